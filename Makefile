@@ -1,0 +1,52 @@
+# Needs python3 (3.11 or newer), bash and make; everything else is installed into .venv.
+# A stamp per set of extras records an install: it is renewed only when pyproject.toml or constraints.txt change.
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help demo test test-all lint bench docs clean
+
+help: ## Say what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/.stamp-plots ## Run the guided example
+	$(BIN)/python -m quantprop.demo
+
+test: $(VENV)/.stamp-test ## Run the tests, without the long campaigns
+	$(BIN)/python -m pytest
+
+test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included
+	$(BIN)/python -m pytest -m ""
+
+lint: $(VENV)/.stamp-dev ## Check style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+bench: $(VENV)/.stamp-plots ## Measure speed
+	$(BIN)/python benchmarks/run.py
+
+docs: ## Check that links in README.md and docs/ lead somewhere
+	$(PYTHON) docs/check_links.py
+
+clean: ## Remove the environment, caches and build outputs
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis benchmarks/out
+	find . -name .git -prune -o \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.version_info >= (3, 11) or sys.exit(f"quantprop needs Python 3.11 or newer; $(PYTHON) is {v}. Set PYTHON=...")'
+	@echo "Creating $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+# pip's own errors and warnings go to stderr untouched; of its stdout only one line per package is shown.
+$(VENV)/.stamp-%: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing quantprop[$*] into $(VENV)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar off -c constraints.txt -e '.[$*]' \
+		| awk '/^Collecting / { print "  " $$2; fflush() } /^Installing / { print "  installing ..."; fflush() }'
+	@touch $@

@@ -1,0 +1,144 @@
+"""What a likelihood is: log p(y | f) for one datum, plus what it knows about itself.
+
+A likelihood never sees a Gaussian process, a site or a method. All mathematics here is for one scalar f and one datum.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import LOG_2PI, Normal
+from quantprop.quadrature import Density, Landmarks, integrate
+
+Scalar = Float[Array, ""]
+
+
+class Datum(NamedTuple):
+    """One observation (or, stacked, all of them): y, and what scales it."""
+
+    y: Array | np.ndarray
+    exposure: Array | np.ndarray
+    trials: Array | np.ndarray
+
+
+class Moments(eqx.Module):
+    """A Gaussian approximation to a tilted density, relative to its cavity N(m, v), so that nothing cancels.
+
+    The approximation is N(m + shift, ratio · v); shrink is 1 − ratio, computed on its own.
+    """
+
+    log_normalizer: Scalar
+    shift: Scalar
+    ratio: Scalar
+    shrink: Scalar
+
+
+class Tilted(eqx.Module):
+    """p(y | f) N(f | m, v), normalised, on quadrature nodes."""
+
+    density: Density
+    offset: Float[Array, "panels 16"]  # f − m at the nodes, exact where the cavity is the narrower factor
+    f: Float[Array, "panels 16"]
+
+
+class Likelihood(eqx.Module):
+    """Base of all likelihoods. A new one needs `log_prob`, `landmarks` and the class attributes; the rest has defaults."""
+
+    name: eqx.AbstractClassVar[str]
+    support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
+    log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
+    continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
+    differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
+    scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
+    columns: ClassVar[int] = 1  # numbers that make up one y
+
+    # --- the mathematics -------------------------------------------------------------------------------------------
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        """log p(y | f)."""
+        raise NotImplementedError
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        """Where p(y | ·) lives or is rough, and on which scales."""
+        raise NotImplementedError
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        """Moments of the tilted density: in closed form where a stable one exists, else by quadrature."""
+        return quadrature_moments(self, datum, tilt(self, datum, cavity), cavity)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
+        return quadrature_expectation(self, datum, marginal)
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        """Site (ν, τ) from which inference starts."""
+        return jnp.zeros_like(datum.exposure), jnp.zeros_like(datum.exposure)
+
+    # --- y, as the user gives it -------------------------------------------------------------------------------------
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        """Which rows of y the likelihood can have produced."""
+        raise NotImplementedError
+
+    def code(self, y: np.ndarray) -> np.ndarray:
+        """y in the coding that `log_prob` uses."""
+        return y
+
+
+def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
+    """The tilted density on nodes placed for both factors.
+
+    Coordinates are measured from the narrower factor's centre (the pivot), so that a cavity of standard deviation 1e-8
+    at mean 1e8, or a likelihood of width 1e-3 under a cavity of width 1e3, keeps its digits.
+    """
+    m, sd = cavity.mean, jnp.sqrt(cavity.variance)
+    at = likelihood.landmarks(datum)
+    locations, scales = jnp.append(at.location, m), jnp.append(at.scale, sd)
+    pivot = locations[jnp.argmin(scales)]
+    relative = Landmarks(at.location - pivot, at.scale)
+
+    def log_density(g):
+        return likelihood.log_prob(datum, pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2
+
+    lower = jnp.min(locations - pivot - 40.0 * scales)
+    upper = jnp.max(locations - pivot + 40.0 * scales)
+    density = integrate(log_density, lower, upper, relative)
+    density = eqx.tree_at(lambda d: d.log_normalizer, density, density.log_normalizer - jnp.log(sd) - 0.5 * LOG_2PI)
+    return Tilted(density, density.nodes - (m - pivot), pivot + density.nodes)
+
+
+def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cavity: Normal) -> Moments:
+    """log Z, mean and variance of a tilted density from its nodes."""
+    density, offset = tilted.density, tilted.offset
+    shift = density.expect(offset)
+    deviation = offset - shift
+    ratio = density.expect(deviation**2) / cavity.variance
+    shrink = 1.0 - ratio
+    if likelihood.continuous:
+        # Stein's identity: 1 − Var(f)/v = −Cov(f, ∂ log p). Without it a flat likelihood's shrink is rounding noise of
+        # either sign; with it, it has all digits and the right sign for every log-concave likelihood.
+        slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(tilted.f)
+        shrink = jnp.where(ratio < 0.5, shrink, -density.expect(deviation * slope))
+    return Moments(density.log_normalizer, shift, ratio, shrink)
+
+
+def quadrature_expectation(likelihood: Likelihood, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+    """E_q[ℓ], ∂/∂μ = E_q[u ℓ]/σ and ∂/∂v = E_q[(u² − 1) ℓ]/(2v) with u = (f − μ)/σ, ℓ = log p(y | f).
+
+    The forms with derivatives of ℓ diverge for a square link and miss the kink of double-exponential noise.
+    """
+    mean, sd = marginal.mean, jnp.sqrt(marginal.variance)
+    at = likelihood.landmarks(datum)
+    relative = Landmarks((at.location - mean) / sd, at.scale / sd)
+    density = integrate(lambda u: -0.5 * u * u, jnp.asarray(-12.0), jnp.asarray(12.0), relative)
+    u = density.nodes
+    value = jax.vmap(jax.vmap(lambda u: likelihood.log_prob(datum, mean + sd * u)))(u)
+    expected = density.expect(value)
+    centred = value - expected  # the derivatives do not see constants
+    return expected, density.expect(u * centred) / sd, density.expect((u * u - 1.0) * centred) / (2.0 * marginal.variance)

@@ -1,0 +1,44 @@
+"""Gaussian noise: y = f + scale · ε."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop.gaussian import LOG_2PI, Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.quadrature import Landmarks, landmarks
+
+
+class Gaussian(Likelihood):
+    """N(y | f, scale²): the one likelihood for which every method is exact."""
+
+    scale: Scalar | float = 1.0
+
+    name: ClassVar[str] = "gaussian"
+    support: ClassVar[str] = "real numbers"
+    log_concave: ClassVar[bool] = True
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return -0.5 * ((datum.y - f) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        return landmarks((datum.y, self.scale))
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        total = cavity.variance + self.scale**2
+        residual = datum.y - cavity.mean
+        log_z = -0.5 * (residual**2 / total + jnp.log(total) + LOG_2PI)
+        gain = cavity.variance / total
+        return Moments(log_z, gain * residual, self.scale**2 / total, gain)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        precision = 1.0 / self.scale**2
+        residual = datum.y - marginal.mean
+        expected = self.log_prob(datum, marginal.mean) - 0.5 * precision * marginal.variance
+        return expected, precision * residual, -0.5 * precision
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return np.isfinite(y)

@@ -1,0 +1,37 @@
+"""A likelihood raised to a power: what power EP and fractional weights tilt with."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.quadrature import Landmarks
+
+
+class Tempered(Likelihood):
+    """p(y | f)^exponent, not normalised in y."""
+
+    base: Likelihood
+    exponent: Scalar | float
+
+    name: ClassVar[str] = "tempered"
+    support: ClassVar[str] = "as its base"
+
+    @property
+    def log_concave(self) -> bool:
+        return self.base.log_concave
+
+    @property
+    def continuous(self) -> bool:
+        return self.base.continuous
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.exponent * self.base.log_prob(datum, f)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        return self.base.landmarks(datum)
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return self.base.in_support(y, trials)

@@ -1,0 +1,68 @@
+"""What a method is: the rule that renews one site, and the evidence it gives."""
+
+from __future__ import annotations
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.sites import Marginal
+
+
+class Weight(NamedTuple):
+    """How often a datum counts: `copies` equal sites, each of p(y | f)^exponent; total = copies · exponent.
+
+    A whole number w of copies is the same as w equal rows. `exponent` is None where every one of them is 1.
+    """
+
+    total: Array
+    copies: Array
+    exponent: Array | None
+
+
+class Renewal(eqx.Module):
+    """One datum's outcome: its new site, its term of the method's objective, and whether its cavity was proper."""
+
+    site: Natural
+    value: Scalar
+    proper: Bool[Array, ""]
+
+
+class Summary(eqx.Module):
+    """What an objective needs of a posterior, whatever backend it came from."""
+
+    prior_mean: Float[Array, " n"]
+    sites: Natural
+    marginals: Marginal
+    log_determinant: Scalar
+    weight: Array
+
+
+class Method(eqx.Module):
+    """Base of all methods."""
+
+    ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)
+
+    def check(self, likelihood: Likelihood) -> None:
+        """Raise where the method does not exist for a likelihood."""
+
+    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
+        """The site that this datum wants under the current marginal."""
+        raise NotImplementedError
+
+    def merit(self, values: Array, summary: Summary) -> Scalar:
+        """The objective whose growth guards the steps of a method that ascends."""
+        return self.evidence(values, summary)
+
+    def evidence(self, values: Array, summary: Summary) -> Scalar:
+        """The log evidence of the method, given every datum's value."""
+        raise NotImplementedError
+
+
+def quadratic(summary: Summary) -> Scalar:
+    """½ (μ − m)ᵀ K⁻¹ (μ − m) = ½ (μ − m)ᵀ α."""
+    return 0.5 * jnp.sum((summary.marginals.mean - summary.prior_mean) * summary.marginals.alpha)

@@ -1,0 +1,56 @@
+"""Expectation propagation, quantile propagation and power EP: one rule, a projection and a power."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.tempered import Tempered
+from quantprop.methods.base import Method, Renewal, Summary, Weight
+from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.sites import Marginal, cavity, log_site_normalizer, renewed
+
+
+class EP(Method):
+    """Remove a share of the site, tilt the cavity with the likelihood, project, divide by the cavity.
+
+    `projection` decides what is propagated (KL: moments; Wasserstein: quantiles), `power` how much of a site is
+    removed at a time.
+    """
+
+    projection: Projection = KL()
+    power: float = eqx.field(default=1.0, static=True)
+
+    def __check_init__(self) -> None:
+        if not 0.0 < self.power <= 1.0:
+            raise ValueError(f"power must lie in (0, 1]; got {self.power}")
+
+    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
+        share = self.power / weight.copies
+        rest = cavity(marginal, site, share)
+        factor = likelihood
+        if self.power != 1.0 or weight.exponent is not None:
+            factor = Tempered(likelihood, self.power * (1.0 if weight.exponent is None else weight.exponent))
+        projected = self.projection.project(factor, datum, rest)
+        part = renewed(rest, projected)
+        log_ratio = projected.log_normalizer - log_site_normalizer(marginal, site, share, rest)
+        return Renewal(Natural(part.nu / share, part.tau / share), log_ratio / share, rest.variance > 0)
+
+    def evidence(self, values: Array, summary: Summary) -> Scalar:
+        """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites."""
+        m, nu, tau = summary.prior_mean, summary.sites.nu, summary.sites.tau
+        pull = 0.5 * jnp.sum((nu - tau * m) * (summary.marginals.mean - m))
+        return jnp.sum(values) + pull + jnp.sum(m * (nu - 0.5 * tau * m)) - 0.5 * summary.log_determinant
+
+
+def QP(p: float = 2.0) -> EP:
+    """Quantile propagation: EP with the L_p Wasserstein projection."""
+    return EP(projection=Wasserstein(p))
+
+
+def PowerEP(power: float) -> EP:
+    """EP that removes, tilts and restores a fraction of each site at a time."""
+    return EP(power=power)

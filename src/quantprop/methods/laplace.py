@@ -1,0 +1,40 @@
+"""Laplace's approximation: Newton's method for the posterior mode, in the language of sites."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
+from quantprop.sites import Marginal
+
+
+class Laplace(Method):
+    """τ = −∂² log p, ν = ∂ log p + τ f at the mode (Rasmussen and Williams, section 3.4)."""
+
+    ascends: ClassVar[bool] = True
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.differentiable:
+            raise ValueError(f"Laplace does not exist for the {likelihood.name} likelihood: log p(y | f) has no second "
+                             "derivative where the mode may lie; use EP, QP or VB")  # fmt: skip
+
+    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
+        def log_prob(f):
+            return weight.total * likelihood.log_prob(datum, f)
+
+        value, slope = jax.value_and_grad(log_prob)(marginal.mean)
+        tau = -jax.grad(jax.grad(log_prob))(marginal.mean)
+        return Renewal(Natural(slope + tau * marginal.mean, tau), value, jnp.isfinite(tau))
+
+    def merit(self, values: Array, summary: Summary) -> Scalar:
+        """log p(y | f) − ½ (f − m)ᵀ K⁻¹ (f − m): what Newton's method maximises."""
+        return jnp.sum(values) - quadratic(summary)
+
+    def evidence(self, values: Array, summary: Summary) -> Scalar:
+        return self.merit(values, summary) - 0.5 * summary.log_determinant

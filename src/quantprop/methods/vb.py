@@ -1,0 +1,35 @@
+"""Variational Bayes with a full-covariance Gaussian (Opper and Archambeau, 2009), by natural-gradient steps."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from quantprop.gaussian import Natural, Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
+from quantprop.sites import Marginal
+
+
+class VB(Method):
+    """Maximises the ELBO: τ = −2 ∂E_q[log p]/∂v, ν = ∂E_q[log p]/∂μ + τ μ at the optimum."""
+
+    ascends: ClassVar[bool] = True
+
+    def check(self, likelihood: Likelihood) -> None:
+        if not likelihood.continuous:
+            raise ValueError(f"VB does not exist for the {likelihood.name} likelihood: E_q[log p(y | f)] is minus "
+                             "infinity or flat on either side of the jump; use EP or QP")  # fmt: skip
+
+    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
+        expected, by_mean, by_variance = likelihood.expected_log_prob(datum, Normal(marginal.mean, marginal.variance))
+        tau = -2.0 * weight.total * by_variance
+        new = Natural(weight.total * by_mean + tau * marginal.mean, tau)
+        return Renewal(new, weight.total * expected, marginal.variance > 0)
+
+    def evidence(self, values: Array, summary: Summary) -> Scalar:
+        """ELBO = Σ E_q[log p] − KL(q ‖ prior); tr(K⁻¹Σ) = Σ b."""
+        trace = jnp.sum(jnp.where(summary.weight > 0, summary.marginals.b - 1.0, 0.0))
+        return jnp.sum(values) - quadratic(summary) - 0.5 * (summary.log_determinant + trace)

@@ -1,0 +1,150 @@
+"""A Gaussian prior N(m, K) with a dense covariance, and its posterior under Gaussian sites.
+
+All quantities come from one Cholesky factor and one triangular inverse a sweep, without forming K⁻¹ or a difference of
+large numbers. With S = diag τ ≥ 0, B = I + S½ K S½ = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K:
+V S½ = L⁻¹(B − I) = Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹.
+Where sites have negative precision (likelihoods that are not log-concave), the positive ones are taken in first and the
+negative ones by a second factorisation, which fails exactly when the posterior would be improper.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float
+
+from quantprop.gaussian import Natural, Normal
+from quantprop.sites import Marginal
+
+
+class DensePrior(eqx.Module):
+    """N(mean, covariance) at the training inputs."""
+
+    mean: Float[Array, " n"]
+    covariance: Float[Array, "n n"]
+
+
+class Posterior(eqx.Module):
+    """Marginals under the sites, log |I + S K|, and whether the posterior is a proper Gaussian."""
+
+    marginals: Marginal
+    log_determinant: Float[Array, ""]
+    proper: Bool[Array, ""]
+
+
+class Factor(eqx.Module):
+    """B = L Lᵀ for the positive part of the sites."""
+
+    root: Float[Array, " n"]  # √τ, 0 where τ ≤ 0
+    lower: Float[Array, "n n"]
+    inverse: Float[Array, "n n"]
+
+
+def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
+    """Cholesky factor of B and its inverse: the n³ work of a sweep."""
+    root = jnp.sqrt(jnp.maximum(tau, 0.0))
+    b = root[:, None] * prior.covariance * root
+    lower = jax.lax.linalg.cholesky(b + jnp.eye(len(root)), symmetrize_input=False)
+    return Factor(root, lower, solve_triangular(lower, jnp.eye(len(root)), lower=True))
+
+
+def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> Float[Array, " n"]:
+    """(I + S₊ K)⁻¹ d. Two equal expressions, each used for the entries of d where it does not cancel."""
+    root, strong = factor.root, _strong(prior, factor)
+    scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
+    weak = jnp.where(strong, 0.0, d)
+    inner = factor.inverse @ (scaled - root * (prior.covariance @ weak))
+    return weak + root * (factor.inverse.T @ inner)
+
+
+def _strong(prior: DensePrior, factor: Factor) -> Bool[Array, " n"]:
+    """Where the site outweighs the prior, τ K_ii > ½."""
+    return factor.root**2 * jnp.diagonal(prior.covariance) > 0.5
+
+
+def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
+    b = jnp.sum(factor.inverse**2, axis=0)
+    strong = _strong(prior, factor)
+    tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
+    explained = jnp.sum((factor.lower.T - factor.inverse) ** 2, axis=0) / tau
+    direct = jnp.diagonal(prior.covariance) - jnp.where(factor.root > 0, explained, 0.0)
+    return b, jnp.where(strong, (1.0 - b) / tau, direct)
+
+
+def posterior(prior: DensePrior, sites: Natural, negative_sites: bool) -> Posterior:
+    """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
+    factor = factorize(prior, sites.tau)
+    if not negative_sites:
+        return _positive(prior, factor, sites)
+    return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, prior, factor, sites)
+
+
+def _marginals(prior: DensePrior, sites: Natural, alpha, b, variance) -> Marginal:
+    strong = sites.tau * variance > 0.5
+    tau = jnp.where(strong, sites.tau, 1.0)
+    mean = jnp.where(strong, (sites.nu - alpha) / tau, prior.mean + prior.covariance @ alpha)
+    return Marginal(mean, variance, alpha, b)
+
+
+def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
+    alpha = solve(prior, factor, sites.nu - sites.tau * prior.mean)
+    b, variance = _variances(prior, factor)
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor.lower)))
+    return Posterior(_marginals(prior, sites, alpha, b, variance), log_determinant, jnp.all(jnp.isfinite(b)))
+
+
+def _negative_part(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Array, Array]:
+    """R and W = R⁻¹ S₋½ Σ₊, where Σ₊ is the posterior under the positive sites and I − S₋½ Σ₊ S₋½ = R Rᵀ.
+
+    Then Σ = Σ₊ + Wᵀ W. The factor R exists exactly when Σ is positive definite.
+    """
+    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
+    v = factor.inverse @ (factor.root[:, None] * prior.covariance)
+    scaled = root[:, None] * (prior.covariance - v.T @ v)
+    lower = jax.lax.linalg.cholesky(jnp.eye(len(root)) - scaled * root, symmetrize_input=False)
+    return lower, solve_triangular(lower, scaled, lower=True)
+
+
+def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
+    lower, w = _negative_part(prior, factor, sites)
+    d = sites.nu - sites.tau * prior.mean
+    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
+    first = prior.covariance @ solve(prior, factor, d)  # Σ₊ d
+    pushed = solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
+    alpha = solve(prior, factor, d + root * pushed)
+    b, variance = _variances(prior, factor)
+    added = jnp.sum(w**2, axis=0)
+    negative = sites.tau < 0
+    variance = variance + added
+    b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)
+    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor.lower)) + jnp.log(jnp.diagonal(lower)))
+    proper = jnp.all(jnp.isfinite(w)) & jnp.all(jnp.isfinite(b))
+    return Posterior(_marginals(prior, sites, alpha, b, variance), log_determinant, proper)
+
+
+def covariance(prior: DensePrior, sites: Natural) -> Float[Array, "n n"]:
+    """The posterior covariance Σ of the training values."""
+    return conditional(prior, sites, prior.mean, prior.covariance, prior.covariance).covariance
+
+
+def conditional(
+    prior: DensePrior, sites: Natural, mean: Array, cross: Float[Array, "n k"], own: Float[Array, "k k"] | Float[Array, " k"]
+) -> Normal:
+    """The posterior of k further values with prior mean `mean`, covariance `cross` with the training values, and own
+    covariance (a matrix) or variances (a vector).
+    """
+    factor = factorize(prior, sites.tau)
+    v = factor.inverse @ (factor.root[:, None] * cross)
+    alpha = posterior(prior, sites, negative_sites=True).marginals.alpha
+    lower, w = _negative_part(prior, factor, sites)
+    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
+    base = factor.inverse @ (factor.root[:, None] * prior.covariance)
+    added = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
+    new_mean = mean + cross.T @ alpha
+    if own.ndim == 1:
+        return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(added**2, axis=0))
+    full = own - v.T @ v + added.T @ added
+    return Normal(new_mean, jnp.diagonal(full), full)
