@@ -4,7 +4,7 @@ Independent of scripts/build_probit_table.py: there float64 Gauss-Legendre panel
 here sigma_W = int phi(Phi^-1(F(u))) du is a double-exponential trapezoidal sum, its F integrated rigorously by FLINT, at
 PRECISION bits.  Each value is computed with two step sizes; their difference bounds the error and is stored.
 
-Needs python-flint.  About nine minutes on one core:  python tests/oracles/make_probit_ratio_reference.py
+Needs python-flint.  About three minutes on one core:  python tests/oracles/make_probit_ratio_reference.py
 """
 
 import json
@@ -14,9 +14,9 @@ from pathlib import Path
 
 from flint import acb, arb, ctx
 
-PRECISION = 160
+PRECISION = 320
 TAIL = 75  # a tail below exp(-TAIL) ~ 1e-33 is left out
-STEP = 1 / 6
+STEP = 1 / 24
 OUTPUT = Path(__file__).with_name("probit_ratio_reference.json")
 
 
@@ -36,7 +36,7 @@ def quantile_density(tail: arb) -> arb:
 
 def nodes(scale: arb, furthest: arb, step: float) -> list[tuple[arb, arb]]:
     """(x, weight) of the trapezoidal rule for x = scale exp(t - exp(-t)), x in (0, furthest]."""
-    rule, k = [], math.ceil(-4.5 / step)
+    rule, k = [], math.ceil(-4.0 / step)  # x = 1e-25 scale
     while True:
         t = arb(k) * arb(step)
         x = scale * (t - (-t).exp()).exp()
@@ -58,7 +58,7 @@ def tail_sums(density, centre: arb, direction: int, xs: list[arb], furthest: arb
     """Mass beyond centre + direction * x, for each x (rising), and beyond the centre itself (first)."""
 
     def between(a: arb, b: arb) -> arb:
-        return acb.integral(lambda x, _: density(centre + direction * x), a, b, rel_tol=arb(2) ** (16 - PRECISION)).real
+        return acb.integral(lambda x, _: density(centre + direction * x), a, b, rel_tol=arb(2) ** -120).real
 
     edges = [arb(0), *xs, furthest * arb(1.1)]
     masses = [between(a, b) for a, b in zip(edges, edges[1:])]
@@ -79,11 +79,13 @@ def transport_deviation(z: arb, v: arb, step: float) -> arb:
     sharp = bool(k < deviation / 4) and bool(abs(edge - mean) < 12 * deviation)
     centre, scale = (edge.mid(), k) if sharp else (mean.mid(), deviation)  # the likelihood's own scale when it is finer
 
-    def density(u: acb) -> acb:
-        return (-u * u / 2).exp() * normal_cdf((z + a * u) / k)
+    def density_log(u: arb) -> arb:
+        return (-u * u / 2 + normal_cdf((z + a * u) / k).log()).mid()
 
-    def density_log(u: arb) -> float:
-        return float((-u * u / 2 + normal_cdf((z + a * u) / k).log()).mid())
+    offset = density_log(centre)  # FLINT's integral stops at an absolute tolerance too: keep the density of order one
+
+    def density(u: acb) -> acb:
+        return (-u * u / 2 - offset).exp() * normal_cdf((z + a * u) / k)
 
     sides = []
     for direction in (-1, 1):
@@ -103,8 +105,7 @@ def heaviside_deviation(z: arb, step: float) -> arb:
     """v = inf: u is normal truncated to u > -z, and 1 - F(u) = Phi(-u)/Phi(z) in closed form."""
     normaliser, hazard = normal_cdf(z), normal_density(z) / normal_cdf(z)
     deviation = (1 - hazard * (z + hazard)).sqrt()
-    furthest = half_width(lambda u: float((-u * u / 2).mid()), -z, 1, deviation)
-    furthest = furthest if z < 0 else z + arb(TAIL * 2).sqrt()
+    furthest = half_width(lambda u: -u * u / 2, -z if z < 0 else arb(0), 1, deviation) + max(z, arb(0))
     value = arb(0)
     for x, weight in nodes(deviation, furthest, step):
         upper = normal_cdf(z - x) / normaliser
@@ -117,7 +118,7 @@ def ratio(z: float, v: float, step: float) -> arb:
     hazard = normal_density(z_ball) / normal_cdf(z_ball)
     shrink = arb(1) if math.isinf(v) else arb(v) / (1 + arb(v))
     variance = 1 - shrink * hazard * (z_ball + hazard)
-    deviation = heaviside_deviation(z_ball, step) if math.isinf(v) else transport_deviation(z_ball, arb(v), step)
+    deviation = heaviside_deviation(z_ball, step)if math.isinf(v) else transport_deviation(z_ball, arb(v), step)
     return deviation**2 / variance
 
 

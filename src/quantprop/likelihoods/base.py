@@ -57,6 +57,8 @@ class Likelihood(eqx.Module):
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
     columns: ClassVar[int] = 1  # numbers that make up one y
+    lattice: ClassVar[tuple[float, float] | None] = None  # of a discrete y: its first value and its step
+    interval: ClassVar[tuple[float, float]] = (-np.inf, np.inf)  # that holds y
 
     # --- the mathematics -------------------------------------------------------------------------------------------
 
@@ -79,6 +81,41 @@ class Likelihood(eqx.Module):
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         """Site (ν, τ) from which inference starts."""
         return jnp.zeros_like(datum.exposure), jnp.zeros_like(datum.exposure)
+
+    # --- the distribution of y ---------------------------------------------------------------------------------------
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        """E[y | f]; of the datum only what scales it matters."""
+        raise NotImplementedError
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        """Var[y | f]."""
+        raise NotImplementedError
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        """P(Y ≤ y | f)."""
+        raise NotImplementedError
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        """Draws of y given f, elementwise."""
+        raise NotImplementedError
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        """Mean and variance of y when f ~ latent."""
+        density, f = latent_nodes(self, datum, latent)
+        mean = jax.vmap(jax.vmap(lambda f: self.mean(datum, f)))(f)
+        centre = density.expect(mean)
+        within = density.expect(jax.vmap(jax.vmap(lambda f: self.variance(datum, f)))(f))
+        return centre, within + density.expect((mean - centre) ** 2)
+
+    def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
+        """log p(y) when f ~ latent: the tilted normaliser, exact for every likelihood."""
+        return self.moments(datum, latent).log_normalizer
+
+    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
+        """P(Y ≤ y) when f ~ latent."""
+        density, f = latent_nodes(self, datum, latent)
+        return density.expect(jax.vmap(jax.vmap(lambda f: self.cdf(datum, f)))(f))
 
     # --- y, as the user gives it -------------------------------------------------------------------------------------
 
@@ -128,17 +165,24 @@ def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cav
     return Moments(density.log_normalizer, shift, ratio, shrink)
 
 
+def latent_nodes(likelihood: Likelihood, datum: Datum, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:
+    """N(latent) itself on nodes that resolve the likelihood: the density of u = (f − mean)/sd, and f."""
+    mean, sd = latent.mean, jnp.sqrt(latent.variance)
+    at = likelihood.landmarks(datum)
+    relative = Landmarks((at.location - mean) / sd, at.scale / sd)
+    density = integrate(lambda u: -0.5 * u * u, jnp.asarray(-12.0), jnp.asarray(12.0), relative)
+    return density, mean + sd * density.nodes
+
+
 def quadrature_expectation(likelihood: Likelihood, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
     """E_q[ℓ], ∂/∂μ = E_q[u ℓ]/σ and ∂/∂v = E_q[(u² − 1) ℓ]/(2v) with u = (f − μ)/σ, ℓ = log p(y | f).
 
     The forms with derivatives of ℓ diverge for a square link and miss the kink of double-exponential noise.
     """
-    mean, sd = marginal.mean, jnp.sqrt(marginal.variance)
-    at = likelihood.landmarks(datum)
-    relative = Landmarks((at.location - mean) / sd, at.scale / sd)
-    density = integrate(lambda u: -0.5 * u * u, jnp.asarray(-12.0), jnp.asarray(12.0), relative)
+    density, f = latent_nodes(likelihood, datum, marginal)
     u = density.nodes
-    value = jax.vmap(jax.vmap(lambda u: likelihood.log_prob(datum, mean + sd * u)))(u)
+    value = jax.vmap(jax.vmap(lambda f: likelihood.log_prob(datum, f)))(f)
     expected = density.expect(value)
     centred = value - expected  # the derivatives do not see constants
-    return expected, density.expect(u * centred) / sd, density.expect((u * u - 1.0) * centred) / (2.0 * marginal.variance)
+    by_mean = density.expect(u * centred) / jnp.sqrt(marginal.variance)
+    return expected, by_mean, density.expect((u * u - 1.0) * centred) / (2.0 * marginal.variance)

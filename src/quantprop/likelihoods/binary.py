@@ -14,72 +14,91 @@ from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import hazard, log_ndtr, truncated_variance
 
 
-def _coded(y: np.ndarray) -> np.ndarray:
-    """0/1 labels become ±1; anything else is left for the support check to name."""
-    return 2.0 * y - 1.0 if np.isin(y, (0.0, 1.0)).all() else y
+class Binary(Likelihood):
+    """What the likelihoods of two classes share: p(y | f) depends on y f only, with a threshold at 0."""
+
+    support: ClassVar[str] = "-1 and 1 (or 0 and 1)"
+    lattice: ClassVar[tuple[float, float] | None] = (-1.0, 2.0)
+    interval: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        return landmarks((jnp.zeros_like(datum.exposure), 1.0))
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return 2.0 * jnp.exp(self.log_prob(datum._replace(y=jnp.ones_like(f)), f)) - 1.0
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return 1.0 - self.mean(datum, f) ** 2
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        return _two_point_cdf(datum.y, jnp.exp(self.log_prob(datum._replace(y=-jnp.ones_like(f)), f)))
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.where(rng.uniform(size=np.shape(f)) < 0.5 * (1.0 + np.asarray(self.mean(datum, f))), 1.0, -1.0)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        p, q = (
+            jnp.exp(self.predictive_log_prob(datum._replace(y=y * jnp.ones_like(latent.mean)), latent)) for y in (1.0, -1.0)
+        )
+        return p - q, 4.0 * p * q
+
+    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
+        minus = datum._replace(y=-jnp.ones_like(latent.mean))
+        return _two_point_cdf(datum.y, jnp.exp(self.predictive_log_prob(minus, latent)))
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return np.abs(y) == 1
+
+    def code(self, y: np.ndarray) -> np.ndarray:
+        """0/1 labels become ±1; anything else is left for the support check to name."""
+        return 2.0 * y - 1.0 if np.isin(y, (0.0, 1.0)).all() else y
 
 
-def _probit_moments(margin, y, cavity: Normal, width) -> Moments:
-    """Tilt of N(m, v) by Φ(y f / width), width² = 1 (probit) or 0 (Heaviside). Rasmussen and Williams, eq. 3.58.
+def _two_point_cdf(y, lower) -> Scalar:
+    """P(Y ≤ y) on {−1, 1} with mass `lower` at −1."""
+    return jnp.where(y < -1.0, 0.0, jnp.where(y < 1.0, lower, 1.0))
 
-    With z = y m/√(v + width²), n = φ(z)/Φ(z), w = v/(v + width²): 1 − r = w n(z + n) and r = 1 − w + w D(z),
+
+def _threshold_moments(z, y, cavity: Normal, width) -> Moments:
+    """Tilt of N(m, v) by Φ(y f/√width), width = 1 (probit) or 0 (Heaviside). Rasmussen and Williams, eq. 3.58.
+
+    With z = y m/√(v + width), n = φ(z)/Φ(z), w = v/(v + width): 1 − r = w n(z + n) and r = 1 − w + w D(z),
     D = 1 − n(z + n) the variance of a truncated normal; neither is a difference of near-equal numbers.
     """
-    v = cavity.variance
-    total = v + width
-    n, d = hazard(margin), truncated_variance(margin)
-    share = v / total
-    return Moments(log_ndtr(margin), y * n * v / jnp.sqrt(total), width / total + share * d, share * (1.0 - d))
+    total = cavity.variance + width
+    d, share = truncated_variance(z), cavity.variance / total
+    shift = y * hazard(z) * share * jnp.sqrt(total)
+    return Moments(log_ndtr(z), shift, width / total + share * d, share * (1.0 - d))
 
 
-class Probit(Likelihood):
+class Probit(Binary):
     """p(y | f) = Φ(y f)."""
 
     name: ClassVar[str] = "probit"
-    support: ClassVar[str] = "-1 and 1 (or 0 and 1)"
     log_concave: ClassVar[bool] = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return log_ndtr(datum.y * f)
-
-    def landmarks(self, datum: Datum) -> Landmarks:
-        return landmarks((jnp.zeros_like(datum.exposure), 1.0))
 
     def margin(self, datum: Datum, cavity: Normal) -> Scalar:
         """z = y m/√(1 + v); Φ(z) is the probability of y."""
         return datum.y * cavity.mean / jnp.sqrt(1.0 + cavity.variance)
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
-        return _probit_moments(self.margin(datum, cavity), datum.y, cavity, 1.0)
-
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return np.abs(y) == 1
-
-    def code(self, y: np.ndarray) -> np.ndarray:
-        return _coded(y)
+        return _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 1.0)
 
 
-class Logit(Likelihood):
+class Logit(Binary):
     """p(y | f) = 1/(1 + exp(−y f))."""
 
     name: ClassVar[str] = "logit"
-    support: ClassVar[str] = "-1 and 1 (or 0 and 1)"
     log_concave: ClassVar[bool] = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jax.nn.log_sigmoid(datum.y * f)
 
-    def landmarks(self, datum: Datum) -> Landmarks:
-        return landmarks((jnp.zeros_like(datum.exposure), 1.0))
 
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return np.abs(y) == 1
-
-    def code(self, y: np.ndarray) -> np.ndarray:
-        return _coded(y)
-
-
-class Heaviside(Likelihood):
+class Heaviside(Binary):
     """p(y | f) = 1 − noise where y f > 0, noise elsewhere: a threshold, with labels flipped at random.
 
     Log-concave only without noise, so sites of either sign are allowed for.
@@ -88,32 +107,21 @@ class Heaviside(Likelihood):
     noise: Scalar | float = 0.0
 
     name: ClassVar[str] = "heaviside"
-    support: ClassVar[str] = "-1 and 1 (or 0 and 1)"
     continuous: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jnp.where(datum.y * f > 0, jnp.log1p(-self.noise), jnp.log(self.noise))
 
-    def landmarks(self, datum: Datum) -> Landmarks:
-        return landmarks((jnp.zeros_like(datum.exposure), 1.0))
-
     def margin(self, datum: Datum, cavity: Normal) -> Scalar:
         """z = y m/√v; Φ(z) is the mass on the right side of the threshold."""
         return datum.y * cavity.mean / jnp.sqrt(cavity.variance)
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
-        z = self.margin(datum, cavity)
-        sharp = _probit_moments(z, datum.y, cavity, 0.0)
+        sharp = _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 0.0)
         log_right = jnp.log1p(-2.0 * self.noise) + sharp.log_normalizer
         log_z = jnp.logaddexp(log_right, jnp.log(self.noise))  # Z = ε + (1 − 2ε) Φ(z)
         # The tilted density is a mixture of the truncated cavity (share p) and the cavity itself.
         p = jnp.exp(log_right - log_z)
         between = p * (1.0 - p) * sharp.shift**2 / cavity.variance
         return Moments(log_z, p * sharp.shift, p * sharp.ratio + (1.0 - p) + between, p * sharp.shrink - between)
-
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return np.abs(y) == 1
-
-    def code(self, y: np.ndarray) -> np.ndarray:
-        return _coded(y)

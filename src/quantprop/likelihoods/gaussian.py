@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import ndtr
 
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
@@ -39,6 +40,24 @@ class Gaussian(Likelihood):
         residual = datum.y - marginal.mean
         expected = self.log_prob(datum, marginal.mean) - 0.5 * precision * marginal.variance
         return expected, precision * residual, -0.5 * precision
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return f
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.scale**2 + 0.0 * f
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        return ndtr((datum.y - f) / self.scale)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rng.normal(f, self.scale)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        return latent.mean, latent.variance + self.scale**2
+
+    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
+        return ndtr((datum.y - latent.mean) / jnp.sqrt(latent.variance + self.scale**2))
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return np.isfinite(y)

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import betainc, gammaln
 
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.quadrature import Landmarks, landmarks
@@ -30,6 +30,21 @@ class StudentT(Likelihood):
 
     def landmarks(self, datum: Datum) -> Landmarks:
         return landmarks((datum.y, self.scale))
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return jnp.where(self.df > 1.0, f, jnp.nan)  # does not exist for df ≤ 1
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        exists = self.scale**2 * self.df / jnp.where(self.df > 2.0, self.df - 2.0, 1.0)
+        return jnp.where(self.df > 2.0, exists, jnp.inf) + 0.0 * f
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        t = (datum.y - f) / self.scale
+        tail = 0.5 * betainc(0.5 * self.df, 0.5, self.df / (self.df + t * t))
+        return jnp.where(t > 0, 1.0 - tail, tail)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return f + self.scale * rng.standard_t(self.df, size=np.shape(f))
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return np.isfinite(y)

@@ -16,22 +16,34 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Normal
+from quantprop.priors.base import Posterior, Prior
 from quantprop.sites import Marginal
 
 
-class DensePrior(eqx.Module):
-    """N(mean, covariance) at the training inputs."""
+class DensePrior(Prior):
+    """N(mean, k) at the training inputs, k the kernel matrix."""
 
     mean: Float[Array, " n"]
-    covariance: Float[Array, "n n"]
+    k: Float[Array, "n n"]
 
+    def posterior(self, sites: Natural, negative_sites: bool) -> Posterior:
+        factor = factorize(self, sites.tau)
+        if not negative_sites:
+            return _positive(self, factor, sites)
+        return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
 
-class Posterior(eqx.Module):
-    """Marginals under the sites, log |I + S K|, and whether the posterior is a proper Gaussian."""
-
-    marginals: Marginal
-    log_determinant: Float[Array, ""]
-    proper: Bool[Array, ""]
+    def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
+        """Σ: (I − B⁻¹)/√(τ_i τ_j) between strong sites, K − VᵀV elsewhere, + WᵀW for the negative ones."""
+        factor = factorize(self, sites.tau)
+        strong = _strong(self, factor)
+        root = jnp.where(strong, factor.root, 1.0)
+        scaled = (jnp.eye(len(root)) - factor.inverse.T @ factor.inverse) / (root[:, None] * root)
+        v = factor.inverse @ (factor.root[:, None] * self.k)
+        result = jnp.where(strong[:, None] & strong, scaled, self.k - v.T @ v)
+        if negative_sites:
+            _, w = _negative_part(self, factor, sites)
+            result = result + w.T @ w
+        return result
 
 
 class Factor(eqx.Module):
@@ -45,7 +57,7 @@ class Factor(eqx.Module):
 def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     """Cholesky factor of B and its inverse: the n³ work of a sweep."""
     root = jnp.sqrt(jnp.maximum(tau, 0.0))
-    b = root[:, None] * prior.covariance * root
+    b = root[:, None] * prior.k * root
     lower = jax.lax.linalg.cholesky(b + jnp.eye(len(root)), symmetrize_input=False)
     return Factor(root, lower, solve_triangular(lower, jnp.eye(len(root)), lower=True))
 
@@ -55,13 +67,13 @@ def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> Float[Arr
     root, strong = factor.root, _strong(prior, factor)
     scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
     weak = jnp.where(strong, 0.0, d)
-    inner = factor.inverse @ (scaled - root * (prior.covariance @ weak))
+    inner = factor.inverse @ (scaled - root * (prior.k @ weak))
     return weak + root * (factor.inverse.T @ inner)
 
 
 def _strong(prior: DensePrior, factor: Factor) -> Bool[Array, " n"]:
     """Where the site outweighs the prior, τ K_ii > ½."""
-    return factor.root**2 * jnp.diagonal(prior.covariance) > 0.5
+    return factor.root**2 * jnp.diagonal(prior.k) > 0.5
 
 
 def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
@@ -70,22 +82,14 @@ def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], F
     strong = _strong(prior, factor)
     tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
     explained = jnp.sum((factor.lower.T - factor.inverse) ** 2, axis=0) / tau
-    direct = jnp.diagonal(prior.covariance) - jnp.where(factor.root > 0, explained, 0.0)
+    direct = jnp.diagonal(prior.k) - jnp.where(factor.root > 0, explained, 0.0)
     return b, jnp.where(strong, (1.0 - b) / tau, direct)
-
-
-def posterior(prior: DensePrior, sites: Natural, negative_sites: bool) -> Posterior:
-    """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
-    factor = factorize(prior, sites.tau)
-    if not negative_sites:
-        return _positive(prior, factor, sites)
-    return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, prior, factor, sites)
 
 
 def _marginals(prior: DensePrior, sites: Natural, alpha, b, variance) -> Marginal:
     strong = sites.tau * variance > 0.5
     tau = jnp.where(strong, sites.tau, 1.0)
-    mean = jnp.where(strong, (sites.nu - alpha) / tau, prior.mean + prior.covariance @ alpha)
+    mean = jnp.where(strong, (sites.nu - alpha) / tau, prior.mean + prior.k @ alpha)
     return Marginal(mean, variance, alpha, b)
 
 
@@ -102,8 +106,8 @@ def _negative_part(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[A
     Then Σ = Σ₊ + Wᵀ W. The factor R exists exactly when Σ is positive definite.
     """
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    v = factor.inverse @ (factor.root[:, None] * prior.covariance)
-    scaled = root[:, None] * (prior.covariance - v.T @ v)
+    v = factor.inverse @ (factor.root[:, None] * prior.k)
+    scaled = root[:, None] * (prior.k - v.T @ v)
     lower = jax.lax.linalg.cholesky(jnp.eye(len(root)) - scaled * root, symmetrize_input=False)
     return lower, solve_triangular(lower, scaled, lower=True)
 
@@ -112,7 +116,7 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     lower, w = _negative_part(prior, factor, sites)
     d = sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    first = prior.covariance @ solve(prior, factor, d)  # Σ₊ d
+    first = prior.k @ solve(prior, factor, d)  # Σ₊ d
     pushed = solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
     alpha = solve(prior, factor, d + root * pushed)
     b, variance = _variances(prior, factor)
@@ -125,26 +129,33 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     return Posterior(_marginals(prior, sites, alpha, b, variance), log_determinant, proper)
 
 
-def covariance(prior: DensePrior, sites: Natural) -> Float[Array, "n n"]:
-    """The posterior covariance Σ of the training values."""
-    return conditional(prior, sites, prior.mean, prior.covariance, prior.covariance).covariance
+class Predictor(eqx.Module):
+    """What predictions need of a posterior, computed once: the mean's weights and the factors."""
+
+    alpha: Float[Array, " n"]
+    factor: Factor
+    base: Float[Array, "n n"]  # V = L⁻¹ S₊½ K
+    negative_root: Float[Array, " n"]
+    negative_lower: Float[Array, "n n"]
 
 
-def conditional(
-    prior: DensePrior, sites: Natural, mean: Array, cross: Float[Array, "n k"], own: Float[Array, "k k"] | Float[Array, " k"]
-) -> Normal:
-    """The posterior of k further values with prior mean `mean`, covariance `cross` with the training values, and own
-    covariance (a matrix) or variances (a vector).
-    """
+def predictor(prior: DensePrior, sites: Natural) -> Predictor:
+    """Weights and factors for predictions under sites of any sign."""
     factor = factorize(prior, sites.tau)
-    v = factor.inverse @ (factor.root[:, None] * cross)
-    alpha = posterior(prior, sites, negative_sites=True).marginals.alpha
-    lower, w = _negative_part(prior, factor, sites)
-    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    base = factor.inverse @ (factor.root[:, None] * prior.covariance)
-    added = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
-    new_mean = mean + cross.T @ alpha
+    alpha = prior.posterior(sites, negative_sites=True).marginals.alpha
+    lower, _ = _negative_part(prior, factor, sites)
+    base = factor.inverse @ (factor.root[:, None] * prior.k)
+    return Predictor(alpha, factor, base, jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower)
+
+
+def condition(by: Predictor, mean: Float[Array, " k"], cross: Float[Array, "n k"], own: Float[Array, "..."]) -> Normal:
+    """The posterior of k further values with prior mean `mean` and prior covariance `cross` with the training values;
+    `own` is their prior covariance (k × k), or their variances (k) where the joint is not wanted.
+    """
+    v = by.factor.inverse @ (by.factor.root[:, None] * cross)
+    w = solve_triangular(by.negative_lower, by.negative_root[:, None] * (cross - by.base.T @ v), lower=True)
+    new_mean = mean + cross.T @ by.alpha
     if own.ndim == 1:
-        return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(added**2, axis=0))
-    full = own - v.T @ v + added.T @ added
-    return Normal(new_mean, jnp.diagonal(full), full)
+        return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(w**2, axis=0))
+    joint = own - v.T @ v + w.T @ w
+    return Normal(new_mean, jnp.diagonal(joint), joint)

@@ -1,0 +1,82 @@
+"""One sweep: the posterior under the sites, every datum's renewed site, and how far the two are apart."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.methods.base import Method, Summary, Weight
+from quantprop.priors.base import Prior
+from quantprop.sites import Marginal
+
+class Problem(eqx.Module):
+    """Everything that defines the fixed point."""
+
+    likelihood: Likelihood
+    method: Method
+    prior: Prior
+    data: Datum
+    weight: Weight
+
+    @property
+    def negative_sites(self) -> bool:
+        """Whether a site's precision may be negative."""
+        return not self.likelihood.log_concave
+
+
+class Evaluation(eqx.Module):
+    """One sweep at given sites."""
+
+    sites: Natural
+    change: Natural  # new sites − sites
+    marginals: Marginal
+    values: Float[Array, " n"]
+    residual: Scalar
+    merit: Scalar
+    evidence: Scalar
+    joint_proper: Bool[Array, ""]  # the posterior is a Gaussian
+    proper: Bool[Array, ""]  # and so is every cavity
+
+
+def evaluate(problem: Problem, sites: Natural) -> Evaluation:
+    """Posterior under the sites, every datum's renewed site, and how far the two are apart."""
+    prior, weight, method = problem.prior, problem.weight, problem.method
+    post = prior.posterior(sites, problem.negative_sites)
+    renew = jax.vmap(lambda *args: method.renew(problem.likelihood, *args))
+    new = renew(problem.data, weight, post.marginals, sites)
+    counts = weight.total > 0
+    change = Natural(*(jnp.where(counts, n - o, 0.0) for n, o in ((new.site.nu, sites.nu), (new.site.tau, sites.tau))))
+    values = jnp.where(counts, new.value, 0.0)
+    residual = jnp.sqrt(jnp.sum(scaled(change, post.marginals) ** 2) / (2.0 * jnp.sum(counts)))
+    summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
+    merit, evidence = method.merit(values, summary), method.evidence(values, summary)
+    proper = post.proper & jnp.all(new.proper | ~counts) & jnp.isfinite(residual) & jnp.isfinite(merit)
+    return Evaluation(sites, change, post.marginals, values, residual, merit, evidence, post.proper, proper)
+
+
+def scaled(change: Natural, at: Marginal) -> Float[Array, "2 n"]:
+    """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); free of the scale of f."""
+    return jnp.stack([at.variance * change.tau, jnp.sqrt(at.variance) * (change.nu - at.mean * change.tau)])
+
+
+class Outcome(eqx.Module):
+    """Where a schedule ended: the last accepted sweep, how many there were, and one of `REASONS` by its index."""
+
+    at: Evaluation
+    sweeps: Int[Array, ""]
+    reason: Int[Array, ""]
+
+
+REASONS = ("converged", "max-sweeps", "stalled", "improper-start")
+CONVERGED, MAX_SWEEPS, STALLED, IMPROPER_START = range(4)
+
+
+def outcome(at: Evaluation, sweeps: Array, tol: Scalar, stalled: Array, started: Array) -> Outcome:
+    """Name the reason for an end."""
+    reason = jnp.where(stalled, STALLED, MAX_SWEEPS)
+    reason = jnp.where(started, reason, IMPROPER_START)
+    return Outcome(at, sweeps, jnp.where(at.proper & (at.residual <= tol), CONVERGED, reason))

@@ -1,0 +1,109 @@
+"""All sites at once: Anderson acceleration with a safeguard."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, evaluate, outcome, scaled
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Scalar
+
+DEPTH = 5  # of Anderson's memory; 10 failed in trials
+GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
+SMALLEST_STEP = 1e-6
+ROUNDING = 1e-12  # of the merit: a loss this small is not one
+
+
+class Memory(NamedTuple):
+    """Anderson's memory: the last DEPTH accepted sites and their changes; `held` of them are in use."""
+
+    sites: Natural
+    changes: Natural
+    held: Int[Array, ""]
+
+
+class State(NamedTuple):
+    """Between two sweeps."""
+
+    trial: Natural
+    accepted: Evaluation
+    memory: Memory
+    step: Scalar
+    sweeps: Int[Array, ""]
+
+
+def accelerated(memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+    """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
+    used = jnp.arange(DEPTH) < memory.held
+    d_sites = jax.tree.map(lambda old, now: jnp.where(used[:, None], now - old, 0.0), memory.sites, at.sites)
+    d_change = jax.tree.map(lambda old, now: jnp.where(used[:, None], now - old, 0.0), memory.changes, at.change)
+    basis = jax.vmap(lambda c: scaled(c, at.marginals).ravel())(d_change)  # DEPTH × 2n
+    target = scaled(at.change, at.marginals).ravel()
+    norm = jnp.sqrt(jnp.sum(basis**2, axis=1))
+    unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None]
+    gram = unit @ unit.T
+    gram = gram + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
+    gamma = jnp.linalg.solve(gram, unit @ target) / jnp.where(norm > 0, norm, 1.0)
+    return jax.tree.map(
+        lambda x, r, dx, dr: x + step * r - gamma @ (dx + step * dr), at.sites, at.change, d_sites, d_change
+    )
+
+
+def remember(memory: Memory, at: Evaluation) -> Memory:
+    """The memory with one more sweep in front and the oldest dropped."""
+
+    def shift(old, new):
+        return jnp.concatenate([new[None], old[:-1]])
+
+    return Memory(
+        jax.tree.map(shift, memory.sites, at.sites),
+        jax.tree.map(shift, memory.changes, at.change),
+        jnp.minimum(memory.held + 1, DEPTH),
+    )
+
+
+def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+    """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
+    plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.change)
+    fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(memory, at, step), plain)
+    if problem.negative_sites:
+        return fast
+    # The renewed sites of a log-concave likelihood have τ ≥ 0; extrapolation may leave that cone, datum by datum.
+    return jax.tree.map(lambda a, p: jnp.where(fast.tau < 0, p, a), fast, plain)
+
+
+def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, ""]:
+    """Whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP)."""
+    if problem.method.ascends:
+        return new.proper & (new.merit >= old.merit - ROUNDING * jnp.abs(old.merit))
+    return new.proper & (new.residual <= GROWTH * old.residual)
+
+
+def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array) -> Outcome:
+    """Renew all sites at once until the residual is at most `tol`.
+
+    A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
+    """
+    nothing = jax.tree.map(lambda x: jnp.zeros((DEPTH, len(x))), start)
+    first = evaluate(problem, start)
+    memory, one = Memory(nothing, nothing, jnp.asarray(0)), jnp.asarray(1.0)
+    state = State(propose(problem, memory, first, one), first, memory, one, jnp.asarray(1))
+
+    def unfinished(s: State):
+        return (s.accepted.residual > tol) & (s.sweeps < max_sweeps) & (s.step > SMALLEST_STEP) & first.proper
+
+    def sweep(s: State):
+        new = evaluate(problem, s.trial)
+        good = improved(problem, new, s.accepted)
+        memory = remember(s.memory, s.accepted)
+        memory = memory._replace(held=jnp.where(good, memory.held, 0))
+        at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
+        step = jnp.where(good, jnp.minimum(1.0, 2.0 * s.step), 0.5 * s.step)
+        return State(propose(problem, memory, at, step), at, memory, step, s.sweeps + 1)
+
+    end = jax.lax.while_loop(unfinished, sweep, state)
+    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, first.proper)

@@ -1,0 +1,68 @@
+"""One site at a time with rank-one updates of the posterior: the paper's Algorithm 1."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, evaluate, outcome
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Scalar
+from quantprop.sites import Marginal
+
+
+class Joint(NamedTuple):
+    """The joint posterior in the middle of a sweep; alpha and b as in `Marginal`, kept up by their own updates."""
+
+    sites: Natural
+    mean: Float[Array, " n"]
+    covariance: Float[Array, "n n"]
+    alpha: Float[Array, " n"]
+    b: Float[Array, " n"]
+
+
+def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
+    """Renew site i and carry the change through the posterior.
+
+    A site whose cavity is improper, or whose change would make the posterior improper, is left for a later sweep.
+    """
+    row = jax.tree.map(lambda x: x[i], (problem.data, problem.weight, joint.sites))
+    column = joint.covariance[:, i]
+    here = Marginal(joint.mean[i], column[i], joint.alpha[i], joint.b[i])
+    new = problem.method.renew(problem.likelihood, row[0], row[1], here, row[2])
+    d_tau, d_nu = new.site.tau - row[2].tau, new.site.nu - row[2].nu
+    grown = 1.0 + d_tau * column[i]
+    usable = new.proper & (row[1].total > 0) & jnp.isfinite(d_nu) & (grown > 0)
+    d_tau, d_nu, grown = jnp.where(usable, d_tau, 0.0), jnp.where(usable, d_nu, 0.0), jnp.where(usable, grown, 1.0)
+    push = (d_nu - d_tau * here.mean) / grown
+    pull = d_tau / grown
+    tau = joint.sites.tau
+    return Joint(
+        Natural(joint.sites.nu.at[i].add(d_nu), tau.at[i].add(d_tau)),
+        joint.mean + push * column,
+        joint.covariance - pull * column[:, None] * column,
+        (joint.alpha - tau * push * column).at[i].set(here.alpha + push * here.b),
+        (joint.b + tau * pull * column**2).at[i].set(here.b / grown),
+    )
+
+
+def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array) -> Outcome:
+    """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep."""
+    first = evaluate(problem, start)
+
+    def unfinished(state):
+        at, sweeps = state
+        return ~(at.proper & (at.residual <= tol)) & (sweeps < max_sweeps) & at.joint_proper
+
+    def sweep(state: tuple[Evaluation, Array]):
+        at, sweeps = state
+        m = at.marginals
+        joint = Joint(at.sites, m.mean, problem.prior.covariance(at.sites, problem.negative_sites), m.alpha, m.b)
+        joint = jax.lax.fori_loop(0, len(m.mean), lambda i, j: renew_one(problem, i, j), joint)
+        return evaluate(problem, joint.sites), sweeps + 1
+
+    at, sweeps = jax.lax.while_loop(unfinished, sweep, (first, jnp.asarray(0)))
+    return outcome(at, sweeps, tol, ~at.joint_proper, first.joint_proper)

@@ -1,0 +1,177 @@
+"""Inference at fixed hyperparameters: `infer` and what it returns."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop import kernels
+from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
+from quantprop.engine import REASONS, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.gaussian import Natural, Normal
+from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.methods import EP, QP, VB, Laplace, Method
+from quantprop.methods.base import Weight
+from quantprop.model import Model
+from quantprop.precision import float64, to_numpy
+from quantprop.priors import DensePrior
+from quantprop.sites import Marginal, cavity
+from quantprop.solution import Solution, Status
+
+METHODS = {"qp": QP, "ep": EP, "vb": VB, "laplace": Laplace}
+SCHEDULES = ("parallel", "sequential")
+MATRICES = 6  # n × n float64 arrays alive at the peak of a dense sweep
+
+
+@float64
+def infer(
+    model: Model,
+    X: Any,
+    y: Any,
+    method: Method | str = QP(),
+    schedule: str = "parallel",
+    tol: float = 1e-6,
+    max_sweeps: int = 200,
+    sites: Natural | None = None,
+    *,
+    weights: Any = None,
+    exposure: Any = None,
+    trials: Any = None,
+) -> Solution:
+    """The posterior of a model given data, at the model's hyperparameters.
+
+    `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
+    `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out.
+    Never raises for lack of convergence: `solution.status` says how it ended and what to try.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, QP, infer, kernels, likelihoods
+    >>> X, y = np.array([[-1.0], [0.0], [2.0]]), np.array([-1, -1, 1])
+    >>> solution = infer(Model(kernels.SquaredExponential(), likelihoods.Probit()), X, y, method=QP())
+    >>> solution.converged, solution.marginals.mean.round(3).tolist()
+    (True, [-0.755, -0.634, 0.575])
+    """
+    method = as_method(method)
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {schedule!r}")
+    if schedule == "sequential" and not isinstance(method, EP):
+        raise ValueError(f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only")
+    if not tol > 0 or not max_sweeps >= 1:
+        raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
+    x = inputs(X, "X")
+    likelihood = model.plain_likelihood
+    method.check(likelihood)
+    data = encode(likelihood, y, (len(x),), exposure, trials)
+    check_memory(len(x))
+    problem = _problem(model, likelihood, method, x, data, _weight(weights, len(x)))
+    start = _start(problem, sites, len(x))
+    out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
+    return _solution(model, method, problem, x, out, schedule, tol)
+
+
+def as_method(method: Method | str) -> Method:
+    """A method by name or as given."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in METHODS:
+        raise ValueError(f"method must be a Method or one of {', '.join(METHODS)}; got {method!r}")
+    return METHODS[method]()
+
+
+def check_memory(n: int) -> None:
+    """Raise before a dense problem takes more memory than there is."""
+    need = MATRICES * 8 * bucket(n) ** 2
+    have = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if jax.default_backend() != "cpu":
+        stats = jax.devices()[0].memory_stats() or {}
+        have = stats.get("bytes_limit", have) - stats.get("bytes_in_use", 0)
+    if need > have:
+        raise MemoryError(
+            f"a dense prior over {n} rows needs about {need / 2**30:.1f} GiB ({MATRICES} matrices of {n} × {n}), "
+            f"and {have / 2**30:.1f} GiB are free: use fewer rows, or a machine with more memory"
+        )
+
+
+def _weight(weights: Any, n: int) -> Weight:
+    """Weights as copies and exponents; padded rows get weight 0."""
+    total = positive_rows(weights, "weights", (n,), zero_allowed=True)
+    if not (total > 0).any():
+        raise ValueError("weights must not all be 0")
+    copies = np.maximum(np.ceil(total), 1.0)
+    exponent = np.where(total > 0, total / copies, 1.0)
+    more = bucket(n) - n
+    total, copies = np.pad(total, (0, more)), np.pad(copies, (0, more), constant_values=1.0)
+    return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
+
+
+def _problem(model: Model, likelihood: Likelihood, method: Method, x: np.ndarray, data: Datum, weight: Weight) -> Problem:
+    size = bucket(len(x))
+    padded = pad(x, size)
+    k = _gram(model.plain_kernel, padded)
+    if not np.isfinite(k).all():
+        raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
+    return Problem(likelihood, method, DensePrior(pad(model.prior_mean(x), size), k), pad(data, size), weight)
+
+
+_gram = jax.jit(lambda kernel, x: kernels.cross(kernel, x, x))
+_likelihood_start = jax.jit(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
+
+
+def _start(problem: Problem, sites: Natural | None, n: int) -> Natural:
+    """The sites to start from, 0 for rows that do not count."""
+    if sites is None:
+        chosen = _likelihood_start(problem.likelihood, problem.data)
+    else:
+        given = [finite_array(part, f"sites.{name}", ndim=1) for name, part in (("nu", sites.nu), ("tau", sites.tau))]
+        if any(len(part) != n for part in given):
+            raise ValueError(f"sites must hold {n} values each, one per row; got {len(given[0])} and {len(given[1])}")
+        if not problem.negative_sites and (given[1] < 0).any():
+            raise ValueError(f"sites.tau must not be negative for the {problem.likelihood.name} likelihood")
+        chosen = Natural(*(np.pad(part, (0, bucket(n) - n)) for part in given))
+    return jax.tree.map(lambda s: np.where(problem.weight.total > 0, s, 0.0), chosen)
+
+
+_parallel, _sequential = jax.jit(solve_parallel), jax.jit(solve_sequential)
+
+
+def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
+    """Run the schedule; where parallel sweeps end without convergence, go on sequentially from where they stopped."""
+    if schedule == "sequential":
+        return _sequential(problem, start, tol, max_sweeps), schedule
+    out = _parallel(problem, start, tol, max_sweeps)
+    if REASONS[int(out.reason)] != "stalled" or not isinstance(problem.method, EP):
+        return out, schedule
+    again = _sequential(problem, out.at.sites, tol, max_sweeps - int(out.sweeps))
+    total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
+    return (total, "parallel, then sequential") if bool(again.at.proper) else (out, schedule)
+
+
+@jax.jit
+def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
+    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity."""
+
+    def one(datum, copies, marginal, site):
+        return problem.likelihood.predictive_log_prob(datum, cavity(marginal, site, 1.0 / copies))
+
+    return jax.vmap(one)(problem.data, problem.weight.copies, marginals, sites)
+
+
+def _solution(model: Model, method: Method, problem: Problem, x: np.ndarray, out: Outcome, schedule: str, tol: float) -> Solution:
+    n = len(x)
+    cut = to_numpy(jax.tree.map(lambda column: column[:n], (out.at.sites, out.at.marginals, _loo(problem, out.at.marginals, out.at.sites))))
+    sites, marginals, loo = cut
+    sweeps, residual = int(out.sweeps), float(out.at.residual)
+    return Solution(
+        model=model,
+        method=method,
+        X=x,
+        sites=sites,
+        marginals=Normal(marginals.mean, marginals.variance),
+        log_evidence=float(out.at.evidence),
+        loo=loo,
+        status=Status(REASONS[int(out.reason)], sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
+    )

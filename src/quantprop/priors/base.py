@@ -1,0 +1,31 @@
+"""What a prior backend is: sites in, marginals and predictions out. Only a backend knows how its Gaussian is stored."""
+
+from __future__ import annotations
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float
+
+from quantprop.gaussian import Natural
+from quantprop.sites import Marginal
+
+
+class Posterior(eqx.Module):
+    """Marginals under the sites, log |I + S K|, and whether the posterior is a proper Gaussian."""
+
+    marginals: Marginal
+    log_determinant: Float[Array, ""]
+    proper: Bool[Array, ""]
+
+
+class Prior(eqx.Module):
+    """Base of all backends."""
+
+    mean: eqx.AbstractVar[Float[Array, " n"]]
+
+    def posterior(self, sites: Natural, negative_sites: bool) -> Posterior:
+        """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
+        raise NotImplementedError
+
+    def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
+        """The joint posterior covariance, for schedules that update it in place (dense backends only)."""
+        raise NotImplementedError

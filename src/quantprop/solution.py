@@ -1,0 +1,148 @@
+"""What inference returns: sites, marginals, evidence, predictions, and how it ended."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quantprop import kernels
+from quantprop.data import bucket, inputs, pad, scales
+from quantprop.gaussian import Natural, Normal
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.precision import float64, to_numpy
+from quantprop.predictive import Predictive
+from quantprop.priors.dense import DensePrior, Predictor, condition, predictor
+
+_REMEDIES = {
+    "converged": "",
+    "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
+    "stalled": "the steps had to be made ever smaller: try schedule='sequential', another start (sites=), a smaller "
+    "kernel variance, a power below 1, or VB or Laplace",
+    "improper-start": "the starting sites leave some cavity without a proper distribution: give other sites, a smaller "
+    "kernel variance, or (square link) a prior mean away from 0",
+}
+
+
+class PrecisionWarning(UserWarning):
+    """A result is near the limit of double precision."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How inference ended: a reason, the numbers behind it, and what to try."""
+
+    reason: str
+    sweeps: int
+    residual: float
+    tol: float
+    schedule: str
+    negative_sites: int
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return _REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        text = f"{self.reason} after {self.sweeps} sweeps ({self.schedule}): residual {self.residual:.1e}, tol {self.tol:.1e}"
+        if self.negative_sites:
+            text += f"; {self.negative_sites} sites have negative precision"
+        return text + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64."""
+
+    model: Model
+    method: Method
+    X: Float[np.ndarray, "n d"]
+    sites: Natural
+    marginals: Normal
+    log_evidence: float
+    loo: Float[np.ndarray, " n"]
+    status: Status
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fixed point was reached to `tol`."""
+        return self.status.reason == "converged"
+
+    @property
+    def sweeps(self) -> int:
+        """How many sweeps it took."""
+        return self.status.sweeps
+
+    @float64
+    def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
+        x = inputs(Xnew, "Xnew", features=self.X.shape[1])
+        k = len(x)
+        latent = _predict(self.model.plain_kernel, self._predictor, pad(self.X, bucket(len(self.X))),
+                          pad(x, bucket(k)), pad(self.model.prior_mean(x), bucket(k)), full_cov)  # fmt: skip
+        latent, prior = to_numpy((latent[0], latent[1]))
+        variance = _above_rounding(latent.variance[:k], prior[:k], len(self.X))
+        if not full_cov:
+            return Normal(latent.mean[:k], variance)
+        joint = np.array(latent.covariance[:k, :k])
+        np.fill_diagonal(joint, variance)
+        return Normal(latent.mean[:k], variance, joint)
+
+    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
+        """The distribution of y at new inputs."""
+        latent = self.predict(Xnew)
+        likelihood = self.model.plain_likelihood
+        more = scales(likelihood, np.shape(latent.mean), exposure, trials)
+        return Predictive(likelihood, latent, **more)
+
+    @float64
+    def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
+        """n joint draws of f at new inputs (rows: draws)."""
+        latent = self.predict(Xnew, full_cov=True)
+        values, vectors = np.linalg.eigh(latent.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
+        return latent.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        size = bucket(len(self.X))
+        more = size - len(self.X)
+        sites = Natural(np.pad(self.sites.nu, (0, more)), np.pad(self.sites.tau, (0, more)))
+        mean = pad(self.model.prior_mean(self.X), size)
+        return _build_predictor(self.model.plain_kernel, pad(self.X, size), mean, sites)
+
+
+@jax.jit
+def _build_predictor(kernel, x, mean, sites) -> Predictor:
+    return predictor(DensePrior(mean, kernels.cross(kernel, x, x)), sites)
+
+
+def _condition(kernel, by: Predictor, x, new, mean, full_cov: bool):
+    own = kernels.diagonal(kernel, new)
+    prior = kernels.cross(kernel, new, new) if full_cov else own
+    return condition(by, mean, kernels.cross(kernel, x, new), prior), own
+
+
+_predict = jax.jit(_condition, static_argnames="full_cov")
+
+
+def _above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
+    """A predictive variance is prior minus explained: below n ε of the prior it is rounding, and that bound is returned."""
+    bound = n * np.finfo(float).eps * prior
+    lost = variance < bound
+    if lost.any():
+        warnings.warn(
+            f"{lost.sum()} of {len(lost)} predictive variances are below what double precision resolves "
+            f"(kernel variance {prior.max():.1e} × {n} rows): the bound is returned for them, the first at row "
+            f"{int(np.argmax(lost))}; a smaller kernel variance or a longer lengthscale avoids this",
+            PrecisionWarning,
+            stacklevel=4,
+        )
+    return np.where(lost, bound, variance)
