@@ -21,6 +21,7 @@ EQUAL_PANELS = 10
 GRADED_PANELS = 12
 LEVELS = 6
 ZOOMS = 4
+BISECTIONS = 10
 # A density below exp(−DEPTH) of its maximum is left out: 4e-19 of the mass of anything that decays like a Gaussian.
 DEPTH = 42.0
 
@@ -82,32 +83,54 @@ def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
 
 
 def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, " points"]:
-    """Sorted panel ends over the part of [lower, upper] where the density is above exp(−DEPTH) of its maximum.
+    """Sorted panel ends over the part of [lower, upper] that matters, found by zooming in on it.
 
-    Zooms in on that part first. Then the outermost points where the log density is DEPTH (j/LEVELS)² below its maximum
-    become panel ends on either side (equal steps for a Gaussian, and no panel over which any tail falls too far),
-    together with the points graded around the landmarks.
+    What matters is density times the cube of the distance from the nearest landmark (at least that landmark's scale),
+    its reach into a second moment: a low, wide tail is not dropped for the sake of a high, narrow peak. Panel ends are
+    the points graded around the landmarks, and on either side the outermost points where the square root of the log
+    density's drop has made j/LEVELS of its way: equal steps for a Gaussian, and no panel over which any tail falls far.
     """
+
+    def reach(x):
+        return 3.0 * jnp.log(jnp.min(jnp.hypot(x - at.location, at.scale)))
 
     def sample(lower, upper):
         equal = lower + (upper - lower) * jnp.linspace(0.0, 1.0, EQUAL_PANELS + 1)
         points = jnp.sort(jnp.concatenate([equal, graded(lower, upper, at)]))
-        values = jax.vmap(log_density)(points)
-        return points, jnp.minimum(jnp.max(values) - values, 4.0 * DEPTH)
+        return points, jax.vmap(log_density)(points), jax.vmap(reach)(points)
+
+    def brackets(points, reaching):
+        """Neighbouring points (outer, inner) between which the density starts, and ends, to matter."""
+        kept = reaching > jnp.max(reaching) - DEPTH
+        first, last = jnp.argmax(kept), len(points) - 1 - jnp.argmax(kept[::-1])
+        outer = jnp.array([jnp.maximum(first - 1, 0), jnp.minimum(last + 1, len(points) - 1)])
+        return points[outer], points[jnp.array([first, last])]
 
     def zoom(_, ends):
-        points, drop = sample(*ends)
-        kept = drop < DEPTH
-        first, last = jnp.argmax(kept), len(points) - 1 - jnp.argmax(kept[::-1])
-        return points[jnp.maximum(first - 1, 0)], points[jnp.minimum(last + 1, len(points) - 1)]
+        points, values, reaches = sample(*ends)
+        return tuple(brackets(points, values + reaches)[0])
 
-    points, drop = sample(*jax.lax.fori_loop(0, ZOOMS, zoom, (lower, upper)))
-    levels = jnp.linspace(0.0, DEPTH**0.5, LEVELS + 1)[1:]
-    envelope = jnp.sqrt(jax.lax.cummin(drop)), jnp.sqrt(jax.lax.cummin(drop, reverse=True))
-    left = jnp.interp(levels, envelope[0][::-1], points[::-1])
-    right = jnp.interp(levels, envelope[1], points)
-    inner = graded(left[-1], right[-1], at)
-    return jnp.sort(jnp.concatenate([left, points[jnp.argmin(drop)][None], right, inner]))
+    points, values, reaches = sample(*jax.lax.fori_loop(0, ZOOMS, zoom, (lower, upper)))
+    least = jnp.max(values + reaches) - DEPTH
+
+    def halve(_, ends):
+        outer, inner = ends
+        middle = 0.5 * (outer + inner)
+        matters = jax.vmap(lambda x: log_density(x) + reach(x))(middle) > least
+        return jnp.where(matters, outer, middle), jnp.where(matters, middle, inner)
+
+    (left, right), _ = jax.lax.fori_loop(0, BISECTIONS, halve, brackets(points, values + reaches))
+    drop = jnp.minimum(jnp.max(values) - values, 4.0 * DEPTH)
+    steps = jnp.concatenate([_levels(points, drop, right), -_levels(-points[::-1], drop[::-1], -left)])
+    inner = jnp.concatenate([steps, points[jnp.argmin(drop)][None]])
+    return jnp.sort(jnp.concatenate([jnp.clip(inner, left, right), graded(left, right, at)]))
+
+
+def _levels(points: Array, drop: Array, end: Array) -> Float[Array, " levels"]:
+    """The rightmost points at equal steps of √drop, up to the right `end`."""
+    root = jnp.sqrt(jax.lax.cummin(drop, reverse=True))
+    steps = jnp.linspace(0.0, 1.0, LEVELS + 1)[1:] * jnp.interp(end, points, root)
+    return jnp.interp(steps, root, points).at[-1].set(end)
 
 
 def integrate(log_density: Callable, lower, upper, at: Landmarks) -> Density:

@@ -27,7 +27,6 @@ _TRUNCATED_VARIANCE = (
 )  # fmt: skip
 
 _SQRT2 = 2.0**0.5
-_SQRT_2_OVER_PI = 0.7978845608028654
 _EULER_GAMMA = 0.5772156649015329
 _LOG2 = 0.6931471805599453
 
@@ -45,21 +44,24 @@ def norm_logpdf(x):
     return -0.5 * x * x - 0.5 * LOG_2PI
 
 
-def hazard(x):
-    """φ(x)/Φ(x): the derivative of log Φ; −x for x → −∞, with all digits in both tails."""
-    negative, positive = jnp.minimum(x, 0.0), jnp.maximum(x, 0.0)
-    lower_tail = _SQRT_2_OVER_PI / erfcx(-negative / _SQRT2)
-    upper_tail = jnp.exp(norm_logpdf(positive)) / (1.0 - 0.5 * erfc(positive / _SQRT2))
-    return jnp.where(x < 0, lower_tail, upper_tail)
-
-
 def truncated_variance(x):
     """Variance D of a standard normal truncated to (−x, ∞): 1 − n(x + n) with n = hazard(x); ≈ 1/x² for x → −∞."""
     tail = -jnp.minimum(x, 0.0)
     lower_tail = chebyshev(_TRUNCATED_VARIANCE, (tail - 3.0) / (tail + 3.0)) / (1.0 + tail * tail)
     positive = jnp.maximum(x, 0.0)
-    n = hazard(positive)
+    n = _upper_hazard(positive)
     return jnp.where(x < 0, lower_tail, 1.0 - n * (positive + n))
+
+
+def hazard(x):
+    """n = φ(x)/Φ(x), the derivative of log Φ; −x for x → −∞. There it solves n(x + n) = 1 − D."""
+    negative = jnp.minimum(x, 0.0)
+    lower_tail = 0.5 * (jnp.sqrt(negative * negative + 4.0 * (1.0 - truncated_variance(negative))) - negative)
+    return jnp.where(x < 0, lower_tail, _upper_hazard(jnp.maximum(x, 0.0)))
+
+
+def _upper_hazard(x):
+    return jnp.exp(norm_logpdf(x)) / (1.0 - 0.5 * erfc(x / _SQRT2))
 
 
 @jax.custom_jvp

@@ -138,7 +138,10 @@ def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
     at = likelihood.landmarks(datum)
     locations, scales = jnp.append(at.location, m), jnp.append(at.scale, sd)
     pivot = locations[jnp.argmin(scales)]
-    relative = Landmarks(at.location - pivot, at.scale)
+    if likelihood.log_concave:  # one peak; else the cavity may make one of its own, far from the likelihood's
+        relative = Landmarks(at.location - pivot, at.scale)
+    else:
+        relative = Landmarks(locations - pivot, scales)
 
     def log_density(g):
         return likelihood.log_prob(datum, pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2

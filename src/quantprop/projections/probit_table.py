@@ -1,17 +1,22 @@
-"""The Wasserstein-2 variance of a probit site, from a table of 112 KB.
+"""The Wasserstein-2 variance of a probit site, from a table of 120 KB.
 
-For a cavity N(m, v) and the likelihood Phi(y f), let z = y m / sqrt(1 + v).  The tilted variable is, up to a shift and a scale,
-a standard normal truncated to (-z, inf) plus independent Gaussian noise of deviation 1/sqrt(v).  So its shape, and with it
-rho = sigma_W^2 / sigma_EP^2, depends on two numbers only: z (Gaussian for z -> inf, exponential for z -> -inf) and the noise's
-share of the variance, lambda^2 = D/(v + D), where 1/D is about the variance of the truncated normal.  In these two coordinates
-the corner z -> -inf, v -> inf is an ordinary corner of a rectangle.
+For a cavity N(m, v) and the likelihood Φ(y f), let z = y m/√(1 + v). Up to shift and scale the tilted variable is a standard
+normal truncated to (−z, ∞) plus independent Gaussian noise of deviation 1/√v. So its shape, and with it
+ρ = σ_W²/σ_EP², depends on two numbers: z (Gaussian for z → ∞, exponential for z → −∞) and the noise's share of the variance,
+λ² = D/(v + D), where 1/D is about the variance of the truncated normal. In these two coordinates the corner z → −∞, v → ∞
+is an ordinary corner of a rectangle.
 
-The table holds G = (1 - rho) / B, where B carries what makes 1 - rho vanish:
-    s^3, s = v/(v + D):              1 - rho ~ skewness^2/18 when the noise dominates;
-    exp(-(z + u)^2/(1 + s)), u > 0:  1 - rho ~ exp(-z^2/(1 + sin^2 theta)) for z -> inf (Hermite series, Laplace's method).
-G is positive, of order one, and fitted by polynomials of degree 7 x 7 on equal cells of the unit square, so that 1 - rho is
-positive and vanishes smoothly.  Built by scripts/build_probit_table.py.
+The table holds G = (1 − ρ)/B, where B carries everything that makes 1 − ρ vanish:
+
+    s³, s = v/(v + D):              1 − ρ ~ skewness²/18 when the noise dominates;
+    exp(−(z + u)²/(1 + s)), u > 0:  1 − ρ ~ exp(−z²/(1 + sin²θ)) for z → ∞, θ = arctan √v (expand the density in Hermite
+                                    polynomials and sum by Laplace's method).
+
+G is positive and bounded, and fitted by polynomials of degree 7 × 7 on equal cells of the unit square: so 1 − ρ stays
+positive and vanishes smoothly. scripts/build_probit_table.py builds the table and measures its error.
 """
+
+from __future__ import annotations
 
 from functools import cache
 from importlib import resources
@@ -20,48 +25,64 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-K = 1.2  # width of the bend in u(z); minimises the fit's error for a given number of cells
-Z_FROZEN = 6.5  # G is held constant beyond: 1 - rho < 3e-12 there
-# Limits that keep the arithmetic and its derivatives finite; |z| or sqrt(v) beyond them are limits already.
+BEND = 1.2  # width of the bend of u(z): the value with the least error for a given number of cells
+SHAPE_MAX = 0.8275  # z = 6.5; G is held constant beyond, where 1 − ρ < 3e-12
+# Keep the arithmetic and its derivatives finite; beyond these z or v every ratio is at its limit.
 Z_MIN, Z_MAX, V_MAX = -1e70, 40.0, 1e200
 
 
 @cache
 def coefficients() -> np.ndarray:
-    """Monomial coefficients, indexed [cell of first axis, cell of second axis, power of first, power of second]."""
+    """Monomial coefficients [shape cell, noise cell, power of shape, power of noise], variables in [−1, 1] per cell."""
     with resources.files(__package__).joinpath("probit_table.npz").open("rb") as file, np.load(file) as table:
         return table["coefficients"]
 
 
 def bend(z: jax.Array) -> jax.Array:
-    """u(z) > 0: about 1 - z for z -> -inf and K^2/z for z -> inf; K^2/u - u = z - 1."""
+    """The root u > 0 of BEND²/u − u = z − 1: about 1 − z for z → −∞, BEND²/z for z → ∞."""
     x = z - 1.0
-    far = 0.5 * (jnp.abs(x) + jnp.sqrt(x * x + 4.0 * K * K))
-    return jnp.where(x > 0.0, K * K / far, far)  # never the difference of two close numbers
+    far = 0.5 * (jnp.abs(x) + jnp.sqrt(x * x + 4.0 * BEND**2))
+    return jnp.where(x > 0.0, BEND**2 / far, far)  # never the difference of two close numbers
+
+
+def shape_coordinate(u: jax.Array) -> jax.Array:
+    """[0, 1] from z = −∞ to z = 6.5."""
+    return jnp.minimum(BEND / (SHAPE_MAX * (BEND + u)), 1.0)
 
 
 def noise_coordinate(lambda2: jax.Array) -> jax.Array:
-    """Increasing map of [0, 1] to itself that evens out the fit's error over equal cells.
+    """[0, 1] from λ² = 0 to λ² = 1, such that equal cells have about equal errors.
 
-    At lambda = 0 the ratio has a singularity lambda^2 sqrt(log 1/lambda), the smoothed jump of the density, which
-    lambda^(1/4) turns into a differentiable one; the high powers refine the cells at the other end.
+    The density's jump, smoothed by the noise, leaves a singularity λ² √log(1/λ) at λ = 0, which becomes harmless in
+    λ^¼; the high powers of λ make the cells smaller where the noise dominates.
     """
-    root2 = jnp.sqrt(jnp.sqrt(lambda2))
-    return (3.0 * jnp.sqrt(root2) + 2.0 * root2 + lambda2 + 3.0 * lambda2 * lambda2) / 9.0
+    root = jnp.sqrt(jnp.sqrt(lambda2))
+    return (3.0 * jnp.sqrt(root) + 2.0 * root + lambda2 + 3.0 * lambda2 * lambda2) / 9.0
+
+
+def locate(x: jax.Array, cells: int) -> tuple[jax.Array, jax.Array]:
+    """Cell of x ∈ [0, 1] and the place in it, −1 to 1."""
+    index = jnp.clip((x * cells).astype(jnp.int32), 0, cells - 1)
+    return index, 2.0 * (x * cells - index) - 1.0
+
+
+def horner(c: jax.Array, x: jax.Array) -> jax.Array:
+    """Σ_k c[k] x^k."""
+    value = c[-1]
+    for k in range(c.shape[0] - 2, -1, -1):
+        value = value * x + c[k]
+    return value
 
 
 def variance_gap(z: jax.Array, v: jax.Array) -> jax.Array:
-    """1 - sigma_W^2 / sigma_EP^2 >= 0 for scalars z = y m / sqrt(1 + v) and the cavity variance v >= 0 (inf: Heaviside)."""
+    """1 − σ_W²/σ_EP² for scalars z = y m/√(1 + v) and cavity variance v ≥ 0; v = ∞ is the Heaviside likelihood."""
     z, v = jnp.clip(z, Z_MIN, Z_MAX), jnp.minimum(v, V_MAX)
     u = bend(z)
-    signal = v / (1.0 + jnp.square(u - 0.5))  # v/D; D is within 15 % of 1/variance of the truncated normal
+    signal = v / (1.0 + jnp.square(u - 0.5))  # v/D: this D is within 15 % of the truncated normal's 1/variance
     lambda2 = 1.0 / (1.0 + signal)
     s = signal * lambda2
     table = coefficients()
-    shape = table.shape[:2]
-    i, x = cell(jnp.minimum(K / (K + u), W_MAX) / W_MAX, shape[0])
-    j, y = cell(noise_coordinate(lambda2), shape[1])
-    # one row per cell: a single gather of 64 contiguous numbers
-    c = jnp.asarray(table.reshape(shape[0] * shape[1], -1))[i * shape[1] + j].reshape(table.shape[2:])
-    scale = s * s * s * jnp.exp(-jnp.square(z + u) / (1.0 + s))
-    return scale * horner(horner(c, x), y)
+    i, x = locate(shape_coordinate(u), table.shape[0])
+    j, y = locate(noise_coordinate(lambda2), table.shape[1])
+    c = jnp.asarray(table).at[i, j].get(mode="promise_in_bounds")
+    return s * s * s * jnp.exp(-jnp.square(z + u) / (1.0 + s)) * horner(horner(c, x), y)
