@@ -8,7 +8,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erfc, erfcx, gammaln, ndtri
+from jax.scipy.special import erfc, gammaln, ndtri
 
 from quantprop.gaussian import LOG_2PI
 
@@ -66,9 +66,9 @@ def _upper_hazard(x):
 
 @jax.custom_jvp
 def log_ndtr(x):
-    """log Φ(x) with a relative error near machine precision for every x."""
+    """log Φ(x) with a relative error near machine precision for every x; Φ = φ/n in the lower tail."""
     negative, positive = jnp.minimum(x, 0.0), jnp.maximum(x, 0.0)
-    lower_tail = jnp.log(0.5 * erfcx(-negative / _SQRT2)) - 0.5 * negative * negative
+    lower_tail = norm_logpdf(negative) - jnp.log(hazard(negative))
     return jnp.where(x < 0, lower_tail, jnp.log1p(-0.5 * erfc(positive / _SQRT2)))
 
 

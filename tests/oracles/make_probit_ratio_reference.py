@@ -1,15 +1,19 @@
-"""Reference values of the probit variance ratio rho(z, v) = sigma_W^2 / sigma_EP^2 in ball arithmetic.
+"""Reference values of the probit variance ratio ρ(z, v) = σ_W²/σ_EP², in ball arithmetic.
 
-Independent of scripts/build_probit_table.py: there float64 Gauss-Legendre panels give the residual of the transport map;
-here sigma_W = int phi(Phi^-1(F(u))) du is a double-exponential trapezoidal sum, its F integrated rigorously by FLINT, at
-PRECISION bits.  Each value is computed with two step sizes; their difference bounds the error and is stored.
+Independent of scripts/build_probit_table.py: there float64 Gauss-Legendre panels give the residual of the
+transport map; here σ_W = ∫ φ(Φ⁻¹(F(u))) du is a double-exponential trapezoidal sum at PRECISION bits, its F
+integrated rigorously by FLINT. Each value is computed with two step sizes; their difference, stored as its bound,
+is an error of the coarser one.
 
-Needs python-flint.  About three minutes on one core:  python tests/oracles/make_probit_ratio_reference.py
+Needs python-flint; three minutes on one core.
 """
+
+from __future__ import annotations
 
 import json
 import math
 import random
+from itertools import pairwise
 from pathlib import Path
 
 from flint import acb, arb, ctx
@@ -29,13 +33,13 @@ def normal_cdf(x):
 
 
 def quantile_density(tail: arb) -> arb:
-    """phi(Phi^-1(F)) from the smaller of F and 1 - F."""
+    """φ(Φ⁻¹(F)) from the smaller of F and 1 − F."""
     x = (2 * tail).erfcinv()
     return (-x * x).exp() / (2 * arb.pi()).sqrt()
 
 
 def nodes(scale: arb, furthest: arb, step: float) -> list[tuple[arb, arb]]:
-    """(x, weight) of the trapezoidal rule for x = scale exp(t - exp(-t)), x in (0, furthest]."""
+    """(x, weight) of the trapezoidal rule in t for x = scale exp(t − exp(−t)), x ∈ (0, furthest]."""
     rule, k = [], math.ceil(-4.0 / step)  # x = 1e-25 scale
     while True:
         t = arb(k) * arb(step)
@@ -61,7 +65,7 @@ def tail_sums(density, centre: arb, direction: int, xs: list[arb], furthest: arb
         return acb.integral(lambda x, _: density(centre + direction * x), a, b, rel_tol=arb(2) ** -120).real
 
     edges = [arb(0), *xs, furthest * arb(1.1)]
-    masses = [between(a, b) for a, b in zip(edges, edges[1:])]
+    masses = [between(a, b) for a, b in pairwise(edges)]
     total, sums = arb(0), []
     for mass in reversed(masses):
         total = (total + mass).mid()  # relative rounding 2^-PRECISION, far below the bound asked
@@ -70,19 +74,19 @@ def tail_sums(density, centre: arb, direction: int, xs: list[arb], furthest: arb
 
 
 def transport_deviation(z: arb, v: arb, step: float) -> arb:
-    """sigma_W of u = (f - m)/sqrt(v), whose density is phi(u) Phi((z + a u)/k), a = sin theta, k = cos theta."""
+    """σ_W of u = (f − m)/√v, whose density is φ(u) Φ((z + a u)/k), a = sin θ, k = cos θ."""
     a, k = (v / (1 + v)).sqrt(), 1 / (1 + v).sqrt()
     normaliser = normal_cdf(z)
     hazard = normal_density(z) / normaliser
     mean, deviation = a * hazard, (1 - a * a * hazard * (z + hazard)).sqrt()
     edge = -z / a
     sharp = bool(k < deviation / 4) and bool(abs(edge - mean) < 12 * deviation)
-    centre, scale = (edge.mid(), k) if sharp else (mean.mid(), deviation)  # the likelihood's own scale when it is finer
+    centre, scale = (edge.mid(), k) if sharp else (mean.mid(), deviation)  # start from the finer scale
 
     def density_log(u: arb) -> arb:
         return (-u * u / 2 + normal_cdf((z + a * u) / k).log()).mid()
 
-    offset = density_log(centre)  # FLINT's integral stops at an absolute tolerance too: keep the density of order one
+    offset = density_log(centre)  # of order one, for FLINT's integral stops at an absolute tolerance too
 
     def density(u: acb) -> acb:
         return (-u * u / 2 - offset).exp() * normal_cdf((z + a * u) / k)
@@ -95,14 +99,14 @@ def transport_deviation(z: arb, v: arb, step: float) -> arb:
     total = sides[0][1][0] + sides[1][1][0]
     value = arb(0)
     for rule, sums in sides:
-        for (_, weight), mass in zip(rule, sums[1:]):
+        for (_, weight), mass in zip(rule, sums[1:], strict=True):
             tail = mass / total
             value += weight * quantile_density(tail if tail < 0.5 else 1 - tail)
     return value.mid()
 
 
 def heaviside_deviation(z: arb, step: float) -> arb:
-    """v = inf: u is normal truncated to u > -z, and 1 - F(u) = Phi(-u)/Phi(z) in closed form."""
+    """v = ∞: u is normal truncated to u > −z, and 1 − F(u) = Φ(−u)/Φ(z) in closed form."""
     normaliser, hazard = normal_cdf(z), normal_density(z) / normal_cdf(z)
     deviation = (1 - hazard * (z + hazard)).sqrt()
     furthest = half_width(lambda u: -u * u / 2, -z if z < 0 else arb(0), 1, deviation) + max(z, arb(0))
@@ -118,8 +122,9 @@ def ratio(z: float, v: float, step: float) -> arb:
     hazard = normal_density(z_ball) / normal_cdf(z_ball)
     shrink = arb(1) if math.isinf(v) else arb(v) / (1 + arb(v))
     variance = 1 - shrink * hazard * (z_ball + hazard)
-    deviation = heaviside_deviation(z_ball, step)if math.isinf(v) else transport_deviation(z_ball, arb(v), step)
-    return deviation**2 / variance
+    if math.isinf(v):
+        return heaviside_deviation(z_ball, step) ** 2 / variance
+    return transport_deviation(z_ball, arb(v), step) ** 2 / variance
 
 
 def points() -> list[tuple[float, float]]:
@@ -130,7 +135,7 @@ def points() -> list[tuple[float, float]]:
     rng = random.Random(20240607)
     chosen = [(z, d * d) for z in grid_z for d in grid_deviation] + [(z, math.inf) for z in heaviside_z]
     chosen += [(rng.uniform(-8, 7), math.exp(rng.uniform(-4, 10))) for _ in range(50)]
-    for _ in range(25):  # the corner: z cos(theta) = -x of order one
+    for _ in range(25):  # the corner: z cos θ = −x of order one
         z, x = -math.exp(rng.uniform(1, 6.9)), math.exp(rng.uniform(-4, 2))
         chosen.append((z, (z / x) ** 2))
     return chosen
@@ -140,7 +145,7 @@ def main() -> None:
     ctx.prec = PRECISION
     records = []
     for z, v in points():
-        ctx.prec = PRECISION + 2 * math.ceil(max(0.0, math.log2(1 + z * z)))  # 1 - n (z + n) cancels like 1/z^2
+        ctx.prec = PRECISION + 2 * math.ceil(math.log2(1 + z * z))  # 1 − n(z + n) cancels like 1/z²
         coarse, fine = ratio(z, v, STEP), ratio(z, v, STEP / 2)
         bound = abs(float((fine - coarse).mid()))
         records.append({"z": z, "v": v, "rho": fine.str(25, radius=False), "bound": bound})

@@ -15,7 +15,6 @@ from quantprop.likelihoods.base import Scalar
 DEPTH = 5  # of Anderson's memory; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
 SMALLEST_STEP = 1e-6
-ROUNDING = 1e-12  # of the merit: a loss this small is not one
 
 
 class Memory(NamedTuple):
@@ -77,9 +76,12 @@ def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> N
 
 
 def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, ""]:
-    """Whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP)."""
+    """Whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP).
+
+    Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
+    """
     if problem.method.ascends:
-        return new.proper & (new.merit >= old.merit - ROUNDING * jnp.abs(old.merit))
+        return new.proper & ((new.merit >= old.merit) | (new.residual <= old.residual))
     return new.proper & (new.residual <= GROWTH * old.residual)
 
 

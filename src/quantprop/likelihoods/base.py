@@ -54,6 +54,7 @@ class Likelihood(eqx.Module):
     support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
+    integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
     columns: ClassVar[int] = 1  # numbers that make up one y

@@ -110,6 +110,10 @@ class Heaviside(Binary):
     continuous: ClassVar[bool] = False
     differentiable: ClassVar[bool] = False
 
+    @property
+    def integrable(self) -> bool:
+        return bool(self.noise > 0)
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jnp.where(datum.y * f > 0, jnp.log1p(-self.noise), jnp.log(self.noise))
 

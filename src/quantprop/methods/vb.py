@@ -19,9 +19,9 @@ class VB(Method):
     ascends: ClassVar[bool] = True
 
     def check(self, likelihood: Likelihood) -> None:
-        if not likelihood.continuous:
-            raise ValueError(f"VB does not exist for the {likelihood.name} likelihood: E_q[log p(y | f)] is minus "
-                             "infinity or flat on either side of the jump; use EP or QP")  # fmt: skip
+        if not likelihood.integrable:
+            raise ValueError(f"VB does not exist for the {likelihood.name} likelihood: E_q[log p(y | f)] is minus infinity "
+                             "for every Gaussian q; use EP or QP, or a likelihood with noise")  # fmt: skip
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         expected, by_mean, by_variance = likelihood.expected_log_prob(datum, Normal(marginal.mean, marginal.variance))
