@@ -139,15 +139,15 @@ _parallel, _sequential = jax.jit(solve_parallel), jax.jit(solve_sequential)
 
 
 def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
-    """Run the schedule; where parallel sweeps end without convergence, go on sequentially from where they stopped."""
+    """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones."""
     if schedule == "sequential":
         return _sequential(problem, start, tol, max_sweeps), schedule
     out = _parallel(problem, start, tol, max_sweeps)
-    if REASONS[int(out.reason)] != "stalled" or not isinstance(problem.method, EP):
+    if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
         return out, schedule
-    again = _sequential(problem, out.at.sites, tol, max_sweeps - int(out.sweeps))
+    again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
     total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
-    return (total, "parallel, then sequential") if bool(again.at.proper) else (out, schedule)
+    return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
 @jax.jit

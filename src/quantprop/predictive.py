@@ -43,7 +43,8 @@ class Predictive:
     @float64
     def log_prob(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
         """log p(y): of a density for continuous y, of a probability for discrete y."""
-        data = encode(self.likelihood, y, np.shape(self.latent.mean))
+        scales = {name: getattr(self, name) for name in self.likelihood.scaled_by}
+        data = encode(self.likelihood, y, np.shape(self.latent.mean), **scales)
         return self._rows(_log_prob, data.y)
 
     @float64
@@ -127,7 +128,7 @@ def _lattice_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: 
         lambda k: jnp.any(below(k) & (k < 2.0**52)), lambda k: jnp.where(below(k), 2.0 * k + 1.0, k), zero
     )
     index = _bisect(below, zero - 1.0, upper, lambda a, b: jnp.floor(0.5 * (a + b)), lambda a, b: b - a > 1.0)
-    return jnp.where(q == 1.0, jnp.maximum(first + step * index, likelihood.interval[1]), first + step * index)
+    return jnp.where(q == 1.0, likelihood.greatest(scales), first + step * index)
 
 
 @jax.jit

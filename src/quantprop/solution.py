@@ -25,8 +25,9 @@ _REMEDIES = {
     "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
     "stalled": "the steps had to be made ever smaller: try schedule='sequential', another start (sites=), a smaller "
     "kernel variance, a power below 1, or VB or Laplace",
-    "improper-start": "the starting sites leave some cavity without a proper distribution: give other sites, a smaller "
-    "kernel variance, or (square link) a prior mean away from 0",
+    "improper-cavities": "some data pull so far from the rest that the posterior without them is not a distribution: try "
+    "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
+    "improper-start": "the starting sites do not give a proper posterior: give other sites, or a smaller kernel variance",
 }
 
 

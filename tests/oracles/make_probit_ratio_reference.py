@@ -2,8 +2,8 @@
 
 Independent of scripts/build_probit_table.py: there float64 Gauss-Legendre panels give the residual of the
 transport map; here σ_W = ∫ φ(Φ⁻¹(F(u))) du is a double-exponential trapezoidal sum at PRECISION bits, its F
-integrated rigorously by FLINT. Each value is computed with two step sizes; their difference, stored as its bound,
-is an error of the coarser one.
+integrated rigorously by FLINT. Each value is computed with two step sizes, and their difference, which is the
+error of the coarser one, is stored as the bound.
 
 Needs python-flint; three minutes on one core.
 """

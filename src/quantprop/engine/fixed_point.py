@@ -34,28 +34,33 @@ class Evaluation(eqx.Module):
     sites: Natural
     change: Natural  # new sites − sites
     marginals: Marginal
-    values: Float[Array, " n"]
     residual: Scalar
     merit: Scalar
     evidence: Scalar
-    joint_proper: Bool[Array, ""]  # the posterior is a Gaussian
-    proper: Bool[Array, ""]  # and so is every cavity
+    proper: Bool[Array, ""]  # the posterior is a Gaussian, and the residual and merit are numbers
+    improper_cavities: Int[Array, ""]
 
 
 def evaluate(problem: Problem, sites: Natural) -> Evaluation:
-    """Posterior under the sites, every datum's renewed site, and how far the two are apart."""
+    """Posterior under the sites, every datum's renewed site, and how far the two are apart.
+
+    A datum whose cavity is improper keeps its site until the others have moved, and adds 1 to the squared residual.
+    """
     prior, weight, method = problem.prior, problem.weight, problem.method
     post = prior.posterior(sites, problem.negative_sites)
     renew = jax.vmap(lambda *args: method.renew(problem.likelihood, *args))
     new = renew(problem.data, weight, post.marginals, sites)
     counts = weight.total > 0
-    change = Natural(*(jnp.where(counts, n - o, 0.0) for n, o in ((new.site.nu, sites.nu), (new.site.tau, sites.tau))))
-    values = jnp.where(counts, new.value, 0.0)
-    residual = jnp.sqrt(jnp.sum(scaled(change, post.marginals) ** 2) / (2.0 * jnp.sum(counts)))
+    moved = counts & new.proper
+    change = jax.tree.map(lambda to, now: jnp.where(moved, to - now, 0.0), new.site, sites)
+    values = jnp.where(moved, new.value, 0.0)
+    improper = jnp.sum(counts & ~new.proper)
+    squares = jnp.sum(scaled(change, post.marginals) ** 2) + improper
+    residual = jnp.sqrt(squares / (2.0 * jnp.sum(counts)))
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
-    proper = post.proper & jnp.all(new.proper | ~counts) & jnp.isfinite(residual) & jnp.isfinite(merit)
-    return Evaluation(sites, change, post.marginals, values, residual, merit, evidence, post.proper, proper)
+    proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
+    return Evaluation(sites, change, post.marginals, residual, merit, evidence, proper, improper)
 
 
 def scaled(change: Natural, at: Marginal) -> Float[Array, "2 n"]:
@@ -71,12 +76,13 @@ class Outcome(eqx.Module):
     reason: Int[Array, ""]
 
 
-REASONS = ("converged", "max-sweeps", "stalled", "improper-start")
-CONVERGED, MAX_SWEEPS, STALLED, IMPROPER_START = range(4)
+REASONS = ("converged", "max-sweeps", "stalled", "improper-cavities", "improper-start")
+CONVERGED, MAX_SWEEPS, STALLED, IMPROPER_CAVITIES, IMPROPER_START = range(5)
 
 
 def outcome(at: Evaluation, sweeps: Array, tol: Scalar, stalled: Array, started: Array) -> Outcome:
     """Name the reason for an end."""
     reason = jnp.where(stalled, STALLED, MAX_SWEEPS)
+    reason = jnp.where(at.improper_cavities > 0, IMPROPER_CAVITIES, reason)
     reason = jnp.where(started, reason, IMPROPER_START)
     return Outcome(at, sweeps, jnp.where(at.proper & (at.residual <= tol), CONVERGED, reason))

@@ -55,7 +55,7 @@ def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: 
 
     def unfinished(state):
         at, sweeps = state
-        return ~(at.proper & (at.residual <= tol)) & (sweeps < max_sweeps) & at.joint_proper
+        return (at.residual > tol) & (sweeps < max_sweeps) & at.proper
 
     def sweep(state: tuple[Evaluation, Array]):
         at, sweeps = state
@@ -65,4 +65,4 @@ def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: 
         return evaluate(problem, joint.sites), sweeps + 1
 
     at, sweeps = jax.lax.while_loop(unfinished, sweep, (first, jnp.asarray(0)))
-    return outcome(at, sweeps, tol, ~at.joint_proper, first.joint_proper)
+    return outcome(at, sweeps, tol, ~at.proper, first.proper)

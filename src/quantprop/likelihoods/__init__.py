@@ -1,9 +1,35 @@
 """Likelihoods p(y | f); one file each."""
 
 from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.likelihoods.beta import Beta
 from quantprop.likelihoods.binary import Heaviside, Logit, Probit
+from quantprop.likelihoods.binomial import Binomial
+from quantprop.likelihoods.censored import Censored
+from quantprop.likelihoods.custom import Custom
+from quantprop.likelihoods.double_exponential import DoubleExponential
+from quantprop.likelihoods.gamma import Gamma
 from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.likelihoods.poisson import Poisson
+from quantprop.likelihoods.negative_binomial import NegativeBinomial
+from quantprop.likelihoods.ordinal import Ordinal
+from quantprop.likelihoods.poisson import Poisson, moment_matched_negative_binomial
 from quantprop.likelihoods.student_t import StudentT
 
-__all__ = ["Datum", "Gaussian", "Heaviside", "Likelihood", "Logit", "Poisson", "Probit", "StudentT"]
+__all__ = [
+    "Beta",
+    "Binomial",
+    "Censored",
+    "Custom",
+    "Datum",
+    "DoubleExponential",
+    "Gamma",
+    "Gaussian",
+    "Heaviside",
+    "Likelihood",
+    "Logit",
+    "NegativeBinomial",
+    "Ordinal",
+    "Poisson",
+    "Probit",
+    "StudentT",
+    "moment_matched_negative_binomial",
+]

@@ -103,7 +103,7 @@ class Likelihood(eqx.Module):
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         """Mean and variance of y when f ~ latent."""
-        density, f = latent_nodes(self, datum, latent)
+        density, f = latent_nodes(self.landmarks(datum), latent)
         mean = jax.vmap(jax.vmap(lambda f: self.mean(datum, f)))(f)
         centre = density.expect(mean)
         within = density.expect(jax.vmap(jax.vmap(lambda f: self.variance(datum, f)))(f))
@@ -115,7 +115,7 @@ class Likelihood(eqx.Module):
 
     def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
         """P(Y ≤ y) when f ~ latent."""
-        density, f = latent_nodes(self, datum, latent)
+        density, f = latent_nodes(self.landmarks(datum), latent)
         return density.expect(jax.vmap(jax.vmap(lambda f: self.cdf(datum, f)))(f))
 
     # --- y, as the user gives it -------------------------------------------------------------------------------------
@@ -127,6 +127,15 @@ class Likelihood(eqx.Module):
     def code(self, y: np.ndarray) -> np.ndarray:
         """y in the coding that `log_prob` uses."""
         return y
+
+    def greatest(self, datum: Datum) -> Scalar | float:
+        """The largest y there is (or infinity)."""
+        return self.interval[1]
+
+
+def is_count(y: np.ndarray) -> np.ndarray:
+    """Where y is one of 0, 1, 2, ..."""
+    return np.isfinite(y) & (y >= 0) & (y == np.floor(y))
 
 
 def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
@@ -169,10 +178,9 @@ def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cav
     return Moments(density.log_normalizer, shift, ratio, shrink)
 
 
-def latent_nodes(likelihood: Likelihood, datum: Datum, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:
-    """N(latent) itself on nodes that resolve the likelihood: the density of u = (f − mean)/sd, and f."""
+def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:
+    """N(latent) itself on nodes that resolve the landmarks: the density of u = (f − mean)/sd, and f."""
     mean, sd = latent.mean, jnp.sqrt(latent.variance)
-    at = likelihood.landmarks(datum)
     relative = Landmarks((at.location - mean) / sd, at.scale / sd)
     density = integrate(lambda u: -0.5 * u * u, jnp.asarray(-12.0), jnp.asarray(12.0), relative)
     return density, mean + sd * density.nodes
@@ -183,7 +191,7 @@ def quadrature_expectation(likelihood: Likelihood, datum: Datum, marginal: Norma
 
     The forms with derivatives of ℓ diverge for a square link and miss the kink of double-exponential noise.
     """
-    density, f = latent_nodes(likelihood, datum, marginal)
+    density, f = latent_nodes(likelihood.landmarks(datum), marginal)
     u = density.nodes
     value = jax.vmap(jax.vmap(lambda f: likelihood.log_prob(datum, f)))(f)
     expected = density.expect(value)

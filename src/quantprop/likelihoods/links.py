@@ -6,15 +6,26 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import ndtr, ndtri
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import latent_nodes
+from quantprop.quadrature import landmarks
+from quantprop.special import log_ndtr
 
 RateLink = Literal["exp", "square", "softplus"]
 RATE_LINKS = ("exp", "square", "softplus")
+ProbabilityLink = Literal["probit", "logit"]
+PROBABILITY_LINKS = ("probit", "logit")
 
 
 def check_link(link: str, allowed: tuple[str, ...], owner: str) -> None:
     """Raise unless `link` is one of `allowed`."""
     if link not in allowed:
         raise ValueError(f"{owner}: link must be one of {', '.join(allowed)}; got {link!r}")
+
+
+# --- rates -----------------------------------------------------------------------------------------------
 
 
 def log_rate(link: RateLink, f):
@@ -25,6 +36,11 @@ def log_rate(link: RateLink, f):
         return 2.0 * jnp.log(jnp.abs(f))
     near = jnp.maximum(f, -30.0)
     return jnp.where(f < -30.0, f - 0.5 * jnp.exp(jnp.minimum(f, -30.0)), jnp.log(jax.nn.softplus(near)))
+
+
+def log_rate_unless(unused, link: RateLink, f):
+    """log g(f), or log g(1) where it is unused: so 0 · log g has no NaN, also in its derivatives."""
+    return log_rate(link, jnp.where(unused, 1.0, f))
 
 
 def rate(link: RateLink, f):
@@ -43,3 +59,63 @@ def inverse_rate(link: RateLink, value):
     if link == "square":
         return jnp.sqrt(value)
     return value + jnp.log(-jnp.expm1(-value))
+
+
+def rate_peaks(link: RateLink, value, relative) -> list[tuple]:
+    """Landmarks of a likelihood that peaks at the rate `value` with the width `relative` in log g."""
+    peak = inverse_rate(link, value)
+    if link == "exp":
+        return [(peak, relative)]
+    if link == "square":  # d log g/df = 2/f
+        return [(peak, 0.5 * peak * relative), (-peak, 0.5 * peak * relative)]
+    width = relative * value / -jnp.expm1(-value)  # d log g/df = (1 − exp(−g))/g
+    return [(peak, width), (jnp.zeros_like(peak), 1.0)]
+
+
+def square_start(link: RateLink, value, information) -> tuple:
+    """Sites (ν, τ) to start from: for the square link Laplace's at the positive mode, where g = value.
+
+    The curvature there is 4 · information (2 · information where value = 0). From zero sites the first
+    cavities would be two-sided. The other links start from zero sites.
+    """
+    if link != "square":
+        return jnp.zeros_like(value), jnp.zeros_like(value)
+    tau = jnp.where(value > 0, 4.0, 2.0) * information
+    return tau * jnp.sqrt(value), tau
+
+
+def rate_moments(link: RateLink, latent: Normal) -> tuple:
+    """Mean and variance of g(f) when f ~ latent."""
+    m, v = latent.mean, latent.variance
+    if link == "exp":
+        mean = jnp.exp(m + 0.5 * v)
+        return mean, mean**2 * jnp.expm1(v)
+    if link == "square":
+        return m * m + v, 2.0 * v * (v + 2.0 * m * m)
+    density, f = latent_nodes(landmarks((jnp.zeros_like(m), 1.0)), latent)
+    value = jax.nn.softplus(f)
+    mean = density.expect(value)
+    return mean, density.expect((value - mean) ** 2)
+
+
+# --- probabilities ---------------------------------------------------------------------------------------
+
+
+def log_probabilities(link: ProbabilityLink, f) -> tuple:
+    """log p and log(1 − p), each without cancellation."""
+    log_cdf = log_ndtr if link == "probit" else jax.nn.log_sigmoid
+    return log_cdf(f), log_cdf(-f)
+
+
+def inverse_probability(link: ProbabilityLink, p):
+    """The f with probability p in (0, 1)."""
+    return ndtri(p) if link == "probit" else jnp.log(p) - jnp.log1p(-p)
+
+
+def probability_moments(link: ProbabilityLink, latent: Normal) -> tuple:
+    """E[p], E[p(1 − p)] and Var[p] when f ~ latent; E[Φ(f)] = Φ(m/√(1 + v))."""
+    density, f = latent_nodes(landmarks((jnp.zeros_like(latent.mean), 1.0)), latent)
+    log_p, log_q = log_probabilities(link, f)
+    p = jnp.exp(log_p)
+    mean = ndtr(latent.mean / jnp.sqrt(1.0 + latent.variance)) if link == "probit" else density.expect(p)
+    return mean, density.expect(jnp.exp(log_p + log_q)), density.expect((p - mean) ** 2)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,23 +11,23 @@ import numpy as np
 from jax.scipy.special import gammaincc, gammaln
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, quadrature_expectation
-from quantprop.likelihoods.links import RATE_LINKS, RateLink, check_link, inverse_rate, log_rate, rate
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count, quadrature_expectation
+from quantprop.likelihoods.links import (
+    RATE_LINKS,
+    RateLink,
+    check_link,
+    log_rate_unless,
+    rate,
+    rate_moments,
+    rate_peaks,
+    square_start,
+)
+from quantprop.likelihoods.negative_binomial import NegativeBinomial
+from quantprop.precision import float64
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import expected_log_square, log_factorial, log_laguerre_ratio
 
 _LOG_PI = 1.1447298858494002
-
-
-def count_landmarks(link: RateLink, datum: Datum) -> Landmarks:
-    """Where a count's likelihood peaks (for y = 0: where it falls off) and how wide it is there."""
-    peak = inverse_rate(link, jnp.maximum(datum.y, 0.5) / datum.exposure)
-    if link == "exp":
-        return landmarks((peak, 1.0 / jnp.sqrt(datum.y + 1.0)))
-    if link == "square":
-        width = 0.5 / jnp.sqrt(datum.exposure)
-        return landmarks((peak, width), (-peak, width))
-    return landmarks((peak, jnp.sqrt(datum.y + 1.0) / datum.exposure), (jnp.zeros_like(peak), 1.0))
 
 
 class Poisson(Likelihood):
@@ -48,11 +49,12 @@ class Poisson(Likelihood):
         return self.link != "square"
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
-        log_power = jnp.where(datum.y > 0, datum.y * (log_rate(self.link, f) + jnp.log(datum.exposure)), 0.0)
-        return log_power - datum.exposure * rate(self.link, f) - log_factorial(datum.y)
+        log_mean = log_rate_unless(datum.y == 0, self.link, f) + jnp.log(datum.exposure)
+        return datum.y * log_mean - datum.exposure * rate(self.link, f) - log_factorial(datum.y)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        return count_landmarks(self.link, datum)
+        y = jnp.maximum(datum.y, 0.5)  # for y = 0: where the likelihood falls off
+        return landmarks(*rate_peaks(self.link, y / datum.exposure, 1.0 / jnp.sqrt(y)))
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         y, e, m, v = datum.y, datum.exposure, marginal.mean, marginal.variance
@@ -66,11 +68,7 @@ class Poisson(Likelihood):
         return quadrature_expectation(self, datum, marginal)
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
-        if self.link != "square":
-            return jnp.zeros_like(datum.exposure), jnp.zeros_like(datum.exposure)
-        # Laplace's sites at the positive mode √(y/exposure): from zero sites the first cavities are two-sided.
-        tau = jnp.where(datum.y > 0, 4.0, 2.0) * datum.exposure
-        return tau * jnp.sqrt(datum.y / datum.exposure), tau
+        return square_start(self.link, datum.y / datum.exposure, datum.exposure)
 
     def mean(self, datum: Datum, f: Scalar) -> Scalar:
         return datum.exposure * rate(self.link, f)
@@ -86,19 +84,14 @@ class Poisson(Likelihood):
         return rng.poisson(np.asarray(self.mean(datum, f))).astype(float)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        e, m, v = datum.exposure, latent.mean, latent.variance
-        if self.link == "exp":
-            mean = e * jnp.exp(m + 0.5 * v)
-            return mean, mean + mean**2 * jnp.expm1(v)
-        if self.link == "square":
-            mean = e * (m * m + v)
-            return mean, mean + e**2 * 2.0 * v * (v + 2.0 * m * m)
-        return Likelihood.predictive_moments(self, datum, latent)
+        mean, variance = rate_moments(self.link, latent)
+        return datum.exposure * mean, datum.exposure * mean + datum.exposure**2 * variance
 
     def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
-        """log P(y) when f ~ latent; for the square link the paper's ₁F₁ formula (appendix C.2), exposure e included.
+        """log P(y) when f ~ latent; for the square link the paper's ₁F₁ formula (appendix C.2), exposure e.
 
-        Z = (e α)^y (α/(2v))^½ Γ(y + ½)/(√π y!) · exp(−h e) · ₁F₁(−y; ½; −h/(2v)), α = 2v/(1 + 2ev), h = m²/(1 + 2ev).
+        Z = (e α)^y (α/(2v))^½ Γ(y + ½)/(√π y!) · exp(−h e) · ₁F₁(−y; ½; −h/(2v)),
+        α = 2v/(1 + 2ev), h = m²/(1 + 2ev).
         """
         if self.link != "square":
             return self.moments(datum, latent).log_normalizer
@@ -110,4 +103,42 @@ class Poisson(Likelihood):
         return log_power + log_gamma - e * h + log_laguerre_ratio(y, 0.5 * h / v)
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return (y >= 0) & (y == np.floor(y))
+        return is_count(y)
+
+
+@dataclass(frozen=True)
+class CountForecast:
+    """Negative-binomial counts, one for each input."""
+
+    mean: np.ndarray
+    dispersion: np.ndarray
+
+    @property
+    def variance(self) -> np.ndarray:
+        """mean + dispersion · mean²."""
+        return self.mean * (1.0 + self.dispersion * self.mean)
+
+    @property
+    def mode(self) -> np.ndarray:
+        """The most probable count: ⌊c(k − 1)⌋ for k > 1, else 0, with k = 1/dispersion and c k = mean."""
+        return np.floor(np.maximum(self.mean * (1.0 - self.dispersion), 0.0))
+
+    @float64
+    def log_prob(self, y: Any) -> np.ndarray:
+        """log P(y) of counts y."""
+        counts = np.asarray(y, dtype=np.float64)
+        if not is_count(counts).all():
+            raise ValueError(f"y must hold counts 0, 1, 2, ...; got {counts[~is_count(counts)].flat[0]}")
+        datum = Datum(counts, self.mean, np.ones_like(self.mean))
+        return np.asarray(NegativeBinomial(self.dispersion).log_prob(datum, np.zeros_like(self.mean)))
+
+
+@float64
+def moment_matched_negative_binomial(latent: Normal, exposure: Any = 1.0) -> CountForecast:
+    """The paper's forecast for the square link: f² as a gamma variable with the right mean and variance.
+
+    A Poisson count with a gamma rate is negative binomial (paper, "Predictive Distributions of Poisson
+    Regression"). f² is not gamma: `Solution.predict_y` has the exact distribution.
+    """
+    mean, variance = (np.asarray(moment) for moment in rate_moments("square", latent))
+    return CountForecast(np.asarray(exposure, dtype=np.float64) * mean, variance / mean**2)

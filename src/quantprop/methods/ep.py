@@ -37,7 +37,8 @@ class EP(Method):
         projected = self.projection.project(factor, datum, rest)
         part = renewed(rest, projected)
         log_ratio = projected.log_normalizer - log_site_normalizer(marginal, site, share, rest)
-        return Renewal(Natural(part.nu / share, part.tau / share), log_ratio / share, rest.variance > 0)
+        proper = (rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu)
+        return Renewal(Natural(part.nu / share, part.tau / share), log_ratio / share, proper)
 
     def evidence(self, values: Array, summary: Summary) -> Scalar:
         """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites."""

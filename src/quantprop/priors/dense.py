@@ -46,17 +46,25 @@ class DensePrior(Prior):
         return result
 
 
+TRACE = 1e-30
+
+
 class Factor(eqx.Module):
     """B = L Lᵀ for the positive part of the sites."""
 
-    root: Float[Array, " n"]  # √τ, 0 where τ ≤ 0
+    root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
     lower: Float[Array, "n n"]
     inverse: Float[Array, "n n"]
 
 
 def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
-    """Cholesky factor of B and its inverse: the n³ work of a sweep."""
-    root = jnp.sqrt(jnp.maximum(tau, 0.0))
+    """Cholesky factor of B and its inverse: the n³ work of a sweep.
+
+    Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
+    precision, but makes V S½ = Lᵀ − L⁻¹ hold the datum's column of V, which the posterior variance needs.
+    """
+    own = jnp.diagonal(prior.k)
+    root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
     b = root[:, None] * prior.k * root
     lower = jax.lax.linalg.cholesky(b + jnp.eye(len(root)), symmetrize_input=False)
     return Factor(root, lower, solve_triangular(lower, jnp.eye(len(root)), lower=True))

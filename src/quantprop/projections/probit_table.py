@@ -1,10 +1,10 @@
 """The Wasserstein-2 variance of a probit site, from a table of 108 KB.
 
-For a cavity N(m, v) and the likelihood Φ(y f), let z = y m/√(1 + v). Up to shift and scale the tilted variable
-is a standard normal truncated to (−z, ∞) plus independent Gaussian noise of deviation 1/√v. So its shape, and
-with it ρ = σ_W²/σ_EP², depends on two numbers: z (Gaussian for z → ∞, exponential for z → −∞) and the noise's
-share of the variance, λ² = D/(v + D), where 1/D is about the variance of the truncated normal. In these two
-coordinates the corner z → −∞, v → ∞ is an ordinary corner of a rectangle.
+For a cavity N(m, v) and the likelihood Φ(y f), let z = y m/√(1 + v). Up to shift and scale the tilted
+variable is a standard normal truncated to (−z, ∞) plus independent Gaussian noise of deviation 1/√v. So its
+shape, and with it ρ = σ_W²/σ_EP², depends on two numbers: z (Gaussian for z → ∞, exponential for z → −∞) and
+the noise's share of the variance, λ² = D/(v + D), where 1/D is about the variance of the truncated normal. In
+these two coordinates the corner z → −∞, v → ∞ is an ordinary corner of a rectangle.
 
 The table holds log G, G = (1 − ρ)/B, where B carries everything that makes 1 − ρ vanish:
 
@@ -34,17 +34,19 @@ Z_MIN, Z_MAX, V_MAX = -1e70, 40.0, 1e200
 
 @cache
 def coefficients() -> np.ndarray:
-    """Monomial coefficients [power of x, shape cell, noise cell, power of y]; x, y ∈ [−1, 1] within the cell."""
-    with resources.files(__package__).joinpath("probit_table.npz").open("rb") as file, np.load(file) as table:
+    """Monomial coefficients [power of x, shape cell, noise cell, power of y]; x, y ∈ [−1, 1] in the cell."""
+    source = resources.files("quantprop.projections").joinpath("probit_table.npz")
+    with source.open("rb") as file, np.load(file) as table:
         return table["coefficients"]
 
 
 def bend(z: jax.Array) -> tuple[jax.Array, jax.Array]:
     """The positive u, w with w − u = z − 1 and u w = BEND²: u ~ 1 − z for z → −∞, u ~ BEND²/z for z → ∞."""
     x = z - 1.0
-    larger = 0.5 * (jnp.abs(x) + jnp.sqrt(x * x + 4.0 * BEND**2))
+    right = x > 0.0
+    larger = 0.5 * (jnp.where(right, x, -x) + jnp.sqrt(x * x + 4.0 * BEND**2))  # |x| has no derivative at 0
     smaller = BEND**2 / larger  # not larger − |x|, which cancels
-    return jnp.where(x > 0.0, smaller, larger), jnp.where(x > 0.0, larger, smaller)
+    return jnp.where(right, smaller, larger), jnp.where(right, larger, smaller)
 
 
 def shape_coordinate(u: jax.Array) -> jax.Array:
@@ -55,8 +57,8 @@ def shape_coordinate(u: jax.Array) -> jax.Array:
 def noise_coordinate(lambda2: jax.Array) -> jax.Array:
     """[0, 1] from λ² = 0 to λ² = 1, such that equal cells have about equal errors.
 
-    The density's jump, smoothed by the noise, leaves a singularity λ² √log(1/λ) at λ = 0, which becomes harmless
-    in λ^¼; the high powers of λ make the cells smaller where the noise dominates.
+    The density's jump, smoothed by the noise, leaves a singularity λ² √log(1/λ) at λ = 0, which becomes
+    harmless in λ^¼; the high powers of λ make the cells smaller where the noise dominates.
     """
     root = jnp.sqrt(jnp.sqrt(lambda2))
     return (3.0 * jnp.sqrt(root) + 2.0 * root + lambda2 + 3.0 * lambda2 * lambda2) / 9.0
@@ -86,8 +88,8 @@ def variance_gap(z: jax.Array, v: jax.Array) -> jax.Array:
     table = coefficients()
     i, x = locate(shape_coordinate(u), table.shape[1])
     j, y = locate(noise_coordinate(lambda2), table.shape[2])
-    # A gather of eight numbers per power of x: XLA fuses these into the arithmetic, while one gather of all 64
-    # took four times as long on CPU. Ending in exp keeps XLA from repeating the sum for every consumer.
+    # A gather of eight numbers per power of x: XLA fuses these into the arithmetic, while one gather of all
+    # 64 took four times as long on CPU. Ending in exp keeps XLA from repeating the sum for every consumer.
     rows = [jnp.asarray(power).at[i, j].get(mode="promise_in_bounds") for power in table]
     log_g = horner(list(horner(rows, x)), y)
     return s * s * s * jnp.exp(log_g - jnp.square(1.0 + w) / (1.0 + s))

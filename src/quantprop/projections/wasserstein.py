@@ -6,6 +6,7 @@ Same mean as KL; standard deviation σ* = E[(f − μ) z(f)] with z = Φ⁻¹(F(
 
 from __future__ import annotations
 
+import math
 from functools import singledispatch
 
 import equinox as eqx
@@ -18,20 +19,23 @@ from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
+from quantprop.projections.wasserstein_p import nearest_wp
 from quantprop.special import normal_score
 
 
 class Wasserstein(Projection):
-    """The Gaussian nearest to the tilted density in the L_p Wasserstein distance (p = 2)."""
+    """The Gaussian nearest to the tilted density in the L_p Wasserstein distance, p ≥ 1."""
 
     p: float = eqx.field(default=2.0, static=True)
 
     def __check_init__(self) -> None:
-        if self.p != 2:
-            raise ValueError(f"Wasserstein: p must be 2; got {self.p}")
+        if not 1.0 <= self.p < math.inf:
+            raise ValueError(f"Wasserstein: p must be a finite number, at least 1; got {self.p}")
 
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-        return nearest_w2(likelihood, datum, cavity)
+        if self.p == 2:
+            return nearest_w2(likelihood, datum, cavity)
+        return nearest_wp(float(self.p), likelihood, datum, cavity)
 
 
 def narrowed(moments: Moments, gap: Scalar) -> Moments:

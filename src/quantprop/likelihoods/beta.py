@@ -1,0 +1,76 @@
+"""Proportions: y ~ Beta(p φ, (1 − p) φ) with mean p(f) and precision φ."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc, gammaln
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.links import (
+    PROBABILITY_LINKS,
+    ProbabilityLink,
+    check_link,
+    inverse_probability,
+    log_probabilities,
+    probability_moments,
+)
+from quantprop.quadrature import Landmarks, landmarks
+
+_TINY = 1e-300
+
+
+class Beta(Likelihood):
+    """A beta variable of mean p = Φ(f) (probit) or 1/(1 + exp(−f)) (logit), and variance p(1 − p)/(1 + φ).
+
+    Concave in p, but not log-concave in f: for a y near 1, say, log p(y | f) bends upwards where p(f) does.
+    """
+
+    precision: Scalar | float = 1.0
+    link: ProbabilityLink = eqx.field(default="probit", static=True)
+
+    name: ClassVar[str] = "beta"
+    support: ClassVar[str] = "numbers between 0 and 1, both excluded"
+    interval: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def __check_init__(self) -> None:
+        check_link(self.link, PROBABILITY_LINKS, "Beta")
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        """−log Γ(a) is written log a − log Γ(1 + a), so that p(f) may underflow."""
+        y, s = datum.y, self.precision
+        log_p, log_q = log_probabilities(self.link, f)
+        a, b = s * jnp.exp(log_p), s * jnp.exp(log_q)
+        normalizer = gammaln(s) + 2.0 * jnp.log(s) + log_p + log_q - gammaln(1.0 + a) - gammaln(1.0 + b)
+        return normalizer + (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        y = jnp.clip(datum.y, _TINY, 1.0 - 1e-16)
+        peak = inverse_probability(self.link, y)
+        return landmarks((peak, 1.0 / jnp.sqrt(1.0 + self.precision)), (jnp.zeros_like(peak), 1.0))
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return jnp.exp(log_probabilities(self.link, f)[0])
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        log_p, log_q = log_probabilities(self.link, f)
+        return jnp.exp(log_p + log_q) / (1.0 + self.precision)
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        a, b = (jnp.maximum(self.precision * jnp.exp(x), _TINY) for x in log_probabilities(self.link, f))
+        return betainc(a, b, jnp.clip(datum.y, 0.0, 1.0))
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        a, b = (self.precision * np.exp(np.asarray(x)) for x in log_probabilities(self.link, f))
+        return rng.beta(np.maximum(a, _TINY), np.maximum(b, _TINY))
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        mean, mixed, variance = probability_moments(self.link, latent)
+        return mean, mixed / (1.0 + self.precision) + variance
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return (y > 0) & (y < 1)

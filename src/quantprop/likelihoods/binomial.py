@@ -1,0 +1,79 @@
+"""Successes in a number of trials: y ~ Binomial(trials, p(f)) with a probit or logit link."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.likelihoods.links import (
+    PROBABILITY_LINKS,
+    ProbabilityLink,
+    check_link,
+    inverse_probability,
+    log_probabilities,
+    probability_moments,
+)
+from quantprop.quadrature import Landmarks, landmarks
+from quantprop.special import log_factorial
+
+
+class Binomial(Likelihood):
+    """y successes in `trials` trials of probability Φ(f) (probit) or 1/(1 + exp(−f)) (logit)."""
+
+    link: ProbabilityLink = eqx.field(default="probit", static=True)
+
+    name: ClassVar[str] = "binomial"
+    support: ClassVar[str] = "successes 0, 1, ..., trials, out of a whole number of trials"
+    log_concave: ClassVar[bool] = True
+    scaled_by: ClassVar[frozenset[str]] = frozenset({"trials"})
+    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+
+    def __check_init__(self) -> None:
+        check_link(self.link, PROBABILITY_LINKS, "Binomial")
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        log_p, log_q = log_probabilities(self.link, f)
+        failures = datum.trials - datum.y
+        ways = log_factorial(datum.trials) - log_factorial(datum.y) - log_factorial(failures)
+        return ways + datum.y * log_p + failures * log_q
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        successes = jnp.clip(datum.y, 0.0, datum.trials)
+        peak = inverse_probability(self.link, (successes + 0.5) / (datum.trials + 1.0))
+        few = jnp.minimum(successes, datum.trials - successes)
+        return landmarks((peak, 1.0 / jnp.sqrt(few + 1.0)), (jnp.zeros_like(peak), 1.0))
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return datum.trials * jnp.exp(log_probabilities(self.link, f)[0])
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        log_p, log_q = log_probabilities(self.link, f)
+        return datum.trials * jnp.exp(log_p + log_q)
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        k, n = jnp.floor(datum.y), datum.trials
+        inside = jnp.clip(k, 0.0, n - 1.0)
+        lower = betainc(n - inside, inside + 1.0, jnp.exp(log_probabilities(self.link, f)[1]))
+        return jnp.where(k < 0, 0.0, jnp.where(k < n, lower, 1.0))
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        p = np.exp(np.asarray(log_probabilities(self.link, f)[0]))
+        return rng.binomial(datum.trials.astype(int), p).astype(float)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        n = datum.trials
+        mean, mixed, variance = probability_moments(self.link, latent)
+        return n * mean, n * mixed + n**2 * variance
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return is_count(y) & is_count(trials) & (y <= trials)
+
+    def greatest(self, datum: Datum) -> Scalar:
+        return datum.trials

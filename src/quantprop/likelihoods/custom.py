@@ -1,0 +1,121 @@
+"""A likelihood of the user's own, from one function of (y, f)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.quadrature import Landmarks, landmarks
+
+_INTERVALS = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
+
+
+class _Given(NamedTuple):
+    """What the user said; all of it hashable, so that equal likelihoods share compiled programs."""
+
+    log_prob: Callable
+    landmarks: Callable | None
+    support: Callable | None
+    log_concave: bool
+    continuous: bool
+    differentiable: bool
+    integrable: bool
+    mean: Callable | None
+    variance: Callable | None
+    cdf: Callable | None
+    draw: Callable | None
+    lattice: tuple[float, float] | None
+    interval: tuple[float, float]
+
+
+class Custom(Likelihood):
+    """p(y | f) from `log_prob(y, f)`, written with jax.numpy for one y and one f.
+
+    It must be defined for every real f and may be −inf. Optional:
+    `landmarks(y)`: pairs (location, scale) where p(y | ·) is narrow or rough; without it (0, 1) and (y, 1).
+    `support(y)`: which entries of an array of y are possible; the default allows all finite numbers.
+    `log_concave`, `continuous`, `differentiable`, `integrable`: what is true of log p(y | f) in f.
+    `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
+    `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
+
+    >>> import jax.numpy as jnp
+    >>> from quantprop import likelihoods, project
+    >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
+    >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
+    0.714861
+    """
+
+    given: _Given = eqx.field(static=True)
+
+    name: ClassVar[str] = "custom"
+    support: ClassVar[str] = "what its support function accepts (without one: finite numbers)"
+
+    def __init__(
+        self,
+        log_prob: Callable[[Any, Any], Any],
+        landmarks: Callable[[Any], Sequence[tuple]] | None = None,
+        support: Callable[[np.ndarray], np.ndarray] | None = None,
+        *,
+        log_concave: bool = False,
+        continuous: bool = True,
+        differentiable: bool = True,
+        integrable: bool = True,
+        mean: Callable | None = None,
+        variance: Callable | None = None,
+        cdf: Callable | None = None,
+        draw: Callable | None = None,
+        lattice: tuple[float, float] | None = None,
+        interval: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
+        if not callable(log_prob):
+            raise TypeError(f"Custom: log_prob must be a function of (y, f); got {log_prob!r}")
+        if lattice is None and tuple(interval) not in _INTERVALS:
+            allowed = ", ".join(map(str, _INTERVALS))
+            raise ValueError(f"Custom: interval must be one of {allowed}; got {interval}")
+        flags = (log_concave, continuous, differentiable, integrable)
+        functions = (mean, variance, cdf, draw)
+        self.given = _Given(log_prob, landmarks, support, *flags, *functions, lattice, tuple(interval))
+
+    log_concave = property(lambda self: self.given.log_concave)
+    continuous = property(lambda self: self.given.continuous)
+    differentiable = property(lambda self: self.given.differentiable)
+    integrable = property(lambda self: self.given.integrable)
+    lattice = property(lambda self: self.given.lattice)
+    interval = property(lambda self: self.given.interval)
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.given.log_prob(datum.y, f)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        if self.given.landmarks is not None:
+            return landmarks(*self.given.landmarks(datum.y))
+        return landmarks((jnp.zeros_like(datum.y), 1.0), (datum.y, 1.0))
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return self._passed("mean", "f")(f)
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return self._passed("variance", "f")(f)
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        return self._passed("cdf", "y, f")(datum.y, f)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return self._passed("draw", "rng, f")(rng, f)
+
+    def _passed(self, name: str, arguments: str) -> Callable:
+        function = getattr(self.given, name)
+        if function is None:
+            raise ValueError(
+                f"this needs the {name} of y given f: pass {name}=, a function of ({arguments}), to Custom"
+            )
+        return function
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        possible = np.isfinite(y) if self.given.support is None else self.given.support(y)
+        return np.broadcast_to(np.asarray(possible, dtype=bool), np.shape(y))

@@ -1,0 +1,58 @@
+"""Regression on medians: y = f + scale · double-exponential (Laplace) noise."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.quadrature import Landmarks, landmarks
+from quantprop.special import norm_logpdf
+
+
+class DoubleExponential(Likelihood):
+    """p(y | f) = exp(−|y − f|/scale)/(2 scale): log-concave, with a kink at f = y."""
+
+    scale: Scalar | float = 1.0
+
+    name: ClassVar[str] = "double-exponential"
+    support: ClassVar[str] = "real numbers"
+    log_concave: ClassVar[bool] = True
+    differentiable: ClassVar[bool] = False
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return -jnp.abs(datum.y - f) / self.scale - jnp.log(2.0 * self.scale)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        return landmarks((datum.y, self.scale))
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """E|f − y| = d (2Φ(z) − 1) + 2 σ φ(z) with d = μ − y, z = d/σ (the mean of a folded normal)."""
+        sd, distance = jnp.sqrt(marginal.variance), marginal.mean - datum.y
+        sign, height = 2.0 * ndtr(distance / sd) - 1.0, jnp.exp(norm_logpdf(distance / sd))
+        expected = -(distance * sign + 2.0 * sd * height) / self.scale - jnp.log(2.0 * self.scale)
+        return expected, -sign / self.scale, -height / (sd * self.scale)
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return f
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return 2.0 * self.scale**2 + 0.0 * f
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        t = (datum.y - f) / self.scale
+        tail = 0.5 * jnp.exp(-jnp.abs(t))
+        return jnp.where(t > 0, 1.0 - tail, tail)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rng.laplace(f, self.scale)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        return latent.mean, latent.variance + 2.0 * self.scale**2
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return np.isfinite(y)

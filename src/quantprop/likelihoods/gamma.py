@@ -1,0 +1,97 @@
+"""Positive y of mean g(f): y ~ Gamma(shape, scale = g(f)/shape) with link g = exp, square or softplus."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import gammainc, gammaln
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, quadrature_expectation
+from quantprop.likelihoods.links import (
+    RATE_LINKS,
+    RateLink,
+    check_link,
+    log_rate_unless,
+    rate,
+    rate_moments,
+    rate_peaks,
+    square_start,
+)
+from quantprop.quadrature import Landmarks, landmarks
+
+_TINY = 1e-300
+
+
+class Gamma(Likelihood):
+    """A gamma variable of mean g(f) and relative variance 1/shape; shape 1 is the exponential distribution.
+
+    Log-concave in f for the exp link only: for the others −log g is convex, and outweighs −y/g for large f.
+    The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+    """
+
+    shape: Scalar | float = 1.0
+    link: RateLink = eqx.field(default="exp", static=True)
+
+    name: ClassVar[str] = "gamma"
+    support: ClassVar[str] = "positive numbers"
+    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+
+    def __check_init__(self) -> None:
+        check_link(self.link, RATE_LINKS, "Gamma")
+
+    @property
+    def log_concave(self) -> bool:
+        return self.link == "exp"
+
+    @property
+    def integrable(self) -> bool:
+        return self.link != "square"  # there E[1/f²] is infinite
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        """With t = log g(f)/y: shape · (log shape − t − exp(−t)) − log y − log Γ(shape)."""
+        vanishes = (self.link == "square") & (jnp.abs(f) < 1e-150)
+        t = log_rate_unless(vanishes, self.link, f) - jnp.log(datum.y)
+        value = self.shape * (jnp.log(self.shape) - t - jnp.exp(-t)) - jnp.log(datum.y) - gammaln(self.shape)
+        return jnp.where(vanishes, -jnp.inf, value)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        y = jnp.maximum(datum.y, _TINY)
+        peaks = rate_peaks(self.link, y, 1.0 / jnp.sqrt(self.shape))
+        if self.link == "square":  # exp(−shape · y/f²) is flat at 0, and has an essential singularity there
+            return landmarks(*peaks, (jnp.zeros_like(y), jnp.sqrt(self.shape * y)))
+        return landmarks(*peaks)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        if self.link != "exp":
+            return quadrature_expectation(self, datum, marginal)
+        k, y, m, v = self.shape, datum.y, marginal.mean, marginal.variance
+        pull = k * jnp.exp(jnp.log(y) - m + 0.5 * v)  # E[k y exp(−f)]
+        constant = k * jnp.log(k) + (k - 1.0) * jnp.log(y) - gammaln(k)
+        return constant - k * m - pull, pull - k, -0.5 * pull
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        return square_start(self.link, datum.y, self.shape / datum.y)
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return rate(self.link, f)
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return rate(self.link, f) ** 2 / self.shape
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        positive = jnp.maximum(datum.y, _TINY)
+        return jnp.where(datum.y > 0, gammainc(self.shape, self.shape * positive / rate(self.link, f)), 0.0)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rng.gamma(self.shape, np.asarray(rate(self.link, f)) / self.shape)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        mean, variance = rate_moments(self.link, latent)
+        return mean, variance + (variance + mean**2) / self.shape
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return (y > 0) & np.isfinite(y)

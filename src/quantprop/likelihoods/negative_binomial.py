@@ -1,0 +1,114 @@
+"""Overdispersed counts: mean λ = exposure · g(f), variance λ + dispersion · λ²."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import betainc, gammaln
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.likelihoods.links import (
+    RATE_LINKS,
+    RateLink,
+    check_link,
+    inverse_rate,
+    log_rate_unless,
+    rate,
+    rate_moments,
+    rate_peaks,
+    square_start,
+)
+from quantprop.quadrature import Landmarks, landmarks
+from quantprop.special import log_factorial
+
+# B_2k/(2k(2k − 1)), k = 1, 2, ...: log Γ(x) = (x − ½) log x − x + ½ log 2π + Σ c_k x^(1 − 2k) (Stirling).
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+
+
+def _stirling_rest(x):
+    """log Γ(x) minus Stirling's leading terms, for x ≥ 16."""
+    inverse = 1.0 / (x * x)
+    return jnp.polyval(jnp.array(_STIRLING[::-1]), inverse) / x
+
+
+def log_rising(x, y):
+    """log Γ(x + y)/Γ(x) for x > 0, y ≥ 0, which for large x would be a difference of large numbers."""
+    large = jnp.maximum(x, 16.0)
+    leading = (large - 0.5) * jnp.log1p(y / large) + y * (jnp.log(large + y) - 1.0)
+    stirling = leading + _stirling_rest(large + y) - _stirling_rest(large)
+    small = jnp.minimum(x, 16.0)
+    return jnp.where(x < 16.0, gammaln(small + y) - gammaln(small), stirling)
+
+
+class NegativeBinomial(Likelihood):
+    """A Poisson count whose rate varies by a gamma factor of mean 1 and variance `dispersion` > 0.
+
+    Log-concave in f for the exp link only: log(1 + dispersion · λ) is convex in log λ, not in λ.
+    """
+
+    dispersion: Scalar | float = 1.0
+    link: RateLink = eqx.field(default="exp", static=True)
+
+    name: ClassVar[str] = "negative-binomial"
+    support: ClassVar[str] = "counts 0, 1, 2, ..."
+    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
+    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+
+    def __check_init__(self) -> None:
+        check_link(self.link, RATE_LINKS, "NegativeBinomial")
+
+    @property
+    def log_concave(self) -> bool:
+        return self.link == "exp"
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        """With r = 1/dispersion and t = log(λ/r): −y log(1 + exp(−t)) − r log(1 + exp t), plus a constant."""
+        y, r, scale = datum.y, 1.0 / self.dispersion, self.dispersion * datum.exposure
+        t = log_rate_unless(y == 0, self.link, f) + jnp.log(scale)
+        if self.link == "exp":
+            log_total = jax.nn.softplus(f + jnp.log(scale))
+        else:
+            log_total = jnp.log1p(scale * rate(self.link, f))
+        constant = log_rising(r, y) - log_factorial(y)
+        return constant - y * jax.nn.softplus(-t) - r * log_total
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        y, scale = jnp.maximum(datum.y, 0.5), self.dispersion * datum.exposure
+        peaks = rate_peaks(self.link, y / datum.exposure, jnp.sqrt(1.0 / y + self.dispersion))
+        knee = inverse_rate(self.link, 1.0 / scale)  # λ = r: where log(1 + λ/r) starts to grow
+        if self.link == "square":
+            return landmarks(*peaks, (jnp.zeros_like(knee), knee))
+        return landmarks(*peaks, (knee, 1.0))
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        narrow = 1.0 / (1.0 + self.dispersion * datum.y)
+        return square_start(self.link, datum.y / datum.exposure, datum.exposure * narrow)
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return datum.exposure * rate(self.link, f)
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        mean = self.mean(datum, f)
+        return mean * (1.0 + self.dispersion * mean)
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        k, share = jnp.floor(datum.y), 1.0 / (1.0 + self.dispersion * self.mean(datum, f))
+        return jnp.where(k < 0, 0.0, betainc(1.0 / self.dispersion, jnp.maximum(k, 0.0) + 1.0, share))
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        share = 1.0 / (1.0 + self.dispersion * np.asarray(self.mean(datum, f)))
+        return rng.negative_binomial(1.0 / self.dispersion, share).astype(float)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        e = datum.exposure
+        mean, variance = rate_moments(self.link, latent)
+        return e * mean, e * mean + e**2 * (variance + self.dispersion * (variance + mean**2))
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return is_count(y)

@@ -1,0 +1,94 @@
+"""Ordered classes: y counts the cutpoints below f + ε, ε ~ N(0, 1)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.parameters import is_parameter
+from quantprop.quadrature import Landmarks
+from quantprop.special import log_ndtr_difference
+
+
+def _vector(cutpoints: Any) -> Any:
+    """A sequence of numbers as one array (one leaf), anything else as it is."""
+    return np.asarray(cutpoints, dtype=np.float64) if isinstance(cutpoints, (list, tuple)) else cutpoints
+
+
+class Ordinal(Likelihood):
+    """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞."""
+
+    cutpoints: Float[np.ndarray | Array, " J-1"] = eqx.field(converter=_vector)
+
+    name: ClassVar[str] = "ordinal"
+    support: ClassVar[str] = "classes 0, 1, ..., as many as there are cutpoints"
+    log_concave: ClassVar[bool] = True
+    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+
+    def __check_init__(self) -> None:
+        given = self.cutpoints.value if is_parameter(self.cutpoints) else self.cutpoints
+        if not isinstance(given, (np.ndarray, list, tuple)):
+            return  # traced: was checked before
+        array = np.asarray(given, dtype=np.float64)
+        if array.ndim != 1 or not len(array) or not (np.isfinite(array).all() and (np.diff(array) > 0).all()):
+            raise ValueError(f"Ordinal: cutpoints must be finite, increasing numbers; got {given}")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return 0.0, float(len(self.cutpoints))
+
+    def _edges(self, y: Scalar) -> tuple[Scalar, Scalar]:
+        """The cutpoints on either side of class ⌊y⌋; −∞ twice below class 0, ∞ twice above the last."""
+        ends = jnp.concatenate([jnp.full(1, -jnp.inf), jnp.asarray(self.cutpoints), jnp.full(1, jnp.inf)])
+        k = jnp.clip(jnp.floor(y), -1.0, len(ends) - 1.0).astype(int)
+        return ends[jnp.maximum(k, 0)], ends[jnp.minimum(k + 1, len(ends) - 1)]
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        lower, upper = self._edges(datum.y)
+        return log_ndtr_difference(lower - f, upper - f)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        edges = jnp.stack(self._edges(datum.y))
+        return Landmarks(jnp.where(jnp.isfinite(edges), edges, edges[::-1]), jnp.ones(2))
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return jnp.sum(ndtr(f - self.cutpoints))  # Σ P(y ≥ j)
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        """Σ_jk Cov(y ≥ j, y ≥ k): P(y ≥ the larger one) times P(y < the smaller one)."""
+        above, below = ndtr(f - self.cutpoints), ndtr(self.cutpoints - f)
+        once = above * below
+        return jnp.sum(once) + 2.0 * jnp.sum(above[1:] * jnp.cumsum(below)[:-1])
+
+    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+        return ndtr(self._edges(datum.y)[1] - f)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.cutpoints, rng.normal(f)).astype(float)
+
+    def _marginal(self, latent: Normal) -> tuple[Ordinal, Scalar]:
+        """f + ε ~ N(m, 1 + v): y is ordinal again, in units of √(1 + v)."""
+        sd = jnp.sqrt(1.0 + latent.variance)
+        return eqx.tree_at(lambda o: o.cutpoints, self, self.cutpoints / sd), latent.mean / sd
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        ordinal, f = self._marginal(latent)
+        return ordinal.mean(datum, f), ordinal.variance(datum, f)
+
+    def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
+        ordinal, f = self._marginal(latent)
+        return ordinal.log_prob(datum, f)
+
+    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
+        ordinal, f = self._marginal(latent)
+        return ordinal.cdf(datum, f)
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return is_count(y) & (y <= len(self.cutpoints))
