@@ -19,7 +19,7 @@ from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.precision import float64, to_numpy
 from quantprop.priors import DensePrior
-from quantprop.sites import Marginal, cavity
+from quantprop.sites import Marginal, Removal, cavity
 from quantprop.solution import Solution, Status
 
 METHODS = {"qp": QP, "ep": EP, "vb": VB, "laplace": Laplace}
@@ -152,10 +152,10 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
 
 @jax.jit
 def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
-    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity."""
+    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity (NaN where that is improper)."""
 
     def one(datum, copies, marginal, site):
-        return problem.likelihood.predictive_log_prob(datum, cavity(marginal, site, 1.0 / copies))
+        return problem.likelihood.predictive_log_prob(datum, cavity(marginal, site, Removal(1.0 / copies)))
 
     return jax.vmap(one)(problem.data, problem.weight.copies, marginals, sites)
 

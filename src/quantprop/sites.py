@@ -22,17 +22,33 @@ class Marginal(eqx.Module):
     b: Scalar
 
 
-def cavity(marginal: Marginal, site: Natural, share: Scalar | float) -> Normal:
-    """The marginal with `share` of its site removed (1 for EP, a fraction for power EP or repeated data).
+class Removal(eqx.Module):
+    """What is taken out of a marginal: `share` of its site, less a precision `kept` that belongs to the likelihood."""
+
+    share: Scalar | float
+    kept: Scalar | float = 0.0
+
+    def left(self, marginal: Marginal) -> Scalar:
+        """marginal variance / cavity variance = 1 − share (τ − kept) · variance, without cancellation."""
+        return 1.0 - self.share * (1.0 - marginal.b) + self.share * self.kept * marginal.variance
+
+    def pull(self, marginal: Marginal) -> Scalar:
+        """ν' − τ' · mean for the removed (ν', τ') = share · (ν, τ − kept)."""
+        return self.share * (marginal.alpha + self.kept * marginal.mean)
+
+
+def cavity(marginal: Marginal, site: Natural, removal: Removal) -> Normal:
+    """The marginal without the removed part of its site (all of it for EP, a fraction for power EP or repeated data).
 
     Improper (variance not positive) where the rest of the model does not hold the value; the caller decides.
     """
-    b = 1.0 - share * (1.0 - marginal.b)
-    strong = site.tau * marginal.variance > 0.5
+    left = removal.left(marginal)
+    variance = marginal.variance / left
+    mean = marginal.mean - removal.pull(marginal) * variance
+    # Where the site is strong, mean and pull·variance are large and nearly equal: use ν/τ − α/(τ left) instead.
+    strong = (site.tau * marginal.variance > 0.5) & (removal.kept == 0.0)
     tau = jnp.where(strong, site.tau, 1.0)
-    variance = marginal.variance / b
-    mean = jnp.where(strong, site.nu / tau - marginal.alpha / (tau * b), marginal.mean - share * variance * marginal.alpha)
-    return Normal(mean, variance)
+    return Normal(jnp.where(strong, site.nu / tau - marginal.alpha / (tau * left), mean), variance)
 
 
 def renewed(cavity: Normal, projected: Moments) -> Natural:
@@ -42,10 +58,9 @@ def renewed(cavity: Normal, projected: Moments) -> Natural:
     return Natural(cavity.mean * tau + projected.shift * precision, tau)
 
 
-def log_site_normalizer(marginal: Marginal, site: Natural, share: Scalar | float, cavity: Normal) -> Scalar:
-    """log ∫ exp(ν' f − ½ τ' f²) N(f | cavity) df for the removed share (ν', τ') of the site."""
-    b = 1.0 - share * (1.0 - marginal.b)
-    nu, tau = share * site.nu, share * site.tau
-    pull = share * marginal.alpha / b  # = ν' − τ' m of the cavity
-    mean = cavity.mean
-    return 0.5 * jnp.log(b) + mean * (nu - 0.5 * tau * mean) + 0.5 * pull**2 * marginal.variance
+def log_site_normalizer(marginal: Marginal, site: Natural, removal: Removal, cavity: Normal) -> Scalar:
+    """log ∫ exp(ν' f − ½ τ' f²) N(f | cavity) df for the removed part (ν', τ') of the site."""
+    left = removal.left(marginal)
+    nu, tau = removal.share * site.nu, removal.share * (site.tau - removal.kept)
+    pull = removal.pull(marginal) / left  # = ν' − τ' · cavity mean
+    return 0.5 * jnp.log(left) + cavity.mean * (nu - 0.5 * tau * cavity.mean) + 0.5 * pull**2 * marginal.variance

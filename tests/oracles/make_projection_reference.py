@@ -378,7 +378,9 @@ def solve(r, degree, bits, cut, form):
 
 def wasserstein_p(panels, mass, mean, sd):
     """{p: (alpha, beta)} for the minimisers mean + alpha sd, sd (1 + beta). Convex: stationary is minimal."""
-    panels = [p for p in panels if None not in p.z and p.mass > 1e-17 * mass]
+    reach = (max(abs(float((end - mean) / sd)) for end in (p.a, p.b)) for p in panels)
+    heavy = [p.mass * (1 + x * x) > 1e-17 * mass for p, x in zip(panels, reach, strict=True)]
+    panels = [p for p, keep in zip(panels, heavy, strict=True) if keep and None not in p.z]
     weight, density, z, rho = (np.empty((len(panels), panels[0].degree + 1)) for _ in range(4))
     for i, p in enumerate(panels):
         weight[i] = [w * q / mass for w, q in zip(p.weights, p.q, strict=True)]

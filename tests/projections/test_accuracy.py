@@ -53,10 +53,14 @@ def projected(records: list[dict]) -> Any:
         assert kind is not None
         likelihood = kind(**json.loads(parameters))
         scaled = {name: column(some, name, 1.0) for name in likelihood.scaled_by}
-        out = renewals(likelihood, column(some, "y"), column(some, "mean"), column(some, "variance"), **scaled)
+        out = renewals(
+            likelihood, column(some, "y"), column(some, "mean"), column(some, "variance"), **scaled
+        )
         for name, moments in (("kl", out.kl), ("w2", out.w2)):
             for key in ("log_normalizer", "shift", "ratio", "shrink"):
-                fields.setdefault(f"{name} {key}", np.full(len(records), np.nan))[rows] = getattr(moments, key)
+                fields.setdefault(f"{name} {key}", np.full(len(records), np.nan))[rows] = getattr(
+                    moments, key
+                )
     return fields
 
 

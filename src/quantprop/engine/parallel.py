@@ -15,6 +15,7 @@ from quantprop.likelihoods.base import Scalar
 DEPTH = 5  # of Anderson's memory; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
 SMALLEST_STEP = 1e-6
+PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a near-solution, which plain steps leave
 
 
 class Memory(NamedTuple):
@@ -89,6 +90,7 @@ def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Ar
     """Renew all sites at once until the residual is at most `tol`.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
+    A method without a merit falls back to plain half steps after PATIENCE sweeps.
     """
     nothing = jax.tree.map(lambda x: jnp.zeros((DEPTH, len(x))), start)
     first = evaluate(problem, start)
@@ -100,11 +102,12 @@ def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Ar
 
     def sweep(s: State):
         new = evaluate(problem, s.trial)
-        good = improved(problem, new, s.accepted)
+        plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
+        good = improved(problem, new, s.accepted) | (plain & new.proper)
         memory = remember(s.memory, s.accepted)
-        memory = memory._replace(held=jnp.where(good, memory.held, 0))
+        memory = memory._replace(held=jnp.where(good & ~plain, memory.held, 0))
         at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
-        step = jnp.where(good, jnp.minimum(1.0, 2.0 * s.step), 0.5 * s.step)
+        step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
         return State(propose(problem, memory, at, step), at, memory, step, s.sweeps + 1)
 
     end = jax.lax.while_loop(unfinished, sweep, state)

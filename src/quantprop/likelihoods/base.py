@@ -54,6 +54,7 @@ class Likelihood(eqx.Module):
     support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
+    has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`. A property where it depends
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
@@ -78,6 +79,13 @@ class Likelihood(eqx.Module):
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
         return quadrature_expectation(self, datum, marginal)
+
+    def gaussian_precision(self, datum: Datum) -> Scalar:
+        """τ of a factor exp(−½ τ f²) of p(y | f), where there is one.
+
+        Such a likelihood can do without a proper cavity: cavity times this factor is all that must be a distribution.
+        """
+        return jnp.zeros_like(datum.exposure)
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         """Site (ν, τ) from which inference starts."""

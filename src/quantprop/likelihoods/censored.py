@@ -32,9 +32,10 @@ class Censored(Likelihood):
         lower, upper = datum.y
         observed = lower == upper
         exact = Gaussian(scale).log_prob(datum._replace(y=jnp.where(observed, lower, 0.0)), f)
-        ends = jnp.where(observed, -jnp.inf, lower), jnp.where(observed, f, upper)
-        inside = log_ndtr_difference((ends[0] - f) / scale, (ends[1] - f) / scale)
-        return jnp.where(observed, exact, inside)
+        ends = jnp.stack([jnp.where(observed, -jnp.inf, lower), upper])
+        finite = jnp.isfinite(ends)
+        standard = jnp.where(finite, (jnp.where(finite, ends, f) - f) / scale, ends)
+        return jnp.where(observed, exact, log_ndtr_difference(*standard))
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self._log_prob(datum, f, self.scale)

@@ -67,6 +67,13 @@ class Poisson(Likelihood):
             return y * log_square - e * (m * m + v) + constant, y * by_mean - 2.0 * e * m, y * by_variance - e
         return quadrature_expectation(self, datum, marginal)
 
+    @property
+    def has_gaussian_factor(self) -> bool:
+        return self.link == "square"
+
+    def gaussian_precision(self, datum: Datum) -> Scalar:
+        return 2.0 * datum.exposure  # exp(−exposure · f²)
+
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         return square_start(self.link, datum.y / datum.exposure, datum.exposure)
 

@@ -8,10 +8,11 @@ from jaxtyping import Array
 
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight
 from quantprop.projections import KL, Projection, Wasserstein
-from quantprop.sites import Marginal, cavity, log_site_normalizer, renewed
+from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
 
 class EP(Method):
@@ -30,15 +31,19 @@ class EP(Method):
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         share = self.power / weight.copies
-        rest = cavity(marginal, site, share)
-        factor = likelihood
+        exponent = 1.0 if weight.exponent is None else weight.exponent
+        kept, factor = 0.0, likelihood
+        if likelihood.has_gaussian_factor:  # stays with the cavity, so that only their product must be proper
+            kept, factor = weight.total * likelihood.gaussian_precision(datum), Remainder(likelihood)
         if self.power != 1.0 or weight.exponent is not None:
-            factor = Tempered(likelihood, self.power * (1.0 if weight.exponent is None else weight.exponent))
+            factor = Tempered(factor, self.power * exponent)
+        removal = Removal(share, kept)
+        rest = cavity(marginal, site, removal)
         projected = self.projection.project(factor, datum, rest)
         part = renewed(rest, projected)
-        log_ratio = projected.log_normalizer - log_site_normalizer(marginal, site, share, rest)
+        log_ratio = projected.log_normalizer - log_site_normalizer(marginal, site, removal, rest)
         proper = (rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu)
-        return Renewal(Natural(part.nu / share, part.tau / share), log_ratio / share, proper)
+        return Renewal(Natural(part.nu / share, part.tau / share + kept), log_ratio / share, proper)
 
     def evidence(self, values: Array, summary: Summary) -> Scalar:
         """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites."""

@@ -2,9 +2,9 @@
 
 The expectation is under a density on panels of Gauss-Legendre nodes. For p other than an even number |e|^{p−1} sgn e
 is not smooth where e changes sign, so a sum over those nodes is not accurate. The panel with a sign change and its two
-neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1} is τ^{p−1} times
-a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of a second root close by.
-For p = 1 this is exact: only the places of the sign changes matter, and the density there.
+neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1} is τ^{p−1}
+times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of a second root close
+by. For p = 1 this is exact: only the places of the sign changes matter, and the density there.
 """
 
 from __future__ import annotations
@@ -12,26 +12,20 @@ from __future__ import annotations
 from functools import cache
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import roots_jacobi
 
 from quantprop.likelihoods.base import Scalar
+from quantprop.projections.series import TO_SERIES, WEIGHTS, Roots, legendre, sign_changes
 
-ROOTS = 8  # sign changes that get pieces of their own; five are the most seen
 PIECE_NODES = 20
-SMOOTH_FROM = 5.0  # |e|^{p−1} sgn e has enough derivatives for the panels' own nodes from this p on
-LIVE, HEAVY = 1e-18, 1e-10  # mass below which a panel is left out, and below which its sign changes do not matter
-NEWTON_STEPS = 6
+SMOOTH_FROM = 5.0  # from this p on |e|^{p−1} sgn e has enough derivatives for the panels' own nodes
+LIVE = 1e-18  # mass of a panel below which it is left out
 SHORT = 1e-5  # a piece so short that e/τ on it is rounding noise: e′ instead
-
-_X, _W = np.polynomial.legendre.leggauss(16)
-_DEGREE = np.arange(16)
-_TO_SERIES = (_DEGREE[:, None] + 0.5) * np.polynomial.legendre.legvander(_X, 15).T * _W  # values → Legendre series
-_SAMPLES = -np.cos(np.pi * np.arange(33) / 32)
-_TO_SAMPLES = np.polynomial.legendre.legvander(_SAMPLES, 15)
+_AWAY = np.array([-1.0, -1.0, 1.0, 1.0])  # of the pieces of a root: their direction away from it
+_OWN = np.array([False, True, True, False])  # those that begin at the root; the others are neighbours
 
 
 class Curve(eqx.Module):
@@ -44,61 +38,16 @@ class Curve(eqx.Module):
     live: Int[Array, ""]
 
 
-def curve(mass: Float[Array, "panels 16"], z: Array, rho: Array) -> Curve:
-    """The panels that have mass, in front and next to one another (others lie between them where two ends coincide)."""
-    dead = mass.sum(axis=1) < LIVE
+def curve(density: Float[Array, "panels 16"], mass: Array, z: Array, rho: Array) -> Curve:
+    """From the mass at the nodes for series, and for sums (which may leave nodes out).
+
+    Panels that have mass come first and next to one another: others lie between them where two ends coincide.
+    """
+    dead = density.sum(axis=1) < LIVE
     order = jnp.argsort(dead, stable=True)
-    mass, z, rho = jnp.where(dead[order, None], 0.0, jnp.stack([mass, z, rho])[:, order])
-    series = jnp.stack([mass / _W, z, rho]) @ _TO_SERIES.T
+    density, mass, z, rho = jnp.where(dead[order, None], 0.0, jnp.stack([density, mass, z, rho])[:, order])
+    series = jnp.stack([density / WEIGHTS, z, rho]) @ TO_SERIES.T
     return Curve(mass, z, rho, series, jnp.sum(~dead))
-
-
-def legendre(series: Float[Array, "... 16"], t: Float[Array, "..."]) -> tuple[Array, Array]:
-    """Σ c_k P_k(t) and its derivative, by the three-term recurrence."""
-    before, now, slope_before, slope_now = jnp.ones_like(t), t, jnp.zeros_like(t), jnp.ones_like(t)
-    value, slope = series[..., 0] + series[..., 1] * t, series[..., 1] + 0.0 * t
-    for k in range(1, 15):
-        before, now = now, ((2 * k + 1) * t * now - k * before) / (k + 1)
-        slope_before, slope_now = slope_now, slope_before + (2 * k + 1) * before
-        value, slope = value + series[..., k + 1] * now, slope + series[..., k + 1] * slope_now
-    return value, slope
-
-
-class Roots(eqx.Module):
-    """Sign changes from left to right: panel, place t in it, |e′(t)|; those with `found` false are empty slots."""
-
-    panel: Int[Array, " roots"]
-    t: Float[Array, " roots"]
-    slope: Float[Array, " roots"]
-    found: Bool[Array, " roots"]
-
-
-def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 16"]) -> Roots:
-    """Where e, given as a series on each panel, changes sign: bracketed by samples, then by guarded Newton steps."""
-    samples = series @ _TO_SAMPLES.T
-    start = jnp.append(samples[0, 0], samples[:-1, -1])  # of the panel before: a root at their common end is not lost
-    left = jnp.concatenate([start[:, None], samples[:, 1:-1]], axis=1) > 0
-    heavy = mass.sum(axis=1) > HEAVY
-    changes = (left != (samples[:, 1:] > 0)) & heavy[:, None]
-    (index,) = jnp.nonzero(changes.ravel(), size=ROOTS, fill_value=changes.size)
-    panel, k = jnp.divmod(jnp.minimum(index, changes.size - 1), len(_SAMPLES) - 1)
-    of, rising = series[panel], samples[panel, k + 1] > 0
-
-    def newton(_, state):
-        t, low, high = state
-        value, slope = legendre(of, t)
-        beyond = (value > 0) == rising
-        low, high = jnp.where(beyond, low, t), jnp.where(beyond, t, high)
-        new = t - value / slope
-        return jnp.where((new >= low) & (new <= high), new, 0.5 * (low + high)), low, high
-
-    low, high = jnp.asarray(_SAMPLES)[k], jnp.asarray(_SAMPLES)[k + 1]
-    t, _, _ = jax.lax.stop_gradient(jax.lax.fori_loop(0, NEWTON_STEPS, newton, (0.5 * (low + high), low, high)))
-    value, slope = legendre(of, t)
-    slope = jax.lax.stop_gradient(jnp.abs(slope))
-    step = jnp.where(jnp.abs(value) < 1e-6, value, 0.0) / jnp.maximum(slope, 1e-30) * jnp.where(rising, 1.0, -1.0)
-    at_jump = (k == 0) & (jnp.abs(value) > 1e-6)  # panels of no mass lie between: e jumps over zero there
-    return Roots(panel, jnp.clip(t - step, low, high), slope, (index < changes.size) & ~at_jump)
 
 
 @cache
@@ -115,9 +64,15 @@ def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rules.append((u, 2.0 * w / 2.0 ** (power + 1.0) * u ** (1.0 - power)))
     (far, far_weights), (own, own_weights) = rules
     k = np.arange(1, PIECE_NODES)
-    moments = np.cumprod(np.append(1.0, (2.0 * p - 2.0 - k) / (2.0 * p - 2.0 + k)))  # of Legendre polynomials on (0, 1)
+    moments = np.cumprod(
+        np.append(1.0, (2.0 * p - 2.0 - k) / (2.0 * p - 2.0 + k))
+    )  # of Legendre polynomials on (0, 1)
     curved = np.linalg.solve(np.polynomial.legendre.legvander(2.0 * own - 1.0, PIECE_NODES - 1).T, moments)
-    return np.stack([far, own, own, far]), np.stack([far_weights, own_weights, own_weights, far_weights]), curved
+    return (
+        np.stack([far, own, own, far]),
+        np.stack([far_weights, own_weights, own_weights, far_weights]),
+        curved,
+    )
 
 
 class Pieces(eqx.Module):
@@ -127,9 +82,6 @@ class Pieces(eqx.Module):
     t: Float[Array, "roots 4"]  # of the end nearest to the root
     length: Float[Array, "roots 4"]  # 0 for a piece that is not there
     covered: Bool[Array, " panels"]  # panels that the pieces replace
-
-
-_AWAY = np.array([-1.0, -1.0, 1.0, 1.0])  # direction away from the root
 
 
 def pieces(at: Roots, panels: int, live: Int[Array, ""]) -> Pieces:
@@ -143,7 +95,15 @@ def pieces(at: Roots, panels: int, live: Int[Array, ""]) -> Pieces:
     lowest = jnp.append(0.0, jnp.where(close, middle, 0.0))
     highest = jnp.append(jnp.where(close, middle, live), live)
     offset = jnp.array([-1, 0, 0, 1])
-    far = jnp.stack([jnp.maximum(lowest, i - 1), jnp.maximum(lowest, i), jnp.minimum(highest, i + 1), jnp.minimum(highest, i + 2)], 1)
+    far = jnp.stack(
+        [
+            jnp.maximum(lowest, i - 1),
+            jnp.maximum(lowest, i),
+            jnp.minimum(highest, i + 1),
+            jnp.minimum(highest, i + 2),
+        ],
+        1,
+    )
     near = jnp.stack([i + 0.0, place, place, i + 1.0], axis=1)
     length = jnp.where(at.found[:, None], jnp.maximum(2.0 * (far - near) * _AWAY, 0.0), 0.0)
     t = jnp.stack([jnp.ones_like(at.t), at.t, at.t, -jnp.ones_like(at.t)], axis=1)
@@ -170,22 +130,25 @@ def level(of: Curve, at: Float[Array, "2"], p: float) -> Level:
     new = pieces(roots, len(of.mass), of.live)
     u, weight, curved = piece_rule(p)
     t = new.t[..., None] + (_AWAY * new.length)[..., None] * u**2
-    density, z, rho = legendre(of.series[:, new.panel][:, :, :, None], t)[0]
+    density, z, rho = legendre(of.series[:, new.panel][:, :, :, None], t)
     new_e = rho - at[0] - at[1] * z
     mass = new.length[..., None] * weight * density
     by_distance = jnp.abs(new_e) / jnp.maximum(new.length[..., None] * u**2, 1e-300)
     slope = jnp.where(new.length[..., None] > SHORT, by_distance, roots.slope[:, None, None])
-    own = roots.found[:, None, None] * new.length[..., None] ** (p - 1.0) * curved * density * _power(slope, p - 2.0)
-    second = jnp.where((_OWN)[:, None], own, (p - 1.0) * mass * _power(new_e, p - 2.0))
+    own = (
+        roots.found[:, None, None]
+        * new.length[..., None] ** (p - 1.0)
+        * curved
+        * density
+        * _power(slope, p - 2.0)
+    )
+    second = jnp.where(_OWN[:, None], own, (p - 1.0) * mass * _power(new_e, p - 2.0))
     plain = jnp.where(new.covered[:, None], 0.0, of.mass)
     joined = [
         jnp.concatenate([a.ravel(), b.ravel()])
         for a, b in ((plain, mass), ((p - 1.0) * plain * _power(e, p - 2.0), second), (e, new_e), (of.z, z))
     ]
     return _sum(*joined, p)
-
-
-_OWN = np.array([False, True, True, False])
 
 
 def _power(e: Array, exponent: float) -> Array:

@@ -41,7 +41,10 @@ class Wasserstein(Projection):
 def narrowed(moments: Moments, gap: Scalar) -> Moments:
     """Moments whose variance is reduced by the factor 1 − gap."""
     return Moments(
-        moments.log_normalizer, moments.shift, moments.ratio * (1.0 - gap), moments.shrink + moments.ratio * gap
+        moments.log_normalizer,
+        moments.shift,
+        moments.ratio * (1.0 - gap),
+        moments.shrink + moments.ratio * gap,
     )
 
 
@@ -68,7 +71,9 @@ def _(likelihood: Gaussian, datum: Datum, cavity: Normal) -> Moments:
 
 @nearest_w2.register
 def _(likelihood: Probit, datum: Datum, cavity: Normal) -> Moments:
-    return narrowed(likelihood.moments(datum, cavity), variance_gap(likelihood.margin(datum, cavity), cavity.variance))
+    return narrowed(
+        likelihood.moments(datum, cavity), variance_gap(likelihood.margin(datum, cavity), cavity.variance)
+    )
 
 
 @nearest_w2.register

@@ -13,18 +13,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, quadrature_moments, tilt
+from quantprop.likelihoods.binary import Heaviside
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.projections.residual import Curve, Level, curve, level
+from quantprop.projections.series import fine_tails
+from quantprop.quadrature import Density, integrate, landmarks
 from quantprop.special import normal_score
 
 GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
-SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16, the least that the nodes resolve
+SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16
+RESOLVED = 1e-15  # a node with a smaller tail mass is left out: the density's cut beyond it shows in its z
+EDGE = 1e-8  # finest scale at a truncation, where z is singular; in widths of the density
 MAX_STEPS = 60
 SMALLEST_STEP = 1e-11
 
@@ -33,22 +39,59 @@ def nearest_wp(p: float, likelihood: Likelihood, datum: Datum, cavity: Normal) -
     """W_p projection by quadrature and Newton's method."""
     if isinstance(likelihood, Gaussian):
         return likelihood.moments(datum, cavity)  # the tilted density is Gaussian
+    if isinstance(likelihood, Heaviside):
+        sharp = jnp.asarray(likelihood.noise) == 0.0
+        moments = likelihood.moments(datum, cavity)
+        nodes = jax.lax.cond(sharp, truncated_nodes, tilted_nodes, likelihood, datum, cavity)
+    else:
+        tilted = tilt(likelihood, datum, cavity)
+        moments = quadrature_moments(likelihood, datum, tilted, cavity)
+        nodes = tilted.density, tilted.offset
+    moved = moved_to_wp(p, *nodes, moments, cavity)
+    # A log-concave likelihood has shrink ≥ 0 (see above), from which rounding must not take it.
+    least = 0.0 if likelihood.log_concave else -jnp.inf
+    return eqx.tree_at(lambda m: m.shrink, moved, jnp.maximum(moved.shrink, least))
+
+
+def tilted_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Density, Array]:
+    """The tilted density and f − m at its nodes."""
     tilted = tilt(likelihood, datum, cavity)
-    moments = quadrature_moments(likelihood, datum, tilted, cavity)
-    density, deviation = tilted.density, tilted.offset - moments.shift
-    z = jax.lax.optimization_barrier(jnp.clip(normal_score(*density.tails()), -SCORE_MAX, SCORE_MAX))
+    return tilted.density, tilted.offset
+
+
+def truncated_nodes(likelihood: Heaviside, datum: Datum, cavity: Normal) -> tuple[Density, Array]:
+    """The cavity truncated at zero, and f − m up to a constant, at nodes that are dense towards the truncation.
+
+    There z ~ √(−2 log distance). Coordinate: y f in standard deviations; beyond a margin of 40 the truncation is nothing.
+    """
+    sd = jnp.sqrt(cavity.variance)
+    margin = jnp.minimum(likelihood.margin(datum, cavity), 40.0)
+    width = 1.0 / jnp.maximum(1.0, -margin)
+    peak = jnp.maximum(margin, 0.0)
+    at = landmarks((0.0 * width, EDGE * width), (peak, width))
+    density = integrate(lambda g: g * (margin - 0.5 * g), 0.0 * width, peak + 45.0 * width, at)
+    return density, datum.y * sd * (density.nodes - peak)
+
+
+def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cavity: Normal) -> Moments:
+    """The W_p projection of a density with the given moments; `offset` is f at its nodes, up to a constant."""
+    order = jnp.sign(offset[-1, -1] - offset[0, 0])
+    deviation = offset - density.expect(offset)
+    tails = fine_tails(density.mass)
+    z = order * jnp.clip(normal_score(*tails), -SCORE_MAX, SCORE_MAX)
+    z = jax.lax.optimization_barrier(z)  # Φ⁻¹ once, not once per sum
     sigma = density.expect(deviation * z)
     difference = deviation / sigma - z
-    size = jax.lax.stop_gradient(density.expect(jnp.abs(difference) ** p) ** (1.0 / p))
-    shape = curve(density.mass, z, difference / jnp.maximum(size, GAUSSIAN))
+    mass = jnp.where(jnp.minimum(*tails) > RESOLVED, density.mass, 0.0)
+    size = jax.lax.stop_gradient(jnp.sum(mass * jnp.abs(difference) ** p) ** (1.0 / p))
+    shape = curve(density.mass, mass, z, difference / jnp.maximum(size, GAUSSIAN))
     a, b = jnp.where(size > GAUSSIAN, size * minimise(shape, p), 0.0)
     # σ²/σ_KL² = (1 − gap)(1 + b)², gap = E[(f − mean − σ₂ z)²]/σ_KL² as for p = 2
     gap = density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
     narrower = moments.ratio * (gap - (1.0 - gap) * b * (2.0 + b))
-    shrink = moments.shrink + narrower
-    if likelihood.log_concave:
-        shrink = jnp.maximum(shrink, 0.0)  # see above; rounding only
-    return Moments(moments.log_normalizer, moments.shift + a * sigma, moments.ratio - narrower, shrink)
+    return Moments(
+        moments.log_normalizer, moments.shift + a * sigma, moments.ratio - narrower, moments.shrink + narrower
+    )
 
 
 class State(NamedTuple):
@@ -87,9 +130,10 @@ def minimise(shape: Curve, p: float) -> Float[Array, "2"]:
 
 
 def newton_step(at: Level, damping: Array) -> Float[Array, "2"]:
-    """−(H + λ tr(H) I)⁻¹ g; the 1e-12 keeps the step finite where H is singular, as it can be at p = 1."""
+    """−(H + λ(1 + tr H) I)⁻¹ g, no longer than 1, the unit of a and b. H can be singular only at p = 1."""
     (xx, xy), (_, yy) = at.hessian
-    added = (damping + 1e-12) * (xx + yy) + 1e-30
+    added = damping * (1.0 + xx + yy) + 1e-12 * (xx + yy) + 1e-30
     xx, yy = xx + added, yy + added
     gx, gy = at.gradient
-    return -jnp.stack([yy * gx - xy * gy, xx * gy - xy * gx]) / (xx * yy - xy * xy)
+    move = -jnp.stack([yy * gx - xy * gy, xx * gy - xy * gx]) / (xx * yy - xy * xy)
+    return move / jnp.maximum(1.0, jnp.max(jnp.abs(move)))
