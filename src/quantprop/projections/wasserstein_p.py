@@ -30,7 +30,6 @@ from quantprop.special import normal_score
 GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16
 RESOLVED = 1e-15  # a node with a smaller tail mass is left out: the density's cut beyond it shows in its z
-EDGE = 1e-8  # finest scale at a truncation, where z is singular; in widths of the density
 MAX_STEPS = 60
 SMALLEST_STEP = 1e-11
 
@@ -62,15 +61,19 @@ def tilted_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[
 def truncated_nodes(likelihood: Heaviside, datum: Datum, cavity: Normal) -> tuple[Density, Array]:
     """The cavity truncated at zero, and f − m up to a constant, at nodes that are dense towards the truncation.
 
-    There z ~ √(−2 log distance). Coordinate: y f in standard deviations; beyond a margin of 40 the truncation is nothing.
+    There z ~ √(−2 log g) with g = |f| in standard deviations; the coordinate is g^¼, in which little mass is near
+    that singularity. Beyond a margin of 40 standard deviations the truncation is nothing.
     """
-    sd = jnp.sqrt(cavity.variance)
     margin = jnp.minimum(likelihood.margin(datum, cavity), 40.0)
-    width = 1.0 / jnp.maximum(1.0, -margin)
-    peak = jnp.maximum(margin, 0.0)
-    at = landmarks((0.0 * width, EDGE * width), (peak, width))
-    density = integrate(lambda g: g * (margin - 0.5 * g), 0.0 * width, peak + 45.0 * width, at)
-    return density, datum.y * sd * (density.nodes - peak)
+    width, peak = 1.0 / jnp.maximum(1.0, -margin), jnp.maximum(margin, 0.0)
+    end, top = (peak + 45.0 * width) ** 0.25, jnp.sqrt(jnp.sqrt(peak + 1e-60))
+    at = landmarks((0.0 * end, 1e-3 * width**0.25), (top, width / (4.0 * jnp.maximum(top, width**0.25) ** 3)))
+
+    def log_density(w):
+        return w**4 * (margin - 0.5 * w**4) + 1.5 * jnp.log(w * w + 1e-60)  # dg = 4 w³ dw
+
+    density = integrate(log_density, 0.0 * end, end, at)
+    return density, datum.y * jnp.sqrt(cavity.variance) * (density.nodes**4 - peak)
 
 
 def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cavity: Normal) -> Moments:
