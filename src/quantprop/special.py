@@ -145,6 +145,8 @@ def expected_log_square(mean, variance):
     weight = 0.5 * width * _PANEL_WEIGHTS
     sech2 = 1.0 / jnp.cosh(w) ** 2
     value = 2.0 * jnp.sum(weight * -jnp.expm1(-a * sech2))
-    slope = jnp.sum(weight * sech2 * jnp.exp(-a * sech2))
+    dawson = weight * sech2 * jnp.exp(-a * sech2)
+    # 1 − 2a ∫ sech² w exp(−a sech² w) dw without the cancellation at large a: ∫ with tanh w under it is known.
+    rest = jnp.exp(-a) - 2.0 * a * jnp.sum(dawson * 2.0 / (1.0 + jnp.exp(2.0 * w)))
     expected = jnp.log(variance) - _EULER_GAMMA - _LOG2 + value
-    return expected, 2.0 * mean * slope / variance, (1.0 - 2.0 * a * slope) / variance
+    return expected, 2.0 * mean * jnp.sum(dawson) / variance, rest / variance

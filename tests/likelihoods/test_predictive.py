@@ -161,7 +161,7 @@ CASES = {
 }
 # Averages over f are one piece of code for all likelihoods, whose own part is compared with
 # scipy in the first test. So by default one or two of each kind are run (a program takes seconds to compile).
-BY_QUADRATURE = {"double exponential", "gamma, exp", "binomial, probit"}
+BY_QUADRATURE = {"double exponential", "gamma, exp", "binomial, logit"}
 CLOSED_FORMS = {"gaussian", "probit", "heaviside", "poisson, square", "ordinal", "censored"}
 
 
@@ -293,7 +293,7 @@ def test_extreme_quantiles_are_the_ends_of_the_support(name, ends):
         np.testing.assert_array_equal(predictive.quantile(level), np.broadcast_to(end, 4))
 
 
-@pytest.mark.parametrize("name", ["binomial, probit", "ordinal", "gamma, exp"])
+@pytest.mark.parametrize("name", ["binomial, logit", "ordinal", "gamma, exp"])
 def test_cdf_outside_the_support(name):
     predictive = CASES[name].predictive()
     np.testing.assert_array_equal(predictive.cdf(-0.5), 0.0)

@@ -1,10 +1,11 @@
 """E|e|^p of a residual e = ρ − a − b z that changes sign, and its derivatives in a and b.
 
-The expectation is under a density on panels of Gauss-Legendre nodes. For p other than an even number |e|^{p−1} sgn e
-is not smooth where e changes sign, so a sum over those nodes is not accurate. The panel with a sign change and its two
-neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1} is τ^{p−1}
-times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of a second root close
-by. For p = 1 this is exact: only the places of the sign changes matter, and the density there.
+The expectation is under a density on panels of Gauss-Legendre nodes. Unless p is even, |e|^{p−1} sgn e is not
+smooth where e changes sign, and a sum over those nodes is not accurate. The panel with a sign change and its
+two neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1}
+is τ^{p−1} times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of
+a second root close by. For p = 1 this is exact: only the places of the sign changes matter, and the density
+there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _OWN = np.array([False, True, True, False])  # those that begin at the root; the
 
 
 class Curve(eqx.Module):
-    """Mass, z and ρ at the nodes of the panels, and (mass/dt, z, ρ) as Legendre series in t ∈ [−1, 1] on each."""
+    """Mass, z and ρ at the nodes of the panels; (dF/dt, z, ρ) on each as Legendre series in t ∈ [−1, 1]."""
 
     mass: Float[Array, "panels 16"]
     z: Float[Array, "panels 16"]
@@ -39,9 +40,9 @@ class Curve(eqx.Module):
 
 
 def curve(density: Float[Array, "panels 16"], mass: Array, z: Array, rho: Array) -> Curve:
-    """From the mass at the nodes for series, and for sums (which may leave nodes out).
+    """From the mass at the nodes, for series; the same for sums (which may leave nodes out); z and ρ.
 
-    Panels that have mass come first and next to one another: others lie between them where two ends coincide.
+    Panels that have mass are moved next to one another: others lie between them where two ends coincide.
     """
     dead = density.sum(axis=1) < LIVE
     order = jnp.argsort(dead, stable=True)
@@ -52,10 +53,10 @@ def curve(density: Float[Array, "panels 16"], mass: Array, z: Array, rho: Array)
 
 @cache
 def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes u ∈ (0, 1) and weights for the pieces (neighbour, own, own, neighbour), and the second derivative's weights.
+    """Nodes u ∈ (0, 1), weights for the pieces (neighbour, own, own, neighbour), and for second derivatives.
 
-    Own pieces: Σ weight_i g(u_i) = ∫ g 2u du where g = u^{2(p−1)} times a smooth function, and Σ curved_i g(u_i) =
-    (p − 1) ∫ u^{2(p−2)} g 2u du for smooth g, which is g(0) at p = 1. Neighbours: smooth g.
+    Own pieces: Σ weight_i g(u_i) = ∫ g 2u du where g is u^{2(p−1)} times a smooth function, and for smooth g
+    Σ curved_i g(u_i) = (p − 1) ∫ u^{2(p−2)} g 2u du, which is g(0) at p = 1. Neighbours: smooth g.
     """
     rules = []
     for power in (1.0, 2.0 * p - 1.0):
@@ -64,19 +65,14 @@ def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         rules.append((u, 2.0 * w / 2.0 ** (power + 1.0) * u ** (1.0 - power)))
     (far, far_weights), (own, own_weights) = rules
     k = np.arange(1, PIECE_NODES)
-    moments = np.cumprod(
-        np.append(1.0, (2.0 * p - 2.0 - k) / (2.0 * p - 2.0 + k))
-    )  # of Legendre polynomials on (0, 1)
+    moments = np.cumprod(np.append(1.0, (2.0 * p - 2.0 - k) / (2.0 * p - 2.0 + k)))  # of Legendre polynomials
     curved = np.linalg.solve(np.polynomial.legendre.legvander(2.0 * own - 1.0, PIECE_NODES - 1).T, moments)
-    return (
-        np.stack([far, own, own, far]),
-        np.stack([far_weights, own_weights, own_weights, far_weights]),
-        curved,
-    )
+    weights = np.stack([far_weights, own_weights, own_weights, far_weights])
+    return np.stack([far, own, own, far]), weights, curved
 
 
 class Pieces(eqx.Module):
-    """For each root the neighbour to the left, the own panel's two parts, the neighbour to the right; as t and length."""
+    """For each root: the left neighbour, the two parts of its own panel, the right neighbour."""
 
     panel: Int[Array, "roots 4"]
     t: Float[Array, "roots 4"]  # of the end nearest to the root
@@ -85,7 +81,7 @@ class Pieces(eqx.Module):
 
 
 def pieces(at: Roots, panels: int, live: Int[Array, ""]) -> Pieces:
-    """Pieces of the panels at and beside the roots; between roots less than three panels apart they meet halfway.
+    """Pieces of the panels at and beside the roots; those of roots less than three panels apart meet halfway.
 
     Places are counted in panels: the point t of panel i is i + (t + 1)/2.
     """
@@ -95,15 +91,11 @@ def pieces(at: Roots, panels: int, live: Int[Array, ""]) -> Pieces:
     lowest = jnp.append(0.0, jnp.where(close, middle, 0.0))
     highest = jnp.append(jnp.where(close, middle, live), live)
     offset = jnp.array([-1, 0, 0, 1])
-    far = jnp.stack(
-        [
-            jnp.maximum(lowest, i - 1),
-            jnp.maximum(lowest, i),
-            jnp.minimum(highest, i + 1),
-            jnp.minimum(highest, i + 2),
-        ],
-        1,
+    left, right = (
+        (jnp.maximum(lowest, end) for end in (i - 1, i)),
+        (jnp.minimum(highest, end) for end in (i + 1, i + 2)),
     )
+    far = jnp.stack([*left, *right], axis=1)
     near = jnp.stack([i + 0.0, place, place, i + 1.0], axis=1)
     length = jnp.where(at.found[:, None], jnp.maximum(2.0 * (far - near) * _AWAY, 0.0), 0.0)
     t = jnp.stack([jnp.ones_like(at.t), at.t, at.t, -jnp.ones_like(at.t)], axis=1)
@@ -121,7 +113,7 @@ class Level(eqx.Module):
 
 
 def level(of: Curve, at: Float[Array, "2"], p: float) -> Level:
-    """E|e|^p / p for e = ρ − a − b z at (a, b)."""
+    """E|e|^p / p for e = ρ − a − b z at (a, b). Strictly convex for p > 1, convex for p = 1."""
     e = of.rho - at[0] - at[1] * of.z
     if p >= SMOOTH_FROM or p % 2 == 0:
         return _sum(of.mass, (p - 1.0) * of.mass * _power(e, p - 2.0), e, of.z, p)
@@ -129,19 +121,14 @@ def level(of: Curve, at: Float[Array, "2"], p: float) -> Level:
     roots = sign_changes(of.mass, series.at[:, 0].add(-at[0]))
     new = pieces(roots, len(of.mass), of.live)
     u, weight, curved = piece_rule(p)
-    t = new.t[..., None] + (_AWAY * new.length)[..., None] * u**2
+    t = new.t[..., None] + (_AWAY * new.length)[..., None] * u**2  # at which the series are evaluated
     density, z, rho = legendre(of.series[:, new.panel][:, :, :, None], t)
     new_e = rho - at[0] - at[1] * z
-    mass = new.length[..., None] * weight * density
-    by_distance = jnp.abs(new_e) / jnp.maximum(new.length[..., None] * u**2, 1e-300)
-    slope = jnp.where(new.length[..., None] > SHORT, by_distance, roots.slope[:, None, None])
-    own = (
-        roots.found[:, None, None]
-        * new.length[..., None] ** (p - 1.0)
-        * curved
-        * density
-        * _power(slope, p - 2.0)
-    )
+    length = new.length[..., None]
+    mass = length * weight * density
+    by_distance = jnp.abs(new_e) / jnp.maximum(length * u**2, 1e-300)
+    slope = jnp.where(length > SHORT, by_distance, roots.slope[:, None, None])
+    own = roots.found[:, None, None] * length ** (p - 1.0) * curved * density * _power(slope, p - 2.0)
     second = jnp.where(_OWN[:, None], own, (p - 1.0) * mass * _power(new_e, p - 2.0))
     plain = jnp.where(new.covered[:, None], 0.0, of.mass)
     joined = [

@@ -1,6 +1,6 @@
-"""A function on panels as Legendre series: its tail masses where it is a density, its sign changes where it is not.
+"""Functions on panels as Legendre series: the tail masses of a density, the sign changes of a residual.
 
-Panels have 16 Gauss-Legendre nodes, as those of `quantprop.quadrature`.
+A panel has 16 Gauss-Legendre nodes, as in `quantprop.quadrature`.
 """
 
 from __future__ import annotations
@@ -11,46 +11,52 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from quantprop.quadrature import Density
+
 ROOTS = 8  # the most sign changes that are looked for; five are the most seen
 HEAVY = 1e-10  # mass of a panel below which its sign changes do not matter
+LIGHT = 1e-5  # mass of a panel whose tail masses are computed in another way
 NEWTON_STEPS = 6
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 _DEGREE = np.arange(16)
-TO_SERIES = (
-    (_DEGREE[:, None] + 0.5) * np.polynomial.legendre.legvander(NODES, 15).T * WEIGHTS
-)  # values → Legendre series
+# From values at the nodes to a Legendre series; from there to the derivative's, and to samples.
+TO_SERIES = (_DEGREE[:, None] + 0.5) * np.polynomial.legendre.legvander(NODES, 15).T * WEIGHTS
 _SLOPE = np.zeros((16, 16))
-_SLOPE[:-1] = np.polynomial.legendre.legder(np.eye(16))  # Legendre series → series of its derivative
+_SLOPE[:-1] = np.polynomial.legendre.legder(np.eye(16))
 _SAMPLES = -np.cos(np.pi * np.arange(33) / 32)
 _TO_SAMPLES = np.polynomial.legendre.legvander(_SAMPLES, 15)
-_SPLIT = np.concatenate(
-    [[-1.0], NODES, [1.0]]
-)  # the nodes cut a panel into 17 intervals; on each, six Gauss nodes
+# The nodes cut a panel into 17 intervals, with six Gauss nodes on each.
+_SPLIT = np.concatenate([[-1.0], NODES, [1.0]])
 _FINE_X, _FINE_W = np.polynomial.legendre.leggauss(6)
 _FINE = 0.5 * (_SPLIT[1:] + _SPLIT[:-1])[:, None] + 0.5 * np.diff(_SPLIT)[:, None] * _FINE_X
 _FINE_WEIGHTS = 0.5 * np.diff(_SPLIT)[:, None] * _FINE_W
 _TO_FINE = np.polynomial.legendre.legvander(_FINE, 15) @ TO_SERIES
 
 
-def fine_tails(mass: Float[Array, "panels 16"]) -> tuple[Array, Array]:
-    """F and 1 − F at the nodes with a small *relative* error, also where a panel's density spans many decades.
+def fine_tails(of: Density) -> tuple[Array, Array]:
+    """F and 1 − F at the nodes as `Density.tails`, with a small *relative* error far out in the tails too.
 
-    |e|^p needs that for large p. The density over an exponential that follows it is interpolated, then integrated from one
-    node to the next, all terms positive; `Density.tails` integrates its polynomial, good to 1e-16 of the panel's mass.
+    |e|^p needs that for large p. On a panel of little mass, where the density can span decades, it is
+    interpolated after division by an exponential that follows it, and integrated from node to node.
     """
-    density = mass / WEIGHTS
+    density, mass = of.mass / WEIGHTS, of.mass.sum(axis=1)
     first, last = density[:, 0], density[:, -1]
     both = (first > 0) & (last > 0)
-    rate = jnp.where(both, jnp.log(jnp.where(both, last, 1.0) / jnp.where(both, first, 1.0)), 0.0) / (
-        NODES[-1] - NODES[0]
-    )
-    even = density * jnp.exp(-rate[:, None] * NODES)
-    fine = jnp.einsum("ijk,pk->pij", _TO_FINE, even) * jnp.exp(rate[:, None, None] * _FINE)
+    rise = jnp.log(jnp.where(both, last, 1.0)) - jnp.log(jnp.where(both, first, 1.0))
+    rate = jnp.clip(rise / (NODES[-1] - NODES[0]), -8.0, 8.0)[:, None]
+    even = density * jnp.exp(-rate * NODES)
+    fine = jnp.einsum("ijk,pk->pij", _TO_FINE, even) * jnp.exp(rate[..., None] * _FINE)
     part = jnp.maximum(jnp.sum(_FINE_WEIGHTS * fine, axis=-1), 0.0)
-    below = jnp.cumsum(part.ravel()).reshape(part.shape)
-    above = jnp.cumsum(part.ravel()[::-1])[::-1].reshape(part.shape)
-    return below[:, :-1], above[:, 1:]
+    part = part * (mass / jnp.maximum(part.sum(axis=1), 1e-300))[:, None]
+    below = jnp.append(0.0, jnp.cumsum(mass)[:-1])
+    above = jnp.append(0.0, jnp.cumsum(mass[::-1])[:-1])[::-1]
+    lower = below[:, None] + jnp.cumsum(part, axis=1)[:, :-1]
+    upper = above[:, None] + jnp.cumsum(part[:, ::-1], axis=1)[:, -2::-1]
+    light = (mass < LIGHT)[:, None]
+    return tuple(
+        jnp.where(light, tail, other) for tail, other in zip((lower, upper), of.tails(), strict=True)
+    )
 
 
 def legendre(series: Float[Array, "... 16"], t: Float[Array, "..."]) -> Array:
@@ -67,7 +73,7 @@ def legendre(series: Float[Array, "... 16"], t: Float[Array, "..."]) -> Array:
 
 
 class Roots(eqx.Module):
-    """Sign changes from left to right: panel, place t in it, |e′(t)|; those with `found` false are empty slots."""
+    """Sign changes from left to right: panel, place t in it, |e′(t)|; slots with `found` false are empty."""
 
     panel: Int[Array, " roots"]
     t: Float[Array, " roots"]
@@ -76,11 +82,11 @@ class Roots(eqx.Module):
 
 
 def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 16"]) -> Roots:
-    """Where e, given as a series on each panel, changes sign: bracketed by samples, then by guarded Newton steps."""
+    """Where e, a series on each panel, changes sign: between two samples, then by Newton's method."""
     samples = series @ _TO_SAMPLES.T
     start = jnp.append(
         samples[0, 0], samples[:-1, -1]
-    )  # of the panel before: a root at their common end is not lost
+    )  # the panel before: a root at the common end is not lost
     left = jnp.concatenate([start[:, None], samples[:, 1:-1]], axis=1) > 0
     heavy = mass.sum(axis=1) > HEAVY
     changes = (left != (samples[:, 1:] > 0)) & heavy[:, None]
@@ -97,15 +103,11 @@ def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 1
         return jnp.where((new >= low) & (new <= high), new, 0.5 * (low + high)), low, high
 
     low, high = jnp.asarray(_SAMPLES)[k], jnp.asarray(_SAMPLES)[k + 1]
-    t, _, _ = jax.lax.stop_gradient(
-        jax.lax.fori_loop(0, NEWTON_STEPS, newton, (0.5 * (low + high), low, high))
-    )
+    t, _, _ = jax.lax.fori_loop(0, NEWTON_STEPS, newton, (0.5 * (low + high), low, high))
+    t = jax.lax.stop_gradient(t)  # the last step, below, carries the derivatives
     value, slope = legendre(of, t)
     slope = jax.lax.stop_gradient(jnp.abs(slope))
-    step = (
-        jnp.where(jnp.abs(value) < 1e-6, value, 0.0)
-        / jnp.maximum(slope, 1e-30)
-        * jnp.where(rising, 1.0, -1.0)
-    )
-    at_jump = (k == 0) & (jnp.abs(value) > 1e-6)  # panels of no mass lie between: e jumps over zero there
+    close = jnp.abs(value) < 1e-6
+    step = jnp.where(close, value, 0.0) / jnp.maximum(slope, 1e-30) * jnp.where(rising, 1.0, -1.0)
+    at_jump = (k == 0) & ~close  # panels without mass lie between: e jumps over zero there
     return Roots(panel, jnp.clip(t - step, low, high), slope, (index < changes.size) & ~at_jump)

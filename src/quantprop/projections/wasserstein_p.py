@@ -1,12 +1,17 @@
 """W_p(tilted, Gaussian) for any p ≥ 1 (paper, section 4.1 and appendix B).
 
-The pair (μ, σ) minimises E|f − μ − σ z(f)|^p with z = Φ⁻¹(F(f)), F the tilted CDF: a convex function, strictly for
-p > 1. Coordinates: f = mean + σ₂ x with σ₂ the W₂ deviation, ρ = (x − z)/s with s its p-norm, (μ, σ) = (mean + s a σ₂,
-σ₂ (1 + s b)). So a tilted density that is almost Gaussian (s → 0) is as easy as any other, and nothing cancels in 1 − σ²/v.
+The pair (μ, σ) minimises E|f − μ − σ z(f)|^p with z = Φ⁻¹(F(f)), F the tilted CDF: a convex function,
+strictly for p > 1. At p = 1 it need not be strictly convex (W₁(N(0, 1), N(0, σ²)) = |1 − σ| √(2/π)), and the
+minimiser is the one that Newton's method reaches from the W₂ pair. Where the residual changes sign twice, as
+for most skewed densities, that is the Gaussian with the same quartiles.
 
-σ lies between the least and the largest slope of the map T(z) = F⁻¹(Φ(z)): were it larger than all slopes, e = T(z) − μ − σ z
-would fall through one root z₀, and E[|e|^{p−1} sgn(e) (z − z₀)] would not vanish. For a log-concave likelihood T′ ≤ √v
-(Caffarelli's contraction theorem), so σ² ≤ v for every p: no site precision is negative, as with KL.
+Coordinates: f = mean + σ₂ x with σ₂ the W₂ deviation; ρ = (x − z)/s with s the p-norm of x − z; then μ = mean
++ s a σ₂ and σ = σ₂ (1 + s b). So an almost Gaussian density (s → 0) is as easy as any, and nothing cancels in
+1 − σ²/v.
+
+σ lies between the least and the largest slope of the map T(z) = F⁻¹(Φ(z)): were it larger than every slope,
+then e = T(z) − μ − σ z would fall through a single root z₀ and E[|e|^{p−1} sgn(e) (z − z₀)] could not vanish.
+For a log-concave likelihood T′ ≤ √v (Caffarelli's contraction theorem), so σ² ≤ v for every p, as with KL.
 """
 
 from __future__ import annotations
@@ -59,10 +64,10 @@ def tilted_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[
 
 
 def truncated_nodes(likelihood: Heaviside, datum: Datum, cavity: Normal) -> tuple[Density, Array]:
-    """The cavity truncated at zero, and f − m up to a constant, at nodes that are dense towards the truncation.
+    """The cavity truncated at zero, and f − m up to a constant, at nodes dense towards the truncation.
 
-    There z ~ √(−2 log g) with g = |f| in standard deviations; the coordinate is g^¼, in which little mass is near
-    that singularity. Beyond a margin of 40 standard deviations the truncation is nothing.
+    There z ~ √(−2 log g) with g = |f| in standard deviations; the coordinate is g^¼, in which little mass is
+    near that singularity. Beyond a margin of 40 standard deviations the truncation is nothing.
     """
     margin = jnp.minimum(likelihood.margin(datum, cavity), 40.0)
     width, peak = 1.0 / jnp.maximum(1.0, -margin), jnp.maximum(margin, 0.0)
@@ -77,10 +82,10 @@ def truncated_nodes(likelihood: Heaviside, datum: Datum, cavity: Normal) -> tupl
 
 
 def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cavity: Normal) -> Moments:
-    """The W_p projection of a density with the given moments; `offset` is f at its nodes, up to a constant."""
+    """The W_p projection of a density with these moments; `offset` is f at its nodes, up to a constant."""
     order = jnp.sign(offset[-1, -1] - offset[0, 0])
     deviation = offset - density.expect(offset)
-    tails = fine_tails(density.mass)
+    tails = fine_tails(density)
     z = order * jnp.clip(normal_score(*tails), -SCORE_MAX, SCORE_MAX)
     z = jax.lax.optimization_barrier(z)  # Φ⁻¹ once, not once per sum
     sigma = density.expect(deviation * z)
@@ -109,7 +114,7 @@ class State(NamedTuple):
 
 
 def minimise(shape: Curve, p: float) -> Float[Array, "2"]:
-    """The (a, b) of least E|ρ − a − b z|^p: Newton's method from the W₂ pair, damped where the level would rise.
+    """The (a, b) of least E|ρ − a − b z|^p: Newton's method from the W₂ pair, damped where the level rises.
 
     A last step outside the loop, at its end point, carries the derivatives in whatever the curve depends on.
     """

@@ -1,0 +1,92 @@
+"""Convergence over wide grids of hyperparameters: every cell by `make test-all`, a sample of them by default."""
+
+import numpy as np
+import pytest
+
+from quantprop import Model, datasets, infer, kernels, likelihoods
+
+CLASSIFICATION = tuple(name for name in datasets.names() if name != "mining")
+VARIANCES = 10.0 ** np.arange(-2, 9)
+LENGTHSCALES = 10.0 ** np.arange(-1, 2.25, 0.5)
+CELLS = [
+    (name, variance, lengthscale, method)
+    for name in CLASSIFICATION
+    for variance in VARIANCES
+    for lengthscale in LENGTHSCALES
+    for method in ("ep", "qp")
+]
+SHUFFLED = np.random.default_rng(20).permutation(len(CELLS))
+TENTH = [CELLS[i] for i in SHUFFLED[::10]]
+TWENTIETH = [CELLS[i] for i in SHUFFLED[::20]]
+
+
+def solve(name, variance, lengthscale, method, **options):
+    data = datasets.load(name, "paper")
+    scale = data.X.std(0)
+    x = (data.X - data.X.mean(0)) / np.where(scale > 0, scale, 1.0)
+    model = Model(kernels.SquaredExponential(variance, lengthscale), likelihoods.Probit())
+    return infer(model, x, data.y, method=method, tol=1e-8, **options)
+
+
+def check_cells(cells):
+    sweeps = []
+    for cell in cells:
+        solution = solve(*cell, max_sweeps=100)
+        assert solution.converged, f"{cell}: {solution.status}"
+        assert solution.status.residual <= 1e-8
+        assert np.isfinite(solution.marginals.mean).all() and np.isfinite(solution.log_evidence), cell
+        assert (solution.marginals.variance > 0).all(), cell
+        sweeps.append(solution.sweeps)
+    assert np.median(sweeps) <= 25
+
+
+def check_schedules(cells):
+    for cell in cells:
+        parallel, sequential = solve(*cell), solve(*cell, schedule="sequential")
+        assert sequential.converged, f"{cell}: {sequential.status}"
+        scale = np.sqrt(parallel.marginals.variance)
+        assert np.max(np.abs(parallel.marginals.mean - sequential.marginals.mean) / scale) <= 1e-6, cell
+        np.testing.assert_allclose(sequential.marginals.variance, parallel.marginals.variance, rtol=1e-6, err_msg=str(cell))
+
+
+def test_probit_converges_on_a_tenth_of_the_cells():
+    check_cells(TENTH)
+
+
+def test_schedules_agree_on_some_cells():
+    check_schedules([cell for cell in TWENTIETH if cell[0] in ("wine1", "sonar", "crabs")][:6])
+
+
+@pytest.mark.campaign
+def test_probit_converges_on_every_cell():
+    check_cells(CELLS)
+
+
+@pytest.mark.campaign
+def test_schedules_agree_on_a_twentieth_of_the_cells():
+    check_schedules(TWENTIETH)
+
+
+def mining(variance, lengthscale, method):
+    data = datasets.load("mining")
+    model = Model(kernels.SquaredExponential(variance, lengthscale), likelihoods.Poisson("square"), mean=1.0)
+    return infer(model, data.X, data.y, method=method, tol=1e-8)
+
+
+def check_mining(method, variances, lengthscales, share):
+    solutions = [mining(v, lengthscale, method) for v in variances for lengthscale in lengthscales]
+    for solution in solutions:
+        assert np.isfinite(solution.marginals.mean).all() and (solution.marginals.variance > 0).all()
+        assert solution.converged or solution.status.remedy
+    assert np.mean([solution.converged for solution in solutions]) >= share
+
+
+@pytest.mark.parametrize("method", ["ep", "qp", "vb", "laplace"])
+def test_square_link_mining_on_some_cells(method):
+    check_mining(method, (0.1, 1.0, 10.0), (2.0, 10.0, 50.0), 0.95 if method in ("ep", "qp") else 0.0)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("method", ["ep", "qp", "vb", "laplace"])
+def test_square_link_mining_on_every_cell(method):
+    check_mining(method, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 0.95 if method in ("ep", "qp") else 0.0)
