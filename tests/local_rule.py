@@ -1,7 +1,7 @@
 """What EP and QP make of many single data: moments and sites for both projections from one compiled program.
 
-Every test that wants projections of many cavities calls `renewals`. It works through blocks of one fixed length, so that
-a likelihood is compiled once for all of them.
+Every test that wants projections of many cavities calls `renewals`. It works through blocks of one fixed
+length, so that a likelihood is compiled once for all of them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Bad input ends in an error that names the argument and, in an array, the first offending place; nothing is changed."""
+"""Bad input ends in an error that names the argument and the first offending place; nothing is changed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from quantprop import EP, VB, Laplace, Model, PowerEP, infer, kernels, likelihoods, project, projections
+from quantprop import EP, VB, Laplace, Model, PowerEP, infer, kernels, likelihoods, project
 from quantprop.gaussian import Natural
 
 RNG = np.random.default_rng(0)
@@ -97,7 +97,9 @@ def test_observations_must_lie_in_the_support(name):
     likelihood, inside, outside = OUTSIDE[name]
     for value in outside:
         y = changed(np.resize(inside, 6), 4, value)
-        refused(f"y[4] = {value} … outside the support … {name} … {likelihood.support}", Model(KERNEL, likelihood), X, y)
+        refused(
+            f"y[4] = {value} … outside the support … {name} … {likelihood.support}", Model(KERNEL, likelihood), X, y
+        )
     for call in (infer, project):
         y = changed(np.resize(inside, 6), 3, NAN)
         args = (Model(KERNEL, likelihood), X, y) if call is infer else (likelihood, y, (0.0, 1.0))
@@ -161,8 +163,8 @@ def test_methods_and_schedules_must_exist():
         refused(f"sequential … {kind}", PROBIT, X, Y, method, schedule="sequential")
         refused(f"{kind} does not exist for the heaviside … use", Model(KERNEL, likelihoods.Heaviside()), X, Y, method)
     refused("Laplace does not exist for the heaviside", Model(KERNEL, likelihoods.Heaviside(0.1)), X, Y, Laplace())
-    refused("Laplace does not exist for the double-exponential", Model(KERNEL, OUTSIDE["double-exponential"][0]), X, X[:, 0],
-            Laplace())  # fmt: skip
+    kinked = Model(KERNEL, likelihoods.DoubleExponential())
+    refused("Laplace does not exist for the double-exponential", kinked, X, X[:, 0], Laplace())
     refused("tol must be positive", PROBIT, X, Y, tol=0.0)
     refused("max_sweeps at least 1", PROBIT, X, Y, max_sweeps=0)
     for power in (0.0, -0.5, 1.5):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
-import numpy as np
-from jaxtyping import Array, Float
 
 LOG_2PI = 1.8378770664093453
 
-Vector = Float[np.ndarray | Array, "*shape"] | float
+Vector = Any  # floats of any one shape: NumPy arrays at the edge of the library, JAX arrays inside it
 
 
 class Normal(eqx.Module):
@@ -16,7 +16,7 @@ class Normal(eqx.Module):
 
     mean: Vector
     variance: Vector
-    covariance: Float[np.ndarray | Array, "n n"] | None = None
+    covariance: Vector = None
 
 
 class Natural(eqx.Module):

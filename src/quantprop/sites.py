@@ -25,8 +25,8 @@ class Marginal(eqx.Module):
 class Removal(eqx.Module):
     """What is taken out of a marginal: `share` of its site, less a precision `kept` that belongs to the likelihood."""
 
-    share: Scalar | float
-    kept: Scalar | float = 0.0
+    share: Scalar
+    kept: Scalar = 0.0
 
     def left(self, marginal: Marginal) -> Scalar:
         """marginal variance / cavity variance = 1 − share (τ − kept) · variance, without cancellation."""

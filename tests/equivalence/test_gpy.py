@@ -1,4 +1,4 @@
-"""Expectation propagation against GPy 1.15 (tests/oracles/make_gpy_reference.py): three data sets, three settings each."""
+"""Expectation propagation against GPy 1.15 (tests/oracles/make_gpy_reference.py)."""
 
 from __future__ import annotations
 

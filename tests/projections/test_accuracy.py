@@ -41,8 +41,8 @@ def column(records: list[dict], key: str, default: Any = None) -> np.ndarray:
     return np.array([record.get(key, default) for record in records], dtype=float)
 
 
-def projected(records: list[dict]) -> Any:
-    """Renewals of all records, whose parameters may differ from one to the next, in the order of the records."""
+def projected(records: list[dict]) -> dict[str, np.ndarray]:
+    """Moments of all records, in their order; parameters may differ from one to the next."""
     by_parameters: dict[str, list[int]] = {}
     for i, record in enumerate(records):
         by_parameters.setdefault(json.dumps(record["params"]), []).append(i)
@@ -53,14 +53,10 @@ def projected(records: list[dict]) -> Any:
         assert kind is not None
         likelihood = kind(**json.loads(parameters))
         scaled = {name: column(some, name, 1.0) for name in likelihood.scaled_by}
-        out = renewals(
-            likelihood, column(some, "y"), column(some, "mean"), column(some, "variance"), **scaled
-        )
+        out = renewals(likelihood, column(some, "y"), column(some, "mean"), column(some, "variance"), **scaled)
         for name, moments in (("kl", out.kl), ("w2", out.w2)):
             for key in ("log_normalizer", "shift", "ratio", "shrink"):
-                fields.setdefault(f"{name} {key}", np.full(len(records), np.nan))[rows] = getattr(
-                    moments, key
-                )
+                fields.setdefault(f"{name} {key}", np.full(len(records), np.nan))[rows] = getattr(moments, key)
     return fields
 
 

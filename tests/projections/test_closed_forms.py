@@ -1,6 +1,6 @@
-"""The W2 projection against the paper's closed-form CDFs of tilted densities (appendix C): σ* = ∫ φ(Φ⁻¹(F(f))) df.
+"""The W2 projection against the paper's closed-form CDFs of tilted densities: σ* = ∫ φ(Φ⁻¹(F(f))) df.
 
-The formulas hold as printed, with care in three places, checked here too:
+The formulas of appendix C hold as printed, with care in three places, checked here too:
 - probit: division by h = (x − μ)/σ and by k; at h = 0 or k = 0 the paper's special cases apply;
 - probit: F is a difference of numbers near ½ divided by Z, so its digits are lost as Z → 0 (here Z > 1e-4);
 - square-link Poisson: an alternating sum over 2y + 1 terms, which needs many digits even for small counts.
@@ -9,6 +9,7 @@ The formulas hold as printed, with care in three places, checked here too:
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import mpmath
 import numpy as np
@@ -78,7 +79,7 @@ def optimal_sd(tails: Callable[[float], tuple[float, float]], breaks: list[float
     def integrand(x: float) -> float:
         return norm.pdf(ndtri(max(min(tails(x)), 0.0)))
 
-    parts = zip(breaks[:-1], breaks[1:], strict=True)
+    parts = pairwise(breaks)
     return sum(quad(integrand, a, b, epsabs=accuracy, epsrel=accuracy, limit=200)[0] for a, b in parts)
 
 
@@ -90,10 +91,7 @@ def probit_density(f: float, y: int, m: float, sd: float) -> float:
 def test_owens_form_is_the_probit_cdf(y, m, sd):
     for x in (m - 1.3 * sd, m, m + 0.4 * sd, m + 2.0 * sd, 0.0, 0.5):
         parts = sorted({m - 12 * sd, *(p for p in (0.0, m, x - sd) if m - 12 * sd < p < x), x})
-        expected = sum(
-            quad(probit_density, a, b, (y, m, sd), epsabs=1e-13, limit=200)[0]
-            for a, b in zip(parts[:-1], parts[1:], strict=True)
-        )
+        expected = sum(quad(probit_density, a, b, (y, m, sd), epsabs=1e-13, limit=200)[0] for a, b in pairwise(parts))
         assert probit_cdf(x, y, m, sd) == pytest.approx(expected, abs=2e-11)
 
 
@@ -148,6 +146,4 @@ def test_square_poisson_projection_has_the_closed_forms_deviation():
         centre = float(mu / (1 + 2 * v))
         inner = (-1.0, -0.3, -0.1, 0.0, 0.1, 0.3, 1.0)
         breaks = sorted({centre - reach, *(b for b in inner if abs(b - centre) < reach), centre + reach})
-        assert np.sqrt(got.variance[i]) == pytest.approx(optimal_sd(tails, breaks, 1e-10), rel=1e-8), POISSON[
-            i
-        ]
+        assert np.sqrt(got.variance[i]) == pytest.approx(optimal_sd(tails, breaks, 1e-10), rel=1e-8), POISSON[i]

@@ -1,14 +1,14 @@
-"""Locality (the paper's Theorem 3): what holds is locality under the nested coupling; what does not is shown too.
+"""Locality (the paper's Theorem 3): what holds is locality under the nested coupling, and only that.
 
-Cavity: f₁ ~ N(m, v) and f₂ = a f₁ + b + c ε. The likelihood tilts f₁ only. Step (b) of the proof in the paper's appendix
-couples f₁ with f₁' first and then, for each pair of values, the two conditionals by themselves. Among Gaussians
+Cavity: f₁ ~ N(m, v) and f₂ = a f₁ + b + c ε. The likelihood tilts f₁ only. Step (b) of the proof in the paper's
+appendix couples f₁ with f₁' first and then, for each pair of values, the two conditionals by themselves. Among
 
     f₁' ~ N(m', s'²), f₂' = a' f₁' + b' + c' ε'    (every bivariate Gaussian has this form)
 
-that nested distance is E[(f₁ − f₁')² + (a f₁ + b − a' f₁' − b')²] + (c − c')², minimised over couplings of (f₁, f₁').
-Only E[f₁ f₁'] depends on the coupling, with the factor −2(1 + a a'): the quantile coupling is best where that is
-negative, its mirror image elsewhere. With z ~ N(0, 1), f₁ = F⁻¹(Φ(z)) and f₁' = m' + s' z, s' > 0 gives the one and
-s' < 0 the other, so the distance is one sum of squares over the real parameters (m', s', a', b', c').
+that nested distance is E[(f₁ − f₁')² + (a f₁ + b − a' f₁' − b')²] + (c − c')², minimised over the couplings of f₁
+with f₁'. Only E[f₁ f₁'] depends on the coupling, with the factor −2(1 + a a'): the quantile coupling is best where
+that is negative, its mirror image elsewhere. With z ~ N(0, 1), f₁ = F⁻¹(Φ(z)) and f₁' = m' + s' z, s' > 0 gives the
+one and s' < 0 the other: the distance is one sum of squares over the real parameters (m', s', a', b', c').
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ STEP = 0.02  # of the trapezoidal rule: these integrands decay, and are analytic
 
 
 class Quantiles(NamedTuple):
-    """Points f of a tilted density with their normal scores z = Φ⁻¹(F(f)) and their weights: E[g(f)] = Σ weight g(f)."""
+    """Points f of a tilted density, their normal scores z = Φ⁻¹(F(f)) and weights: E[g(f)] = Σ weight g(f)."""
 
     f: np.ndarray
     z: np.ndarray
@@ -36,7 +36,7 @@ class Quantiles(NamedTuple):
 
 
 def truncated(m: float, sd: float) -> Quantiles:
-    """N(m, sd²) restricted to f > 0 (a half-normal at m = 0), at equal steps of z: its upper tails are in proportion."""
+    """N(m, sd²) on f > 0 (a half-normal at m = 0) at equal steps of z: its upper tails are in proportion."""
     z = np.arange(-10.0, 10.0, STEP)
     return Quantiles(m - sd * ndtri_exp(log_ndtr(-z) + log_ndtr(m / sd)), z, STEP * norm.pdf(z))
 
@@ -103,7 +103,7 @@ def nearest_gaussian(x: np.ndarray, g: np.ndarray, root: np.ndarray) -> tuple[np
 
 
 def test_the_unrestricted_minimiser_has_another_conditional():
-    """Exact transport on 1,024 points; slope 1.07 where locality says 1. A Gaussian tilt shows the method's own error."""
+    """Exact transport on 1,024 points: slope 1.07 where locality says 1; a Gaussian tilt is the control."""
     u, g = qmc.Sobol(2, seed=1).random(1024), ndtri(qmc.Sobol(2, seed=101).random(1024))
     half_normal, gaussian = ndtri(0.5 + 0.5 * u[:, 0]), 0.8 + 0.6 * ndtri(u[:, 0])
 
@@ -121,9 +121,11 @@ def test_the_unrestricted_minimiser_has_another_conditional():
 
 
 def test_the_nested_map_is_not_a_gradient():
-    """Why: an optimal map is a gradient, its Jacobian symmetric. That of the nested map is [[g', 0], [a(g' − 1), 1]]."""
+    """Why: an optimal map's Jacobian is symmetric; that of the nested map is [[g', 0], [a(g' − 1), 1]]."""
     f, z, _ = truncated(0.0, 1.0)
     sd = np.sqrt(renewals(likelihoods.Heaviside(), 1.0, [0.0], [1.0]).w2.ratio[0])
     bulk = np.abs(z[1:]) < 1.5
     g_prime = sd * STEP / np.diff(f)[bulk]  # of the quantile map from f₁ to f₁' = m' + s' z
-    assert g_prime.max() > 1.2 and g_prime.min() < 0.9  # so the off-diagonal entry is not 0 where a = 1
+    # The off-diagonal entry at a = 1 is g' − 1, which is 0 nowhere but in passing.
+    assert g_prime.max() > 1.2
+    assert g_prime.min() < 0.9

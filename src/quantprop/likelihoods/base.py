@@ -5,7 +5,7 @@ A likelihood never sees a Gaussian process, a site or a method. All mathematics 
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,18 +13,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import LOG_2PI, Normal
+from quantprop.gaussian import LOG_2PI, Normal, Vector
 from quantprop.quadrature import Density, Landmarks, integrate
 
-Scalar = Float[Array, ""]
+Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 
 
 class Datum(NamedTuple):
     """One observation (or, stacked, all of them): y, and what scales it."""
 
-    y: Array | np.ndarray
-    exposure: Array | np.ndarray
-    trials: Array | np.ndarray
+    y: Vector
+    exposure: Vector
+    trials: Vector
 
 
 class Moments(eqx.Module):
@@ -136,7 +136,7 @@ class Likelihood(eqx.Module):
         """y in the coding that `log_prob` uses."""
         return y
 
-    def greatest(self, datum: Datum) -> Scalar | float:
+    def greatest(self, datum: Datum) -> Scalar:
         """The largest y there is (or infinity)."""
         return self.interval[1]
 

@@ -30,7 +30,7 @@ class Beta(Likelihood):
     Concave in p, but not log-concave in f: for a y near 1, say, log p(y | f) bends upwards where p(f) does.
     """
 
-    precision: Scalar | float = 1.0
+    precision: Scalar = 1.0
     link: ProbabilityLink = eqx.field(default="probit", static=True)
 
     name: ClassVar[str] = "beta"

@@ -104,7 +104,7 @@ class Heaviside(Binary):
     Log-concave only without noise, so sites of either sign are allowed for.
     """
 
-    noise: Scalar | float = 0.0
+    noise: Scalar = 0.0
 
     name: ClassVar[str] = "heaviside"
     continuous: ClassVar[bool] = False

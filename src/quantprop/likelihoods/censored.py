@@ -20,7 +20,7 @@ class Censored(Likelihood):
     Predictions are of the observation before censoring, y = f + scale · ε, as with Gaussian noise.
     """
 
-    scale: Scalar | float = 1.0
+    scale: Scalar = 1.0
 
     name: ClassVar[str] = "censored"
     support: ClassVar[str] = "rows (lower, upper) with lower ≤ upper, not both infinite"

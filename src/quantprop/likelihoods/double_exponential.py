@@ -17,7 +17,7 @@ from quantprop.special import norm_logpdf
 class DoubleExponential(Likelihood):
     """p(y | f) = exp(−|y − f|/scale)/(2 scale): log-concave, with a kink at f = y."""
 
-    scale: Scalar | float = 1.0
+    scale: Scalar = 1.0
 
     name: ClassVar[str] = "double-exponential"
     support: ClassVar[str] = "real numbers"

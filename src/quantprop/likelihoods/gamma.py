@@ -33,7 +33,7 @@ class Gamma(Likelihood):
     The square link is symmetric in f: give the prior a non-zero mean to choose a side.
     """
 
-    shape: Scalar | float = 1.0
+    shape: Scalar = 1.0
     link: RateLink = eqx.field(default="exp", static=True)
 
     name: ClassVar[str] = "gamma"

@@ -16,7 +16,7 @@ from quantprop.quadrature import Landmarks, landmarks
 class Gaussian(Likelihood):
     """N(y | f, scale²): the one likelihood for which every method is exact."""
 
-    scale: Scalar | float = 1.0
+    scale: Scalar = 1.0
 
     name: ClassVar[str] = "gaussian"
     support: ClassVar[str] = "real numbers"

@@ -51,7 +51,7 @@ class NegativeBinomial(Likelihood):
     Log-concave in f for the exp link only: log(1 + dispersion · λ) is convex in log λ, not in λ.
     """
 
-    dispersion: Scalar | float = 1.0
+    dispersion: Scalar = 1.0
     link: RateLink = eqx.field(default="exp", static=True)
 
     name: ClassVar[str] = "negative-binomial"

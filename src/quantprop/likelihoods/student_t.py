@@ -17,8 +17,8 @@ _LOG_PI = 1.1447298858494002
 class StudentT(Likelihood):
     """Student-t noise with `df` degrees of freedom: outliers lose their pull. Not log-concave."""
 
-    df: Scalar | float = 4.0
-    scale: Scalar | float = 1.0
+    df: Scalar = 4.0
+    scale: Scalar = 1.0
 
     name: ClassVar[str] = "student-t"
     support: ClassVar[str] = "real numbers"

@@ -14,7 +14,7 @@ class Tempered(Likelihood):
     """p(y | f)^exponent, not normalised in y."""
 
     base: Likelihood
-    exponent: Scalar | float
+    exponent: Scalar
 
     name: ClassVar[str] = "tempered"
     support: ClassVar[str] = "as its base"

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import Natural
+from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.sites import Marginal
 
@@ -19,9 +19,9 @@ class Weight(NamedTuple):
     A whole number w of copies is the same as w equal rows. `exponent` is None where every one of them is 1.
     """
 
-    total: Array
-    copies: Array
-    exponent: Array | None
+    total: Vector
+    copies: Vector
+    exponent: Vector | None
 
 
 class Renewal(eqx.Module):

@@ -43,18 +43,20 @@ def nearest_wp(p: float, likelihood: Likelihood, datum: Datum, cavity: Normal) -
     """W_p projection by quadrature and Newton's method."""
     if isinstance(likelihood, Gaussian):
         return likelihood.moments(datum, cavity)  # the tilted density is Gaussian
-    if isinstance(likelihood, Heaviside):
-        sharp = jnp.asarray(likelihood.noise) == 0.0
-        moments = likelihood.moments(datum, cavity)
-        nodes = jax.lax.cond(sharp, truncated_nodes, tilted_nodes, likelihood, datum, cavity)
-    else:
-        tilted = tilt(likelihood, datum, cavity)
-        moments = quadrature_moments(likelihood, datum, tilted, cavity)
-        nodes = tilted.density, tilted.offset
-    moved = moved_to_wp(p, *nodes, moments, cavity)
+    moved = moved_to_wp(p, *resolved(likelihood, datum, cavity), cavity)
     # A log-concave likelihood has shrink ≥ 0 (see above), from which rounding must not take it.
     least = 0.0 if likelihood.log_concave else -jnp.inf
     return eqx.tree_at(lambda m: m.shrink, moved, jnp.maximum(moved.shrink, least))
+
+
+def resolved(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Density, Array, Moments]:
+    """The tilted density on nodes, f at them up to a constant, and its moments."""
+    if isinstance(likelihood, Heaviside):
+        sharp = jnp.asarray(likelihood.noise) == 0.0
+        nodes = jax.lax.cond(sharp, truncated_nodes, tilted_nodes, likelihood, datum, cavity)
+        return *nodes, likelihood.moments(datum, cavity)
+    tilted = tilt(likelihood, datum, cavity)
+    return tilted.density, tilted.offset, quadrature_moments(likelihood, datum, tilted, cavity)
 
 
 def tilted_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Density, Array]:
