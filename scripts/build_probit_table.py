@@ -163,9 +163,7 @@ def check_points(count: int) -> tuple[np.ndarray, np.ndarray]:
         border = coordinate[part]
         border[:] = np.ceil(border * (cells - 1)) / cells + rng.uniform(-1e-9, 1e-9, border.size)
     z, v = inverse_coordinates(shape, noise)[:2]
-    wide_z = np.where(
-        rng.uniform(size=n) < 0.5, rng.uniform(0.0, 8.0, n), -(10.0 ** rng.uniform(-2.0, 3.0, n))
-    )
+    wide_z = np.where(rng.uniform(size=n) < 0.5, rng.uniform(0.0, 8.0, n), -(10.0 ** rng.uniform(-2.0, 3.0, n)))
     corner_z = rng.choice([-1e3, -40.0, 0.0, 8.0], n) * (1.0 - rng.uniform(0.0, 0.02, n))
     wide_v = 10.0 ** rng.uniform(-16.0, 12.0, n)
     corner_v = rng.choice([1e-16, 1.0, 1e8, 1e12], n) * (1.0 - rng.uniform(0.0, 0.02, n))

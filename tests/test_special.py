@@ -63,7 +63,9 @@ def test_log_laguerre_ratio_is_log_1f1():
     y = np.array([0.0, 1.0, 5.0, 40.0, 300.0, 12.0])
     x = np.array([3.0, 0.0, 2.5, 100.0, 1e4, 1e-8])
     exact = [mpmath.log(mpmath.hyp1f1(-int(a), mpmath.mpf("0.5"), -mpmath.mpf(b))) for a, b in zip(y, x, strict=True)]
-    np.testing.assert_allclose(evaluate(special.log_laguerre_ratio, y, x), [float(e) for e in exact], rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        evaluate(special.log_laguerre_ratio, y, x), [float(e) for e in exact], rtol=1e-12, atol=1e-15
+    )
 
 
 def test_expected_log_square():

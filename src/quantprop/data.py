@@ -111,6 +111,7 @@ def encode(likelihood: Likelihood, y: Any, shape: tuple[int, ...], exposure: Any
     bad = ~likelihood.in_support(array, more["trials"])
     if bad.any():
         raise ValueError(
-            f"{first_bad(bad, array, 'y')} is outside the support of the {likelihood.name} likelihood: {likelihood.support}"
+            f"{first_bad(bad, array, 'y')} is outside the support of the {likelihood.name} likelihood: "
+            f"{likelihood.support}"
         )
     return Datum(array, **more)

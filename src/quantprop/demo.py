@@ -8,7 +8,7 @@ import numpy as np
 
 from quantprop import EP, QP, VB, Laplace, Model, datasets, infer, kernels, likelihoods
 
-HEADER = f"{'method':<8} {'log evidence':>12} {'leave-one-out':>13} {'test error':>10} {'test NLL':>8} {'sweeps':>6} {'ms':>6}  status"
+HEADER = "method   log evidence leave-one-out test error test NLL sweeps     ms  status"
 
 
 def split(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

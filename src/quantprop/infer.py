@@ -6,7 +6,6 @@ import os
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from quantprop import kernels
@@ -59,7 +58,9 @@ def infer(
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {schedule!r}")
     if schedule == "sequential" and not isinstance(method, EP):
-        raise ValueError(f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only")
+        raise ValueError(
+            f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"
+        )
     if not tol > 0 or not max_sweeps >= 1:
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
     x = inputs(X, "X")
@@ -108,7 +109,9 @@ def _weight(weights: Any, n: int) -> Weight:
     return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
 
 
-def _problem(model: Model, likelihood: Likelihood, method: Method, x: np.ndarray, data: Datum, weight: Weight) -> Problem:
+def _problem(
+    model: Model, likelihood: Likelihood, method: Method, x: np.ndarray, data: Datum, weight: Weight
+) -> Problem:
     size = bucket(len(x))
     padded = pad(x, size)
     k = _gram(model.plain_kernel, padded)
@@ -152,7 +155,7 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
 
 @jax.jit
 def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
-    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity (NaN where that is improper)."""
+    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity, NaN where that is improper."""
 
     def one(datum, copies, marginal, site):
         return problem.likelihood.predictive_log_prob(datum, cavity(marginal, site, Removal(1.0 / copies)))
@@ -160,9 +163,15 @@ def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
     return jax.vmap(one)(problem.data, problem.weight.copies, marginals, sites)
 
 
-def _solution(model: Model, method: Method, problem: Problem, x: np.ndarray, out: Outcome, schedule: str, tol: float) -> Solution:
+def _solution(
+    model: Model, method: Method, problem: Problem, x: np.ndarray, out: Outcome, schedule: str, tol: float
+) -> Solution:
     n = len(x)
-    cut = to_numpy(jax.tree.map(lambda column: column[:n], (out.at.sites, out.at.marginals, _loo(problem, out.at.marginals, out.at.sites))))
+    cut = to_numpy(
+        jax.tree.map(
+            lambda column: column[:n], (out.at.sites, out.at.marginals, _loo(problem, out.at.marginals, out.at.sites))
+        )
+    )
     sites, marginals, loo = cut
     sweeps, residual = int(out.sweeps), float(out.at.residual)
     return Solution(

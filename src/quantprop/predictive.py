@@ -142,8 +142,12 @@ def _real_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: Arr
         return short(image(t))
 
     one = jnp.ones_like(latent.mean)
-    upper = jax.lax.while_loop(lambda t: jnp.any(below(t) & (t < 1e300)), lambda t: jnp.where(below(t), 2.0 * t, t), one)
-    lower = jax.lax.while_loop(lambda t: jnp.any(~below(t) & (t > -1e300)), lambda t: jnp.where(below(t), t, 2.0 * t), -one)
+    upper = jax.lax.while_loop(
+        lambda t: jnp.any(below(t) & (t < 1e300)), lambda t: jnp.where(below(t), 2.0 * t, t), one
+    )
+    lower = jax.lax.while_loop(
+        lambda t: jnp.any(~below(t) & (t > -1e300)), lambda t: jnp.where(below(t), t, 2.0 * t), -one
+    )
 
     def unfinished(a, b):
         size = jnp.maximum(jnp.maximum(jnp.abs(a), jnp.abs(b)), 1e-3 * jnp.sqrt(latent.variance))

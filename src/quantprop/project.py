@@ -55,7 +55,9 @@ def project(
     shape = np.broadcast_shapes(mean.shape, variance.shape, y_shape, np.shape(exposure), np.shape(trials))
     data = encode(likelihood, y, shape, exposure, trials)
     rows = jax.tree.map(
-        lambda column: np.broadcast_to(column, shape + np.shape(column)[len(shape) :]).reshape(-1, *np.shape(column)[len(shape) :]),
+        lambda column: np.broadcast_to(column, shape + np.shape(column)[len(shape) :]).reshape(
+            -1, *np.shape(column)[len(shape) :]
+        ),
         (data, Normal(np.broadcast_to(mean, shape), np.broadcast_to(variance, shape))),
     )
     count = len(rows[1].mean)

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 EQUAL_PANELS = 10
-GRADED_PANELS = 12
+GRADED_PANELS = 14
 LEVELS = 6
 ZOOMS = 4
 BISECTIONS = 10
@@ -51,7 +51,9 @@ class Landmarks(eqx.Module):
 def landmarks(*pairs: tuple) -> Landmarks:
     """Landmarks from (location, scale) pairs of scalars."""
     locations, scales = zip(*pairs, strict=True)
-    return Landmarks(jnp.stack([jnp.asarray(x, float) for x in locations]), jnp.stack([jnp.asarray(x, float) for x in scales]))
+    return Landmarks(
+        jnp.stack([jnp.asarray(x, float) for x in locations]), jnp.stack([jnp.asarray(x, float) for x in scales])
+    )
 
 
 class Density(eqx.Module):
@@ -85,8 +87,8 @@ def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
 def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, " points"]:
     """Sorted panel ends over the part of [lower, upper] that matters, found by zooming in on it.
 
-    What matters is density times the cube of the distance from the nearest landmark (at least that landmark's scale),
-    its reach into a second moment: a low, wide tail is not dropped for the sake of a high, narrow peak. Panel ends are
+    What matters is density, and density times the cube of the distance from the nearest landmark (at least that
+    landmark's scale), its reach into a second moment: a low, wide tail is not dropped for the sake of a high, narrow peak. Panel ends are
     the points graded around the landmarks, and on either side the outermost points where the square root of the log
     density's drop has made j/LEVELS of its way: equal steps for a Gaussian, and no panel over which any tail falls far.
     """
@@ -99,27 +101,29 @@ def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, "
         points = jnp.sort(jnp.concatenate([equal, graded(lower, upper, at)]))
         return points, jax.vmap(log_density)(points), jax.vmap(reach)(points)
 
-    def brackets(points, reaching):
+    def brackets(points, values, reaches):
         """Neighbouring points (outer, inner) between which the density starts, and ends, to matter."""
-        kept = reaching > jnp.max(reaching) - DEPTH
+        reaching = values + reaches
+        kept = (reaching > jnp.max(reaching) - DEPTH) | (values > jnp.max(values) - DEPTH)
         first, last = jnp.argmax(kept), len(points) - 1 - jnp.argmax(kept[::-1])
         outer = jnp.array([jnp.maximum(first - 1, 0), jnp.minimum(last + 1, len(points) - 1)])
         return points[outer], points[jnp.array([first, last])]
 
     def zoom(_, ends):
         points, values, reaches = sample(*ends)
-        return tuple(brackets(points, values + reaches)[0])
+        return tuple(brackets(points, values, reaches)[0])
 
     points, values, reaches = sample(*jax.lax.fori_loop(0, ZOOMS, zoom, (lower, upper)))
-    least = jnp.max(values + reaches) - DEPTH
+    least, least_reaching = jnp.max(values) - DEPTH, jnp.max(values + reaches) - DEPTH
 
     def halve(_, ends):
         outer, inner = ends
         middle = 0.5 * (outer + inner)
-        matters = jax.vmap(lambda x: log_density(x) + reach(x))(middle) > least
+        value = jax.vmap(log_density)(middle)
+        matters = (value > least) | (value + jax.vmap(reach)(middle) > least_reaching)
         return jnp.where(matters, outer, middle), jnp.where(matters, middle, inner)
 
-    (left, right), _ = jax.lax.fori_loop(0, BISECTIONS, halve, brackets(points, values + reaches))
+    (left, right), _ = jax.lax.fori_loop(0, BISECTIONS, halve, brackets(points, values, reaches))
     drop = jnp.minimum(jnp.max(values) - values, 4.0 * DEPTH)
     steps = jnp.concatenate([_levels(points, drop, right), -_levels(-points[::-1], drop[::-1], -left)])
     inner = jnp.concatenate([steps, points[jnp.argmin(drop)][None]])

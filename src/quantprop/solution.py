@@ -25,9 +25,9 @@ _REMEDIES = {
     "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
     "stalled": "the steps had to be made ever smaller: try schedule='sequential', another start (sites=), a smaller "
     "kernel variance, a power below 1, or VB or Laplace",
-    "improper-cavities": "some data pull so far from the rest that the posterior without them is not a distribution: try "
+    "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
     "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
-    "improper-start": "the starting sites do not give a proper posterior: give other sites, or a smaller kernel variance",
+    "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
 }
 
 
@@ -52,7 +52,8 @@ class Status:
         return _REMEDIES[self.reason]
 
     def __str__(self) -> str:
-        text = f"{self.reason} after {self.sweeps} sweeps ({self.schedule}): residual {self.residual:.1e}, tol {self.tol:.1e}"
+        reached = f"residual {self.residual:.1e}, tol {self.tol:.1e}"
+        text = f"{self.reason} after {self.sweeps} sweeps ({self.schedule}): {reached}"
         if self.negative_sites:
             text += f"; {self.negative_sites} sites have negative precision"
         return text + (f"; {self.remedy}" if self.remedy else "")
@@ -135,7 +136,7 @@ _predict = jax.jit(_condition, static_argnames="full_cov")
 
 
 def _above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
-    """A predictive variance is prior minus explained: below n ε of the prior it is rounding, and that bound is returned."""
+    """A predictive variance is prior minus explained: below n ε of the prior it is rounding, and that is returned."""
     bound = n * np.finfo(float).eps * prior
     lost = variance < bound
     if lost.any():

@@ -80,9 +80,7 @@ class Case:
     def some_y(self) -> np.ndarray:
         """Four values of y, one for each latent Gaussian."""
         return (
-            self.y[[0, 1, 1, min(5, len(self.y) - 1)]]
-            if self.discrete
-            else np.quantile(self.y, [0.2, 0.4, 0.5, 0.8])
+            self.y[[0, 1, 1, min(5, len(self.y) - 1)]] if self.discrete else np.quantile(self.y, [0.2, 0.4, 0.5, 0.8])
         )
 
     def log_prob(self, y: np.ndarray) -> np.ndarray:
@@ -96,9 +94,7 @@ class Case:
         predictive = Predictive(values(self.likelihood), latent, **repeated)
         if "trials" in self.scales:  # no more successes than trials
             possible = at <= repeated["trials"]
-            return np.where(possible, predictive.log_prob(np.where(possible, at, 0.0)), -np.inf).reshape(
-                4, 64
-            )
+            return np.where(possible, predictive.log_prob(np.where(possible, at, 0.0)), -np.inf).reshape(4, 64)
         return predictive.log_prob(at).reshape(4, 64)[:, : len(y)]
 
     def predictive(self) -> Predictive:
@@ -182,9 +178,7 @@ each_case = cases(BY_QUADRATURE | CLOSED_FORMS)
 def average(case: Case, row: int, of: Callable, kink: float = 0.0) -> float:
     """E[of(distribution of y given f)] over the row's latent Gaussian: panels of 32 nodes, cut at kinks."""
     m, sd = MEANS[row], np.sqrt(VARIANCES[row])
-    ends = np.unique(
-        np.clip([*np.linspace(m - 10 * sd, m + 10 * sd, 41), 0.0, kink], m - 10 * sd, m + 10 * sd)
-    )
+    ends = np.unique(np.clip([*np.linspace(m - 10 * sd, m + 10 * sd, 41), 0.0, kink], m - 10 * sd, m + 10 * sd))
     x, w = np.polynomial.legendre.leggauss(32)
     half = 0.5 * np.diff(ends)[:, None]
     f = (ends[:-1, None] + half * (1 + x)).ravel()
@@ -225,9 +219,7 @@ def test_log_prob_is_the_average_of_the_conditional_one(case):
 @each_case
 def test_cdf_is_the_average_of_the_conditional_one(case):
     y = case.some_y()
-    np.testing.assert_allclose(
-        case.predictive().cdf(y), by_brute_force(case, lambda d, at: d.cdf(at), y), atol=1e-8
-    )
+    np.testing.assert_allclose(case.predictive().cdf(y), by_brute_force(case, lambda d, at: d.cdf(at), y), atol=1e-8)
 
 
 @each_case
@@ -304,9 +296,7 @@ def test_censored_rows_have_the_probability_of_their_interval():
     predictive = CASES["censored"].predictive()
     rows = np.array([[-0.5, 1.0], [-np.inf, 0.2], [0.4, np.inf], [0.3, 0.3]])
     noise = stats.norm(MEANS, np.sqrt(VARIANCES + 0.49))
-    expected = np.log(
-        noise.cdf(rows[:, 1]) - noise.cdf(rows[:, 0]) + (rows[:, 0] == rows[:, 1]) * noise.pdf(0.3)
-    )
+    expected = np.log(noise.cdf(rows[:, 1]) - noise.cdf(rows[:, 0]) + (rows[:, 0] == rows[:, 1]) * noise.pdf(0.3))
     np.testing.assert_allclose(predictive.log_prob(rows), expected, rtol=1e-10)
 
 
@@ -316,16 +306,8 @@ def test_square_link_poisson_has_the_hypergeometric_probability(y):
     for row, got in enumerate(predictive.log_prob(y)):
         e, m, v = (mpmath.mpf(x[row]) for x in (EXPOSURE["exposure"], MEANS, VARIANCES))
         h = m**2 / (1 + 2 * e * v)
-        z = (
-            (2 * e * v / (1 + 2 * e * v)) ** y
-            / mpmath.sqrt(1 + 2 * e * v)
-            * mpmath.gamma(y + mpmath.mpf("0.5"))
-        )
-        z *= (
-            mpmath.exp(-e * h)
-            * mpmath.hyp1f1(-y, 0.5, -h / (2 * v))
-            / (mpmath.sqrt(mpmath.pi) * mpmath.factorial(y))
-        )
+        z = (2 * e * v / (1 + 2 * e * v)) ** y / mpmath.sqrt(1 + 2 * e * v) * mpmath.gamma(y + mpmath.mpf("0.5"))
+        z *= mpmath.exp(-e * h) * mpmath.hyp1f1(-y, 0.5, -h / (2 * v)) / (mpmath.sqrt(mpmath.pi) * mpmath.factorial(y))
         assert got == pytest.approx(float(mpmath.log(z)), rel=1e-12, abs=1e-12)
 
 

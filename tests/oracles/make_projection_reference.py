@@ -15,7 +15,7 @@ The stored bound is the largest disagreement, radii of the balls included. The W
 the gradient of a convex function, by adaptive quadrature on both sets of panels; the panels' values of
 f - mean - sd z are scaled to unit size first, so double precision is enough there.
 
-Cost: @COST@. Needs python-flint, numpy and scipy:
+Cost: about an hour on half a core, a quarter of it without W_p. Needs python-flint 0.9, numpy 2.4, scipy 1.17:
 
     python make_projection_reference.py                     # regenerate projection_reference.json.gz
     python make_projection_reference.py --only probit gamma # renew some likelihoods, keep the others
@@ -518,6 +518,8 @@ def check(stored, number):
         new = compute({k: old[k] for k in keys if k in old} | {"wp": "wp" in old})
         values = [(new[k], old[k]) for k in ("log_z", "tilted_mean", "tilted_sd", "w2_sd", "shrink_kl")]
         assert all(math.isclose(a, b, rel_tol=1e-14) for a, b in values), (new, old)
+        for p, pair in old.get("wp", {}).items():
+            assert np.allclose(new["wp"][p], pair, rtol=1e-14, atol=1e-9 * old["w2_sd"]), (p, new, old)
         print(
             json.dumps({k: new[k] for k in (*keys, "bound", "bound_small", "wp_bound") if k in new}),
             flush=True,
@@ -527,9 +529,7 @@ def check(stored, number):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--check", type=int, metavar="N", help="recompute N random records and compare")
-    parser.add_argument(
-        "--only", nargs="+", choices=CASES, default=list(CASES), help="renew these likelihoods"
-    )
+    parser.add_argument("--only", nargs="+", choices=CASES, default=list(CASES), help="renew these likelihoods")
     args = parser.parse_args()
     stored = json.loads(gzip.decompress(FILE.read_bytes())) if FILE.exists() else []
     if args.check:

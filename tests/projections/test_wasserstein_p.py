@@ -53,11 +53,13 @@ def _nodes(likelihood: Likelihood, data, cavities):
     density, offset, moments = jax.vmap(lambda d, c: resolved(likelihood, d, c))(data, cavities)
     more = ((0, 0), (0, PANELS - offset.shape[1]), (0, 0))
     nodes, mass = jnp.pad(density.nodes, more, "edge"), jnp.pad(density.mass, more)
+    # The moments' own `shrink` is left out: it would double the time to compile.
+    moments = Moments(moments.log_normalizer, moments.shift, moments.ratio, 1.0 - moments.ratio)
     return type(density)(nodes, mass, density.log_normalizer), jnp.pad(offset, more, "edge"), moments
 
 
 @partial(jax.jit, static_argnums=0, compiler_options=FAST)
-def _move(p: float, *rows):
+def _move(p: float, *rows) -> Moments:
     return jax.vmap(partial(moved_to_wp, p))(*rows)
 
 

@@ -13,6 +13,7 @@ from quantprop.methods.base import Method, Summary, Weight
 from quantprop.priors.base import Prior
 from quantprop.sites import Marginal
 
+
 class Problem(eqx.Module):
     """Everything that defines the fixed point."""
 

@@ -48,7 +48,7 @@ class Tilted(eqx.Module):
 
 
 class Likelihood(eqx.Module):
-    """Base of all likelihoods. A new one needs `log_prob`, `landmarks` and the class attributes; the rest has defaults."""
+    """Base of all likelihoods. A new one needs `log_prob`, `landmarks` and the class attributes."""
 
     name: eqx.AbstractClassVar[str]
     support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message

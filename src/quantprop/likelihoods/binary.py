@@ -38,7 +38,8 @@ class Binary(Likelihood):
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         p, q = (
-            jnp.exp(self.predictive_log_prob(datum._replace(y=y * jnp.ones_like(latent.mean)), latent)) for y in (1.0, -1.0)
+            jnp.exp(self.predictive_log_prob(datum._replace(y=y * jnp.ones_like(latent.mean)), latent))
+            for y in (1.0, -1.0)
         )
         return p - q, 4.0 * p * q
 

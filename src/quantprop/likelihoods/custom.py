@@ -79,14 +79,31 @@ class Custom(Likelihood):
             raise ValueError(f"Custom: interval must be one of {allowed}; got {interval}")
         flags = (log_concave, continuous, differentiable, integrable)
         functions = (mean, variance, cdf, draw)
-        self.given = _Given(log_prob, landmarks, support, *flags, *functions, lattice, tuple(interval))
+        self.given = _Given(log_prob, landmarks, support, *flags, *functions, lattice, (interval[0], interval[1]))
 
-    log_concave = property(lambda self: self.given.log_concave)
-    continuous = property(lambda self: self.given.continuous)
-    differentiable = property(lambda self: self.given.differentiable)
-    integrable = property(lambda self: self.given.integrable)
-    lattice = property(lambda self: self.given.lattice)
-    interval = property(lambda self: self.given.interval)
+    @property
+    def log_concave(self) -> bool:
+        return self.given.log_concave
+
+    @property
+    def continuous(self) -> bool:
+        return self.given.continuous
+
+    @property
+    def differentiable(self) -> bool:
+        return self.given.differentiable
+
+    @property
+    def integrable(self) -> bool:
+        return self.given.integrable
+
+    @property
+    def lattice(self) -> tuple[float, float] | None:
+        return self.given.lattice
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        return self.given.interval
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self.given.log_prob(datum.y, f)

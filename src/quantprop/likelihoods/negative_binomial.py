@@ -71,10 +71,8 @@ class NegativeBinomial(Likelihood):
         """With r = 1/dispersion and t = log(λ/r): −y log(1 + exp(−t)) − r log(1 + exp t), plus a constant."""
         y, r, scale = datum.y, 1.0 / self.dispersion, self.dispersion * datum.exposure
         t = log_rate_unless(y == 0, self.link, f) + jnp.log(scale)
-        if self.link == "exp":
-            log_total = jax.nn.softplus(f + jnp.log(scale))
-        else:
-            log_total = jnp.log1p(scale * rate(self.link, f))
+        exponential = self.link == "exp"
+        log_total = jax.nn.softplus(f + jnp.log(scale)) if exponential else jnp.log1p(scale * rate(self.link, f))
         constant = log_rising(r, y) - log_factorial(y)
         return constant - y * jax.nn.softplus(-t) - r * log_total
 

@@ -8,9 +8,8 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
-from jaxtyping import Array, Float
 
-from quantprop.gaussian import Normal
+from quantprop.gaussian import Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
 from quantprop.parameters import is_parameter
 from quantprop.quadrature import Landmarks
@@ -25,7 +24,7 @@ def _vector(cutpoints: Any) -> Any:
 class Ordinal(Likelihood):
     """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞."""
 
-    cutpoints: Float[np.ndarray | Array, " J-1"] = eqx.field(converter=_vector)
+    cutpoints: Vector = eqx.field(converter=_vector)
 
     name: ClassVar[str] = "ordinal"
     support: ClassVar[str] = "classes 0, 1, ..., as many as there are cutpoints"

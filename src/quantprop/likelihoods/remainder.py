@@ -11,7 +11,7 @@ from quantprop.quadrature import Landmarks
 
 
 class Remainder(Likelihood):
-    """p(y | f) / exp(−½ τ f²), τ = base.gaussian_precision: what is left to approximate when that factor is kept exact."""
+    """p(y | f) / exp(−½ τ f²), τ = base.gaussian_precision: what is left when that factor is kept exact."""
 
     base: Likelihood
 

@@ -20,7 +20,7 @@ class VB(Method):
 
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.integrable:
-            raise ValueError(f"VB does not exist for the {likelihood.name} likelihood: E_q[log p(y | f)] is minus infinity "
+            raise ValueError(f"VB does not exist for the {likelihood.name} likelihood: E_q[log p(y | f)] is −∞ "
                              "for every Gaussian q; use EP or QP, or a likelihood with noise")  # fmt: skip
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:

@@ -70,13 +70,20 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     return Factor(root, lower, solve_triangular(lower, jnp.eye(len(root)), lower=True))
 
 
-def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> Float[Array, " n"]:
-    """(I + S₊ K)⁻¹ d. Two equal expressions, each used for the entries of d where it does not cancel."""
+def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """α = (I + S₊ K)⁻¹ d and K α.
+
+    Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
+    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K.
+    """
     root, strong = factor.root, _strong(prior, factor)
     scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
     weak = jnp.where(strong, 0.0, d)
-    inner = factor.inverse @ (scaled - root * (prior.k @ weak))
-    return weak + root * (factor.inverse.T @ inner)
+    k_weak = prior.k @ weak
+    inner = factor.inverse @ (scaled - root * k_weak)
+    back = factor.inverse.T @ inner
+    through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
+    return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
 
 
 def _strong(prior: DensePrior, factor: Factor) -> Bool[Array, " n"]:
@@ -94,18 +101,17 @@ def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], F
     return b, jnp.where(strong, (1.0 - b) / tau, direct)
 
 
-def _marginals(prior: DensePrior, sites: Natural, alpha, b, variance) -> Marginal:
+def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -> Marginal:
     strong = sites.tau * variance > 0.5
     tau = jnp.where(strong, sites.tau, 1.0)
-    mean = jnp.where(strong, (sites.nu - alpha) / tau, prior.mean + prior.k @ alpha)
-    return Marginal(mean, variance, alpha, b)
+    return Marginal(jnp.where(strong, (sites.nu - alpha) / tau, prior.mean + k_alpha), variance, alpha, b)
 
 
 def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
-    alpha = solve(prior, factor, sites.nu - sites.tau * prior.mean)
+    alpha, k_alpha = solve(prior, factor, sites.nu - sites.tau * prior.mean)
     b, variance = _variances(prior, factor)
     log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor.lower)))
-    return Posterior(_marginals(prior, sites, alpha, b, variance), log_determinant, jnp.all(jnp.isfinite(b)))
+    return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), log_determinant, jnp.all(jnp.isfinite(b)))
 
 
 def _negative_part(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Array, Array]:
@@ -124,9 +130,9 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     lower, w = _negative_part(prior, factor, sites)
     d = sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    first = prior.k @ solve(prior, factor, d)  # Σ₊ d
+    _, first = solve(prior, factor, d)  # Σ₊ d
     pushed = solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
-    alpha = solve(prior, factor, d + root * pushed)
+    alpha, k_alpha = solve(prior, factor, d + root * pushed)
     b, variance = _variances(prior, factor)
     added = jnp.sum(w**2, axis=0)
     negative = sites.tau < 0
@@ -134,7 +140,7 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)
     log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor.lower)) + jnp.log(jnp.diagonal(lower)))
     proper = jnp.all(jnp.isfinite(w)) & jnp.all(jnp.isfinite(b))
-    return Posterior(_marginals(prior, sites, alpha, b, variance), log_determinant, proper)
+    return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), log_determinant, proper)
 
 
 class Predictor(eqx.Module):

@@ -2,10 +2,10 @@
 
 The expectation is under a density on panels of Gauss-Legendre nodes. Unless p is even, |e|^{p−1} sgn e is not
 smooth where e changes sign, and a sum over those nodes is not accurate. The panel with a sign change and its
-two neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1}
-is τ^{p−1} times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of
-a second root close by. For p = 1 this is exact: only the places of the sign changes matter, and the density
-there.
+neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1} is
+τ^{p−1} times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of a
+second root close by. For p = 1 this is exact: only the places of the sign changes matter, and
+the density there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ PIECE_NODES = 20
 SMOOTH_FROM = 5.0  # from this p on |e|^{p−1} sgn e has enough derivatives for the panels' own nodes
 LIVE = 1e-18  # mass of a panel below which it is left out
 SHORT = 1e-5  # a piece so short that e/τ on it is rounding noise: e′ instead
-_AWAY = np.array([-1.0, -1.0, 1.0, 1.0])  # of the pieces of a root: their direction away from it
-_OWN = np.array([False, True, True, False])  # those that begin at the root; the others are neighbours
+# The pieces of a root: panel relative to the root's, direction away from it, whether they begin at it. Two
+# neighbours on either side, since the nearest can be a sliver between a landmark and the density's peak.
+_OFFSET = np.array([-2, -1, 0, 0, 1, 2])
+_AWAY = np.array([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
+_OWN = _OFFSET == 0
 
 
 class Curve(eqx.Module):
@@ -53,7 +56,7 @@ def curve(density: Float[Array, "panels 16"], mass: Array, z: Array, rho: Array)
 
 @cache
 def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Nodes u ∈ (0, 1), weights for the pieces (neighbour, own, own, neighbour), and for second derivatives.
+    """Nodes u ∈ (0, 1) and weights of the pieces, and weights for second derivatives of those at the root.
 
     Own pieces: Σ weight_i g(u_i) = ∫ g 2u du where g is u^{2(p−1)} times a smooth function, and for smooth g
     Σ curved_i g(u_i) = (p − 1) ∫ u^{2(p−2)} g 2u du, which is g(0) at p = 1. Neighbours: smooth g.
@@ -67,41 +70,36 @@ def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     k = np.arange(1, PIECE_NODES)
     moments = np.cumprod(np.append(1.0, (2.0 * p - 2.0 - k) / (2.0 * p - 2.0 + k)))  # of Legendre polynomials
     curved = np.linalg.solve(np.polynomial.legendre.legvander(2.0 * own - 1.0, PIECE_NODES - 1).T, moments)
-    weights = np.stack([far_weights, own_weights, own_weights, far_weights])
-    return np.stack([far, own, own, far]), weights, curved
+    own_piece = _OWN[:, None]
+    return np.where(own_piece, own, far), np.where(own_piece, own_weights, far_weights), curved
 
 
 class Pieces(eqx.Module):
-    """For each root: the left neighbour, the two parts of its own panel, the right neighbour."""
+    """For each root: the left neighbours, the two parts of its own panel, the right neighbours."""
 
-    panel: Int[Array, "roots 4"]
-    t: Float[Array, "roots 4"]  # of the end nearest to the root
-    length: Float[Array, "roots 4"]  # 0 for a piece that is not there
+    panel: Int[Array, "roots 6"]
+    t: Float[Array, "roots 6"]  # of the end nearest to the root
+    length: Float[Array, "roots 6"]  # 0 for a piece that is not there
     covered: Bool[Array, " panels"]  # panels that the pieces replace
 
 
 def pieces(at: Roots, panels: int, live: Int[Array, ""]) -> Pieces:
-    """Pieces of the panels at and beside the roots; those of roots less than three panels apart meet halfway.
+    """Pieces of the panels at and beside the roots; those of roots that are close together meet halfway.
 
     Places are counted in panels: the point t of panel i is i + (t + 1)/2.
     """
-    i, place = at.panel, at.panel + 0.5 * (at.t + 1.0)
-    close = at.found[:-1] & at.found[1:] & (i[1:] - i[:-1] <= 2)
+    place = at.panel + 0.5 * (at.t + 1.0)
+    close = at.found[:-1] & at.found[1:] & (at.panel[1:] - at.panel[:-1] <= 2 * _OFFSET[-1])
     middle = 0.5 * (place[:-1] + place[1:])
-    lowest = jnp.append(0.0, jnp.where(close, middle, 0.0))
-    highest = jnp.append(jnp.where(close, middle, live), live)
-    offset = jnp.array([-1, 0, 0, 1])
-    left, right = (
-        (jnp.maximum(lowest, end) for end in (i - 1, i)),
-        (jnp.minimum(highest, end) for end in (i + 1, i + 2)),
-    )
-    far = jnp.stack([*left, *right], axis=1)
-    near = jnp.stack([i + 0.0, place, place, i + 1.0], axis=1)
+    lowest = jnp.append(0.0, jnp.where(close, middle, 0.0))[:, None]
+    highest = jnp.append(jnp.where(close, middle, live), live)[:, None]
+    panel = at.panel[:, None] + _OFFSET
+    near = jnp.where(_OWN, place[:, None], panel + 0.5 * (1.0 - _AWAY))
+    far = jnp.where(_AWAY < 0, jnp.maximum(lowest, panel), jnp.minimum(highest, panel + 1))
     length = jnp.where(at.found[:, None], jnp.maximum(2.0 * (far - near) * _AWAY, 0.0), 0.0)
-    t = jnp.stack([jnp.ones_like(at.t), at.t, at.t, -jnp.ones_like(at.t)], axis=1)
-    index = jnp.where(at.found[:, None], i[:, None] + offset, panels)
+    index = jnp.where(at.found[:, None], panel, panels)
     covered = jnp.zeros(panels + 1, bool).at[jnp.clip(index, 0, panels)].set(True)[:-1]
-    return Pieces(jnp.clip(i[:, None] + offset, 0, panels - 1), t, length, covered)
+    return Pieces(jnp.clip(panel, 0, panels - 1), jnp.where(_OWN, at.t[:, None], -_AWAY), length, covered)
 
 
 class Level(eqx.Module):
@@ -131,11 +129,12 @@ def level(of: Curve, at: Float[Array, "2"], p: float) -> Level:
     own = roots.found[:, None, None] * length ** (p - 1.0) * curved * density * _power(slope, p - 2.0)
     second = jnp.where(_OWN[:, None], own, (p - 1.0) * mass * _power(new_e, p - 2.0))
     plain = jnp.where(new.covered[:, None], 0.0, of.mass)
-    joined = [
-        jnp.concatenate([a.ravel(), b.ravel()])
-        for a, b in ((plain, mass), ((p - 1.0) * plain * _power(e, p - 2.0), second), (e, new_e), (of.z, z))
-    ]
-    return _sum(*joined, p)
+    plain_second = (p - 1.0) * plain * _power(e, p - 2.0)
+    return _sum(_join(plain, mass), _join(plain_second, second), _join(e, new_e), _join(of.z, z), p)
+
+
+def _join(a: Array, b: Array) -> Array:
+    return jnp.concatenate([a.ravel(), b.ravel()])
 
 
 def _power(e: Array, exponent: float) -> Array:

@@ -54,9 +54,8 @@ def fine_tails(of: Density) -> tuple[Array, Array]:
     lower = below[:, None] + jnp.cumsum(part, axis=1)[:, :-1]
     upper = above[:, None] + jnp.cumsum(part[:, ::-1], axis=1)[:, -2::-1]
     light = (mass < LIGHT)[:, None]
-    return tuple(
-        jnp.where(light, tail, other) for tail, other in zip((lower, upper), of.tails(), strict=True)
-    )
+    plain_lower, plain_upper = of.tails()
+    return jnp.where(light, lower, plain_lower), jnp.where(light, upper, plain_upper)
 
 
 def legendre(series: Float[Array, "... 16"], t: Float[Array, "..."]) -> Array:
@@ -84,9 +83,7 @@ class Roots(eqx.Module):
 def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 16"]) -> Roots:
     """Where e, a series on each panel, changes sign: between two samples, then by Newton's method."""
     samples = series @ _TO_SAMPLES.T
-    start = jnp.append(
-        samples[0, 0], samples[:-1, -1]
-    )  # the panel before: a root at the common end is not lost
+    start = jnp.append(samples[0, 0], samples[:-1, -1])  # the panel before: a root at the common end is not lost
     left = jnp.concatenate([start[:, None], samples[:, 1:-1]], axis=1) > 0
     heavy = mass.sum(axis=1) > HEAVY
     changes = (left != (samples[:, 1:] > 0)) & heavy[:, None]

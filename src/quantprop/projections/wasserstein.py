@@ -71,9 +71,7 @@ def _(likelihood: Gaussian, datum: Datum, cavity: Normal) -> Moments:
 
 @nearest_w2.register
 def _(likelihood: Probit, datum: Datum, cavity: Normal) -> Moments:
-    return narrowed(
-        likelihood.moments(datum, cavity), variance_gap(likelihood.margin(datum, cavity), cavity.variance)
-    )
+    return narrowed(likelihood.moments(datum, cavity), variance_gap(likelihood.margin(datum, cavity), cavity.variance))
 
 
 @nearest_w2.register
