@@ -108,9 +108,8 @@ def main() -> None:
         for name, (measure, bound) in LINES.items():
             cost, yardstick, r = measure()
             results.append({"what": name, "seconds": cost, "yardstick_seconds": yardstick, "ratio": r, "bound": bound})
-            print(
-                f"{name:<52} {1e3 * cost:>9.2f} {1e3 * yardstick:>13.2f} {r:>6.2f} {bound:>8.1f}{'' if r <= bound else '  OVER'}"
-            )
+            verdict = "" if r <= bound else "  OVER"
+            print(f"{name:<52} {1e3 * cost:>9.2f} {1e3 * yardstick:>13.2f} {r:>6.2f} {bound:>8.1f}{verdict}")
     OUT.mkdir(exist_ok=True)
     (OUT / "results.json").write_text(json.dumps({"device": str(jax.devices()[0]), "lines": results}, indent=1))
 

@@ -88,9 +88,10 @@ def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, "
     """Sorted panel ends over the part of [lower, upper] that matters, found by zooming in on it.
 
     What matters is density, and density times the cube of the distance from the nearest landmark (at least that
-    landmark's scale), its reach into a second moment: a low, wide tail is not dropped for the sake of a high, narrow peak. Panel ends are
-    the points graded around the landmarks, and on either side the outermost points where the square root of the log
-    density's drop has made j/LEVELS of its way: equal steps for a Gaussian, and no panel over which any tail falls far.
+    landmark's scale), its reach into a second moment: a low, wide tail is not dropped for the sake of a high, narrow
+    peak. Panel ends are the points graded around the landmarks, and on either side the outermost points where the
+    square root of the log density's drop has made j/LEVELS of its way: equal steps for a Gaussian, and no panel over
+    which any tail falls far.
     """
 
     def reach(x):
