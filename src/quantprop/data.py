@@ -41,7 +41,7 @@ def first_bad(bad: np.ndarray, values: np.ndarray, name: str) -> str:
 def real_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndarray, "..."]:
     """A float64 array, or an error that says what is wrong with the argument `name`."""
     try:
-        array = np.asarray(values, dtype=np.float64)
+        array = np.array(values, dtype=np.float64)  # a copy: later changes by the caller must not reach us
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}") from None
     if ndim is not None and array.ndim != ndim:

@@ -66,6 +66,9 @@ def infer(
     x = inputs(X, "X")
     likelihood = model.plain_likelihood
     method.check(likelihood)
+    expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
+    if np.shape(y) != expected:
+        raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
     check_memory(len(x))
     problem = _problem(model, likelihood, method, x, data, _weight(weights, len(x)))

@@ -52,7 +52,13 @@ def project(
         raise ValueError(f"{first_bad(bad, variance, 'cavity variance')}: must be positive")
     tail = 1 if likelihood.columns > 1 else 0
     y_shape = np.shape(y)[: np.ndim(y) - tail]
-    shape = np.broadcast_shapes(mean.shape, variance.shape, y_shape, np.shape(exposure), np.shape(trials))
+    shapes = {"cavity mean": mean.shape, "cavity variance": variance.shape, "y": y_shape,
+              "exposure": np.shape(exposure), "trials": np.shape(trials)}  # fmt: skip
+    try:
+        shape = np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"the shapes of y and the cavity do not broadcast: {listed}") from None
     data = encode(likelihood, y, shape, exposure, trials)
     rows = jax.tree.map(
         lambda column: np.broadcast_to(column, shape + np.shape(column)[len(shape) :]).reshape(

@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 EQUAL_PANELS = 10
 GRADED_PANELS = 14
 LEVELS = 6
-ZOOMS = 4
+ZOOMS = 10  # from a likelihood 1e8 times wider than the cavity, or narrower, down to where they meet
 BISECTIONS = 10
 # A density below exp(−DEPTH) of its maximum is left out: 4e-19 of the mass of anything that decays like a Gaussian.
 DEPTH = 42.0

@@ -51,8 +51,8 @@ class Binary(Likelihood):
         return np.abs(y) == 1
 
     def code(self, y: np.ndarray) -> np.ndarray:
-        """0/1 labels become ±1; anything else is left for the support check to name."""
-        return 2.0 * y - 1.0 if np.isin(y, (0.0, 1.0)).all() else y
+        """Without a −1 among the labels, 0 stands for −1; anything else is left for the support check to name."""
+        return y if (y == -1.0).any() else np.where(y == 0.0, -1.0, y)
 
 
 def _two_point_cdf(y, lower) -> Scalar:

@@ -95,7 +95,8 @@ def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cav
     mass = jnp.where(jnp.minimum(*tails) > RESOLVED, density.mass, 0.0)
     size = jax.lax.stop_gradient(jnp.sum(mass * jnp.abs(difference) ** p) ** (1.0 / p))
     shape = curve(density.mass, mass, z, difference / jnp.maximum(size, GAUSSIAN))
-    a, b = jnp.where(size > GAUSSIAN, size * minimise(shape, p), 0.0)
+    tolerance = jnp.where(size > GAUSSIAN, jnp.maximum(SMALLEST_STEP, 1e-13 / size), jnp.inf)
+    a, b = jnp.where(size > GAUSSIAN, size * minimise(shape, p, tolerance), 0.0)
     # σ²/σ_KL² = (1 − gap)(1 + b)², gap = E[(f − mean − σ₂ z)²]/σ_KL² as for p = 2
     gap = density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
     narrower = moments.ratio * (gap - (1.0 - gap) * b * (2.0 + b))
@@ -115,7 +116,7 @@ class State(NamedTuple):
     done: Bool[Array, ""]
 
 
-def minimise(shape: Curve, p: float) -> Float[Array, "2"]:
+def minimise(shape: Curve, p: float, tolerance: Scalar) -> Float[Array, "2"]:
     """The (a, b) of least E|ρ − a − b z|^p: Newton's method from the W₂ pair, damped where the level rises.
 
     A last step outside the loop, at its end point, carries the derivatives in whatever the curve depends on.
@@ -131,7 +132,7 @@ def minimise(shape: Curve, p: float) -> Float[Array, "2"]:
         best = jnp.where(good, s.trial, s.best)
         damping = jnp.where(good, jnp.where(s.damping < 1e-4, 0.0, 0.1 * s.damping), 8.0 * s.damping + 1e-3)
         move = newton_step(at, damping)
-        return State(best, at, best + move, damping, s.steps + 1, jnp.max(jnp.abs(move)) < SMALLEST_STEP)
+        return State(best, at, best + move, damping, s.steps + 1, jnp.max(jnp.abs(move)) < tolerance)
 
     end = jax.lax.while_loop(lambda s: ~s.done & (s.steps < MAX_STEPS), step, start)
     last = level(shape, end.best, p)
