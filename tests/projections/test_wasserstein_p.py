@@ -33,7 +33,7 @@ NAMES = {kind.name: kind for kind in vars(likelihoods).values() if isinstance(ge
 # Of the reference's likelihoods, those that the library may not export yet; any other name must be there.
 LATER = {"negative-binomial", "binomial", "double-exponential", "gamma", "beta", "ordinal", "censored"}
 TOLERANCE = 1e-6  # in tilted standard deviations
-ROWS, PANELS = 32, 64
+ROWS, PANELS = 32, 96
 FAST = {"xla_backend_optimization_level": 0}  # a program runs a few times here; compiling it is the cost
 
 

@@ -34,7 +34,6 @@ from quantprop.special import normal_score
 
 GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16
-RESOLVED = 1e-15  # a node with a smaller tail mass is left out: the density's cut beyond it shows in its z
 MAX_STEPS = 60
 SMALLEST_STEP = 1e-11
 
@@ -92,7 +91,8 @@ def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cav
     z = jax.lax.optimization_barrier(z)  # Φ⁻¹ once, not once per sum
     sigma = density.expect(deviation * z)
     difference = deviation / sigma - z
-    mass = jnp.where(jnp.minimum(*tails) > RESOLVED, density.mass, 0.0)
+    # Nodes far out are left out: that the density is cut off beyond them shows in their z, and in |e|^p for large p.
+    mass = jnp.where(jnp.minimum(*tails) > (1e-17 if p < 4.0 else 1e-15), density.mass, 0.0)
     size = jax.lax.stop_gradient(jnp.sum(mass * jnp.abs(difference) ** p) ** (1.0 / p))
     shape = curve(density.mass, mass, z, difference / jnp.maximum(size, GAUSSIAN))
     tolerance = jnp.where(size > GAUSSIAN, jnp.maximum(SMALLEST_STEP, 1e-13 / size), jnp.inf)
