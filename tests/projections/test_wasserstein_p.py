@@ -205,8 +205,8 @@ def test_a_gaussian_likelihood_is_projected_exactly(p):
 def test_extreme_cavities_give_numbers_and_log_concavity_keeps_the_order(p):
     """σ² ≤ v for log-concave likelihoods, by Caffarelli's theorem, up to rounding.
 
-    At p = 3 the tail beyond double precision, which is cut, counts more: where the tilted density is nearly Gaussian the
-    projection's own error, 9e-9 measured, shows instead. A method never sees it: `nearest_wp` keeps shrink at 0 or more.
+    At p = 3 the tail beyond double precision, which is cut, counts more: where the tilted density is nearly Gaussian
+    the error of the projection, 9e-9 measured, shows instead. Methods never see it: `nearest_wp` keeps shrink ≥ 0.
     """
     least = -1e-13 if p < 2 else -1e-7
     sd, far = (
