@@ -29,12 +29,12 @@ def bar(variance):
     return max(1e-8, 50 * np.finfo(float).eps * variance)
 
 
-def solve(name, variance, lengthscale, method, **options):
+def solve(name, variance, lengthscale, method, tol=None, **options):
     data = datasets.load(name, "paper")
     scale = data.X.std(0)
     x = (data.X - data.X.mean(0)) / np.where(scale > 0, scale, 1.0)
     model = Model(kernels.SquaredExponential(variance, lengthscale), likelihoods.Probit())
-    return infer(model, x, data.y, method=method, tol=bar(variance), **options)
+    return infer(model, x, data.y, method=method, tol=tol or bar(variance), **options)
 
 
 def check_cells(cells):
@@ -50,7 +50,8 @@ def check_cells(cells):
 
 def check_schedules(cells):
     for cell in cells:
-        parallel, sequential = solve(*cell), solve(*cell, schedule="sequential")
+        tol = max(1e-8, 0.1 * bar(cell[1]))  # tighter than the agreement asked for
+        parallel, sequential = solve(*cell, tol=tol), solve(*cell, tol=tol, schedule="sequential")
         assert sequential.converged, f"{cell}: {sequential.status}"
         scale = np.sqrt(parallel.marginals.variance)
         assert np.max(np.abs(parallel.marginals.mean - sequential.marginals.mean) / scale) <= max(

@@ -49,13 +49,23 @@ def fine_tails(of: Density) -> tuple[Array, Array]:
     fine = jnp.einsum("ijk,pk->pij", _TO_FINE, even) * jnp.exp(rate[..., None] * _FINE)
     part = jnp.maximum(jnp.sum(_FINE_WEIGHTS * fine, axis=-1), 0.0)
     part = part * (mass / jnp.maximum(part.sum(axis=1), 1e-300))[:, None]
-    below = jnp.append(0.0, jnp.cumsum(mass)[:-1])
-    above = jnp.append(0.0, jnp.cumsum(mass[::-1])[:-1])[::-1]
+    below = cut_off(density) + jnp.append(0.0, jnp.cumsum(mass)[:-1])
+    above = cut_off(density[::-1, ::-1]) + jnp.append(0.0, jnp.cumsum(mass[::-1])[:-1])[::-1]
     lower = below[:, None] + jnp.cumsum(part, axis=1)[:, :-1]
     upper = above[:, None] + jnp.cumsum(part[:, ::-1], axis=1)[:, -2::-1]
     light = (mass < LIGHT)[:, None]
     plain_lower, plain_upper = of.tails()
     return jnp.where(light, lower, plain_lower), jnp.where(light, upper, plain_upper)
+
+
+def cut_off(density: Float[Array, "panels 16"]) -> Array:
+    """The mass to the left of the first panel, where the density falls off like an exponential there."""
+    first = density[jnp.argmax(density[:, -1] > 0.0)]
+    inside, next_inside = (jnp.log(jnp.maximum(first[k], 1e-300)) for k in (0, 1))
+    rate = (next_inside - inside) / (NODES[1] - NODES[0])
+    falls = rate > 3.0  # by more than exp(6) over the panel; else it has an edge there
+    rate = jnp.where(falls, rate, 1.0)
+    return jnp.where(falls, first[0] * jnp.exp(-rate * (1.0 + NODES[0])) / rate, 0.0)
 
 
 def legendre(series: Float[Array, "... 16"], t: Float[Array, "..."]) -> Array:
