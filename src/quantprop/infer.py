@@ -8,7 +8,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from quantprop import kernels
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
 from quantprop.engine import REASONS, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
@@ -17,12 +16,13 @@ from quantprop.methods import EP, QP, VB, Laplace, Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import DensePrior
+from quantprop.priors import DensePrior, dominant
 from quantprop.sites import Marginal, Removal, cavity
 from quantprop.solution import Solution, Status
 
 METHODS = {"qp": QP, "ep": EP, "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
+HUGE = 1e6  # kernel variance from which the dominant part of the kernel matrix is split off
 MATRICES = 6  # n × n float64 arrays alive at the peak of a dense sweep
 
 
@@ -120,10 +120,11 @@ def _problem(
     k = _gram(model.plain_kernel, padded)
     if not np.isfinite(k).all():
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    return Problem(likelihood, method, DensePrior(pad(model.prior_mean(x), size), k), pad(data, size), weight)
+    low = dominant(k) if np.diagonal(k).max() > HUGE else None
+    return Problem(likelihood, method, DensePrior(pad(model.prior_mean(x), size), k, low), pad(data, size), weight)
 
 
-_gram = jax.jit(lambda kernel, x: kernels.cross(kernel, x, x))
+_gram = jax.jit(lambda kernel, x: kernel.gram(x))
 _likelihood_start = jax.jit(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
 
 

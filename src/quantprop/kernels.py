@@ -1,12 +1,21 @@
-"""Covariance functions. A kernel is a record that sees one pair of points; `gram` and `cross` do the rest.
+"""Covariance functions. A kernel is a record that sees one pair of points, or all pairs of two sets of points.
 
-Kernels add and multiply: `SquaredExponential() + Constant(2.0) * Linear()`. A kernel of your own is a subclass with one
-method, `__call__(x, z)`, written in jax.numpy.
+Kernels add, multiply and take powers: `SquaredExponential() + Constant(2.0) * Linear() ** 2`. A kernel of your own is a
+subclass with one method, `__call__(x, z)` for two points, written in jax.numpy:
+
+>>> import jax.numpy as jnp
+>>> from quantprop import kernels
+>>> class Brownian(kernels.Kernel):
+...     def __call__(self, x, z):
+...         return jnp.minimum(x[0], z[0])
+>>> Brownian().cross(jnp.array([[1.0], [2.0]]), jnp.array([[1.5]])).tolist()
+[[1.0], [1.5]]
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,20 +23,47 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Point = Float[Array, " d"]
+Points = Float[Array, "n d"]
+Matrix = Float[Array, "n k"]
+Bounds = tuple[float, float]
+
+VARIANCE: Bounds = (1e-5, 1e8)  # separable data want it ever larger; posteriors are accurate up to here
+LENGTHSCALE: Bounds = (1e-5, 1e5)
 _SQRT3, _SQRT5 = 3.0**0.5, 5.0**0.5
 
 
 class Kernel(eqx.Module):
-    """Base of all kernels: k(x, z) for two points, plus `+` and `*`."""
+    """Base of all kernels: k(x, z) for two points, `+`, `*` and `**`.
+
+    `bounds` names the numbers that learning may change, and how far.
+    """
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {}
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         raise NotImplementedError
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed."""
+        row = jax.checkpoint(lambda a: jax.vmap(lambda b: self(a, b))(z))
+        return jax.lax.map(row, x, batch_size=min(64, len(x)))
+
+    def gram(self, x: Points) -> Matrix:
+        """The covariance of the values at x; unlike `cross`, it knows that row i of x is the same datum twice."""
+        return self.cross(x, x)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        """k(x_i, x_i)."""
+        return jax.vmap(lambda a: self(a, a))(x)
 
     def __add__(self, other: Kernel) -> Kernel:
         return Sum(self, other)
 
     def __mul__(self, other: Kernel) -> Kernel:
         return Product(self, other)
+
+    def __pow__(self, exponent: float) -> Kernel:
+        return Power(self, exponent)
 
 
 class Sum(Kernel):
@@ -39,6 +75,15 @@ class Sum(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.left(x, z) + self.right(x, z)
 
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.left.cross(x, z) + self.right.cross(x, z)
+
+    def gram(self, x: Points) -> Matrix:
+        return self.left.gram(x) + self.right.gram(x)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.left.diagonal(x) + self.right.diagonal(x)
+
 
 class Product(Kernel):
     """k₁ · k₂."""
@@ -49,57 +94,155 @@ class Product(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.left(x, z) * self.right(x, z)
 
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.left.cross(x, z) * self.right.cross(x, z)
 
-def _squared_distance(x: Point, z: Point, lengthscale: Any) -> Float[Array, ""]:
-    return jnp.sum(((x - z) / lengthscale) ** 2)
+    def gram(self, x: Points) -> Matrix:
+        return self.left.gram(x) * self.right.gram(x)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.left.diagonal(x) * self.right.diagonal(x)
 
 
-def _distance(x: Point, z: Point, lengthscale: Any) -> Float[Array, ""]:
-    """Euclidean distance with derivative 0, not NaN, where the points coincide."""
-    square = _squared_distance(x, z, lengthscale)
+class Power(Kernel):
+    """k₁ to a fixed power."""
+
+    base: Kernel
+    exponent: float = eqx.field(static=True)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.base(x, z) ** self.exponent
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.base.cross(x, z) ** self.exponent
+
+    def gram(self, x: Points) -> Matrix:
+        return self.base.gram(x) ** self.exponent
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.base.diagonal(x) ** self.exponent
+
+
+@jax.custom_vjp
+def squared_distances(x: Points, z: Points, lengthscale: Float[Array, "..."]) -> Matrix:
+    """Σ_d ((x_id − z_jd)/ℓ_d)²; XLA fuses the sum over features. No derivative in x or z."""
+    return jax.vmap(lambda a: jnp.sum(((a - z) / lengthscale) ** 2, axis=1))(x)
+
+
+def _distances_forward(x, z, lengthscale):
+    return squared_distances(x, z, lengthscale), (x, z, lengthscale)
+
+
+def _distances_backward(saved, by):
+    """Σ_ij c_ij (x_id − z_jd)² through products of matrices: about the mean of z, where little cancels."""
+    x, z, lengthscale = saved
+    centre = jnp.mean(z, axis=0)
+    x, z = (x - centre) / lengthscale, (z - centre) / lengthscale
+    squares = by.sum(1) @ x**2 + by.sum(0) @ z**2 - 2.0 * jnp.sum(x * (by @ z), axis=0)  # of each feature
+    squares = squares if jnp.ndim(lengthscale) and jnp.size(lengthscale) > 1 else jnp.sum(squares)
+    slope = -2.0 * jnp.reshape(squares, jnp.shape(lengthscale)) / lengthscale
+    return jnp.zeros_like(saved[0]), jnp.zeros_like(saved[1]), slope
+
+
+squared_distances.defvjp(_distances_forward, _distances_backward)
+
+
+def _root(square: Any) -> Any:
+    """√square with derivative 0, not NaN, at 0."""
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-class SquaredExponential(Kernel):
-    """variance · exp(−|x − z|²/(2 lengthscale²)); one lengthscale, or one per feature (ARD)."""
+class Stationary(Kernel):
+    """variance · profile(r²), r² = |x − z|²/lengthscale²; one lengthscale, or one per feature (ARD)."""
 
     variance: Any = 1.0
     lengthscale: Any = 1.0
 
+    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE, "lengthscale": LENGTHSCALE}
+
+    def profile(self, square: Any) -> Any:
+        """The correlation at squared distance `square`."""
+        raise NotImplementedError
+
+    def _checked_lengthscale(self, features: int) -> Array:
+        lengthscale = jnp.asarray(self.lengthscale)
+        if lengthscale.ndim > 1 or lengthscale.size not in (1, features):
+            raise ValueError(
+                f"{type(self).__name__}: lengthscale must be one number or one per column of X ({features}); "
+                f"got shape {lengthscale.shape}"
+            )
+        return lengthscale
+
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.variance * jnp.exp(-0.5 * _squared_distance(x, z, self.lengthscale))
+        square = jnp.sum(((x - z) / self._checked_lengthscale(len(x))) ** 2)
+        return self.variance * self.profile(square)
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.variance * self.profile(squared_distances(x, z, self._checked_lengthscale(x.shape[1])))
 
 
-class Matern12(Kernel):
-    """variance · exp(−r), r = |x − z|/lengthscale."""
+class SquaredExponential(Stationary):
+    """variance · exp(−r²/2)."""
 
-    variance: Any = 1.0
-    lengthscale: Any = 1.0
-
-    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.variance * jnp.exp(-_distance(x, z, self.lengthscale))
+    def profile(self, square: Any) -> Any:
+        return jnp.exp(-0.5 * square)
 
 
-class Matern32(Kernel):
+class Matern12(Stationary):
+    """variance · exp(−r)."""
+
+    def profile(self, square: Any) -> Any:
+        return jnp.exp(-_root(square))
+
+
+class Matern32(Stationary):
     """variance · (1 + √3 r) exp(−√3 r)."""
 
-    variance: Any = 1.0
-    lengthscale: Any = 1.0
-
-    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        r = _SQRT3 * _distance(x, z, self.lengthscale)
-        return self.variance * (1.0 + r) * jnp.exp(-r)
+    def profile(self, square: Any) -> Any:
+        r = _SQRT3 * _root(square)
+        return (1.0 + r) * jnp.exp(-r)
 
 
-class Matern52(Kernel):
+class Matern52(Stationary):
     """variance · (1 + √5 r + 5r²/3) exp(−√5 r)."""
 
+    def profile(self, square: Any) -> Any:
+        r = _SQRT5 * _root(square)
+        return (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+
+
+class RationalQuadratic(Stationary):
+    """variance · (1 + r²/(2 mixture))^(−mixture): squared exponentials of many lengthscales."""
+
+    mixture: Any = 1.0
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {**Stationary.bounds, "mixture": (1e-5, 1e5)}
+
+    def profile(self, square: Any) -> Any:
+        return jnp.exp(-self.mixture * jnp.log1p(0.5 * square / self.mixture))
+
+
+class Periodic(Kernel):
+    """variance · exp(−2 sin²(π |x − z|/period)/lengthscale²)."""
+
     variance: Any = 1.0
     lengthscale: Any = 1.0
+    period: Any = 1.0
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {
+        "variance": VARIANCE,
+        "lengthscale": LENGTHSCALE,
+        "period": LENGTHSCALE,
+    }
+
+    def _profile(self, square: Any) -> Any:
+        return jnp.exp(-2.0 * (jnp.sin(jnp.pi * _root(square)) / self.lengthscale) ** 2)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        r = _SQRT5 * _distance(x, z, self.lengthscale)
-        return self.variance * (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+        return self.variance * self._profile(jnp.sum(((x - z) / self.period) ** 2))
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.variance * self._profile(squared_distances(x, z, jnp.asarray(self.period)))
 
 
 class Linear(Kernel):
@@ -107,24 +250,44 @@ class Linear(Kernel):
 
     variance: Any = 1.0
 
+    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.sum(x * z)
 
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.variance * (x @ z.T)
+
 
 class Constant(Kernel):
-    """The same covariance everywhere: an unknown offset."""
+    """The same covariance everywhere: an unknown offset; as a factor, a variance."""
 
     variance: Any = 1.0
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.ones(())
 
-
-def cross(kernel: Kernel, x: Float[Array, "n d"], z: Float[Array, "k d"]) -> Float[Array, "n k"]:
-    """k(x_i, z_j) for all pairs; XLA fuses the sum over features, no n × k × d array is formed."""
-    return jax.vmap(lambda a: jax.vmap(lambda b: kernel(a, b))(z))(x)
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.variance * jnp.ones((len(x), len(z)))
 
 
-def diagonal(kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """k(x_i, x_i)."""
-    return jax.vmap(lambda a: kernel(a, a))(x)
+class White(Kernel):
+    """Independent noise: `variance` for a datum with itself, 0 for two data, even at the same inputs."""
+
+    variance: Any = 1.0
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return 0.0 * self.variance
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return 0.0 * self.variance * jnp.ones((len(x), len(z)))
+
+    def gram(self, x: Points) -> Matrix:
+        return self.variance * jnp.eye(len(x))
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.variance * jnp.ones(len(x))

@@ -1,20 +1,25 @@
-"""Numbers that may be learned."""
+"""Numbers that may be learned, and the vector that learning moves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 
 class Parameter(eqx.Module):
     """A number (or vector) of a kernel, likelihood or mean that learning may change.
 
     `bounds` are in natural units, `prior` is a function of the value that returns a log density, and a `fixed`
-    parameter keeps its value. A plain number is a Parameter with the owner's default bounds.
+    parameter keeps its value. A plain number is a Parameter with the bounds that its owner states for it (its class
+    attribute `bounds`), or fixed where there are none. A parameter is learned on a log scale if its lower bound is
+    positive; an `ordered` vector by its first entry and the logarithms of its gaps.
 
     >>> from quantprop import Parameter, kernels
     >>> kernels.SquaredExponential(variance=Parameter(2.0, bounds=(0.1, 10.0)), lengthscale=1.0).variance.value
@@ -25,6 +30,7 @@ class Parameter(eqx.Module):
     bounds: tuple[float, float] | None = eqx.field(default=None, static=True)
     prior: Callable | None = eqx.field(default=None, static=True)
     fixed: bool = eqx.field(default=False, static=True)
+    ordered: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self) -> None:
         if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
@@ -39,3 +45,128 @@ def values(tree: Any) -> Any:
     """The tree with every Parameter replaced by its value and every number by a float64 array."""
     plain = jax.tree.map(lambda node: node.value if is_parameter(node) else node, tree, is_leaf=is_parameter)
     return jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), plain)
+
+
+def declared(node: Any) -> Any:
+    """The tree with a Parameter, bounds and all, in place of every number."""
+    if not isinstance(node, eqx.Module):
+        return node
+    fields = [f.name for f in dataclasses.fields(node) if not f.metadata.get("static")]
+    kept = [name for name in fields if getattr(node, name) is not None]
+    children = [_declared_child(node, name, getattr(node, name)) for name in kept]
+    if not kept:
+        return node
+    return eqx.tree_at(lambda n: [getattr(n, name) for name in kept], node, children, is_leaf=is_parameter)
+
+
+def _declared_child(owner: Any, name: str, child: Any) -> Any:
+    if isinstance(child, eqx.Module) and not is_parameter(child):
+        return declared(child)
+    bounds = getattr(owner, "bounds", {}).get(name)
+    ordered = name in getattr(owner, "ordered", ())
+    if not is_parameter(child):
+        return child if callable(child) else Parameter(_float64(child), bounds, None, bounds is None, ordered)
+    bounds = child.bounds if child.bounds is not None else bounds
+    return Parameter(_float64(child.value), bounds, child.prior, child.fixed, child.ordered or ordered)
+
+
+def _float64(value: Any) -> np.ndarray:
+    return np.asarray(value, dtype=np.float64)
+
+
+# --- the vector that learning moves ----------------------------------------------------------------------------------
+
+
+def free(tree: Any) -> list[Parameter]:
+    """The parameters of a declared tree that learning moves, in order."""
+    found = jax.tree.leaves(tree, is_leaf=is_parameter)
+    return [node for node in found if is_parameter(node) and not node.fixed]
+
+
+def _logarithmic(parameter: Parameter) -> bool:
+    return parameter.bounds is not None and parameter.bounds[0] > 0 and not parameter.ordered
+
+
+def packed(tree: Any) -> Float[np.ndarray, " theta"]:
+    """The vector θ of a declared tree: logarithms of positive parameters, others as they are."""
+    return np.concatenate([np.zeros(0), *(_coordinates(p) for p in free(tree))])
+
+
+def _coordinates(parameter: Parameter) -> np.ndarray:
+    value = np.asarray(parameter.value, dtype=np.float64)
+    if parameter.ordered:
+        return np.concatenate([value[:1], np.log(np.diff(value))])
+    return np.log(value).ravel() if _logarithmic(parameter) else value.ravel()
+
+
+def unpacked(tree: Any, theta: Float[Array, " theta"]) -> Any:
+    """The plain tree at θ: numbers in place of all parameters. Differentiable."""
+    pieces = _pieces(tree, theta)
+    return jax.tree.map(
+        lambda node: _plain(node, pieces) if is_parameter(node) else node, tree, is_leaf=is_parameter
+    )  # fmt: skip
+
+
+def _pieces(tree: Any, theta: Any) -> Iterator[Any]:
+    """θ cut into one piece a free parameter."""
+    start = 0
+    for parameter in free(tree):
+        size = int(np.size(parameter.value))
+        yield theta[start : start + size]
+        start += size
+
+
+def _plain(parameter: Parameter, pieces: Iterator[Array]) -> Any:
+    if parameter.fixed:
+        return parameter.value
+    piece = next(pieces)
+    if parameter.ordered:
+        return piece[0] + jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(piece[1:]))])
+    return jnp.reshape(jnp.exp(piece) if _logarithmic(parameter) else piece, np.shape(parameter.value))
+
+
+def at(tree: Any, theta: Float[np.ndarray, " theta"]) -> Any:
+    """A declared tree with the values of its free parameters at θ."""
+    plain = jax.tree.leaves(unpacked(tree, theta))
+    nodes, structure = jax.tree.flatten(tree, is_leaf=is_parameter)
+    renewed = [
+        eqx.tree_at(lambda p: p.value, node, np.asarray(value)) if is_parameter(node) else node
+        for node, value in zip(nodes, plain, strict=True)
+    ]
+    return jax.tree.unflatten(structure, renewed)
+
+
+def box(tree: Any) -> Float[np.ndarray, "theta 2"]:
+    """Bounds of θ; infinite where a parameter has none."""
+    rows = [np.zeros((0, 2))]
+    for parameter in free(tree):
+        size = int(np.size(parameter.value))
+        ends = np.array(parameter.bounds if parameter.bounds is not None else (-np.inf, np.inf))
+        if parameter.ordered:
+            rows.append(np.array([[-np.inf, np.inf], *[[np.log(1e-6), np.log(1e6)]] * (size - 1)]))
+        else:
+            rows.append(np.tile(np.log(ends) if _logarithmic(parameter) else ends, (size, 1)))
+    return np.concatenate(rows)
+
+
+def log_prior(tree: Any, theta: Float[Array, " theta"]) -> Any:
+    """Σ log densities that parameters were given, at θ."""
+    total = jnp.zeros(())
+    plain = _pieces(tree, theta)
+    for parameter in free(tree):
+        value = _plain(parameter, plain)
+        if parameter.prior is not None:
+            total = total + jnp.sum(parameter.prior(value))
+    return total
+
+
+def labels(tree: Any) -> list[str]:
+    """A name for every entry of θ, such as kernel.left.lengthscale[2]."""
+    found: list[str] = []
+    for path, node in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_parameter)[0]:
+        if not is_parameter(node) or node.fixed:
+            continue
+        name = jax.tree_util.keystr(path).lstrip(".")
+        several = np.ndim(node.value) > 0 and np.size(node.value) > 1
+        found += [f"{name}[{i}]" for i in range(np.size(node.value))] if several else [name]
+    return found

@@ -10,6 +10,7 @@ Everything has a fixed shape, so that one datum's integral can be vmapped over d
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -138,13 +139,21 @@ def _levels(points: Array, drop: Array, end: Array) -> Float[Array, " levels"]:
     return jnp.interp(steps, root, points).at[-1].set(end)
 
 
-def integrate(log_density: Callable, lower, upper, at: Landmarks) -> Density:
-    """Normalise exp(log_density) over [lower, upper]."""
-    ends = panels(log_density, lower, upper, at)
+def integrate(log_density: Callable, ends: Float[Array, " points"]) -> Density:
+    """Normalise exp(log_density) over panels with these ends.
+
+    An integral does not depend on where its panels end: make them from `frozen` inputs, and derivatives of what is
+    integrated pass through the values at the nodes alone.
+    """
     centre, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * (ends[1:] - ends[:-1])
     nodes = centre[:, None] + half[:, None] * _NODES
     values = jax.vmap(jax.vmap(log_density))(nodes)
-    top = jnp.max(values)
+    top = jax.lax.stop_gradient(jnp.max(values))
     mass = jnp.exp(values - top) * half[:, None] * _WEIGHTS
     total = mass.sum()
     return Density(nodes, mass / total, top + jnp.log(total))
+
+
+def frozen(tree: Any) -> Any:
+    """The same numbers, with no derivatives."""
+    return jax.lax.stop_gradient(tree)

@@ -11,7 +11,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop import kernels
 from quantprop.data import bucket, inputs, pad, scales
 from quantprop.gaussian import Natural, Normal
 from quantprop.methods import Method
@@ -123,13 +122,13 @@ class Solution:
 
 @jax.jit
 def _build_predictor(kernel, x, mean, sites) -> Predictor:
-    return predictor(DensePrior(mean, kernels.cross(kernel, x, x)), sites)
+    return predictor(DensePrior(mean, kernel.gram(x)), sites)
 
 
 def _condition(kernel, by: Predictor, x, new, mean, full_cov: bool):
-    own = kernels.diagonal(kernel, new)
-    prior = kernels.cross(kernel, new, new) if full_cov else own
-    return condition(by, mean, kernels.cross(kernel, x, new), prior), own
+    own = kernel.diagonal(new)
+    prior = kernel.gram(new) if full_cov else own
+    return condition(by, mean, kernel.cross(x, new), prior), own
 
 
 _predict = jax.jit(_condition, static_argnames="full_cov")

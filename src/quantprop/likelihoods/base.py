@@ -5,6 +5,7 @@ A likelihood never sees a Gaussian process, a site or a method. All mathematics 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -14,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import LOG_2PI, Normal, Vector
-from quantprop.quadrature import Density, Landmarks, integrate
+from quantprop.quadrature import Density, Landmarks, frozen, integrate, panels
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 
@@ -152,23 +153,31 @@ def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
     Coordinates are measured from the narrower factor's centre (the pivot), so that a cavity of standard deviation 1e-8
     at mean 1e8, or a likelihood of width 1e-3 under a cavity of width 1e3, keeps its digits.
     """
+    pivot, ends = _mesh(*frozen((likelihood, datum, cavity)))
+    density = integrate(_log_tilted(likelihood, datum, cavity, pivot), ends)
+    log_normalizer = density.log_normalizer - 0.5 * (jnp.log(cavity.variance) + LOG_2PI)
+    density = eqx.tree_at(lambda d: d.log_normalizer, density, log_normalizer)
+    return Tilted(density, density.nodes - (cavity.mean - pivot), pivot + density.nodes)
+
+
+def _log_tilted(likelihood: Likelihood, datum: Datum, cavity: Normal, pivot: Scalar) -> Callable:
+    """log p(y | pivot + g) N(pivot + g | cavity) as a function of g, up to the Gaussian's constant."""
     m, sd = cavity.mean, jnp.sqrt(cavity.variance)
+    return lambda g: likelihood.log_prob(datum, pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2
+
+
+def _mesh(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Scalar, Float[Array, " points"]]:
+    """The pivot, and panel ends measured from it."""
     at = likelihood.landmarks(datum)
-    locations, scales = jnp.append(at.location, m), jnp.append(at.scale, sd)
+    locations, scales = jnp.append(at.location, cavity.mean), jnp.append(at.scale, jnp.sqrt(cavity.variance))
     pivot = locations[jnp.argmin(scales)]
     if likelihood.log_concave:  # one peak; else the cavity may make one of its own, far from the likelihood's
         relative = Landmarks(at.location - pivot, at.scale)
     else:
         relative = Landmarks(locations - pivot, scales)
-
-    def log_density(g):
-        return likelihood.log_prob(datum, pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2
-
     lower = jnp.min(locations - pivot - 40.0 * scales)
     upper = jnp.max(locations - pivot + 40.0 * scales)
-    density = integrate(log_density, lower, upper, relative)
-    density = eqx.tree_at(lambda d: d.log_normalizer, density, density.log_normalizer - jnp.log(sd) - 0.5 * LOG_2PI)
-    return Tilted(density, density.nodes - (m - pivot), pivot + density.nodes)
+    return pivot, panels(_log_tilted(likelihood, datum, cavity, pivot), lower, upper, relative)
 
 
 def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cavity: Normal) -> Moments:
@@ -189,8 +198,12 @@ def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cav
 def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:
     """N(latent) itself on nodes that resolve the landmarks: the density of u = (f − mean)/sd, and f."""
     mean, sd = latent.mean, jnp.sqrt(latent.variance)
-    relative = Landmarks((at.location - mean) / sd, at.scale / sd)
-    density = integrate(lambda u: -0.5 * u * u, jnp.asarray(-12.0), jnp.asarray(12.0), relative)
+    relative = frozen(Landmarks((at.location - mean) / sd, at.scale / sd))
+
+    def log_density(u):
+        return -0.5 * u * u
+
+    density = integrate(log_density, panels(log_density, jnp.asarray(-12.0), jnp.asarray(12.0), relative))
     return density, mean + sd * density.nodes
 
 

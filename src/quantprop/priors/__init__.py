@@ -1,6 +1,6 @@
 """Prior backends; one file each."""
 
 from quantprop.priors.base import Posterior, Prior
-from quantprop.priors.dense import DensePrior
+from quantprop.priors.dense import DensePrior, dominant
 
-__all__ = ["DensePrior", "Posterior", "Prior"]
+__all__ = ["DensePrior", "Posterior", "Prior", "dominant"]

@@ -17,6 +17,16 @@ class Posterior(eqx.Module):
     proper: Bool[Array, ""]
 
 
+class Response(eqx.Module):
+    """How a posterior answers small changes of the prior: Σ, and A = (I + K S)⁻¹.
+
+    With δm and δK: δμ = A (δm + δK α) and δΣ = A δK Aᵀ.
+    """
+
+    covariance: Float[Array, "n n"]
+    transfer: Float[Array, "n n"]
+
+
 class Prior(eqx.Module):
     """Base of all backends."""
 
@@ -24,6 +34,10 @@ class Prior(eqx.Module):
 
     def posterior(self, sites: Natural, negative_sites: bool) -> Posterior:
         """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
+        raise NotImplementedError
+
+    def response(self, sites: Natural, negative_sites: bool) -> Response:
+        """What derivatives in the prior are made of (dense backends only)."""
         raise NotImplementedError
 
     def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:

@@ -16,15 +16,20 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.priors.base import Posterior, Prior
+from quantprop.priors.base import Posterior, Prior, Response
+from quantprop.priors.triangular import triangular_inverse
 from quantprop.sites import Marginal
 
 
 class DensePrior(Prior):
-    """N(mean, k) at the training inputs, k the kernel matrix."""
+    """N(mean, k) at the training inputs, k the kernel matrix.
+
+    `low`, where given (see `dominant`), is a factor of the dominant part of k: k − low lowᵀ is what is left of it.
+    """
 
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
+    low: Float[Array, "n r"] | None = None
 
     def posterior(self, sites: Natural, negative_sites: bool) -> Posterior:
         factor = factorize(self, sites.tau)
@@ -33,28 +38,63 @@ class DensePrior(Prior):
         return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
 
     def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
-        """Σ: (I − B⁻¹)/√(τ_i τ_j) between strong sites, K − VᵀV elsewhere, + WᵀW for the negative ones."""
+        return self.response(sites, negative_sites).covariance
+
+    def response(self, sites: Natural, negative_sites: bool) -> Response:
+        """Σ₊ is (I − B⁻¹)/√(τ_i τ_j) between strong sites and K − VᵀV elsewhere; A₊ is B⁻¹_ij √τ_j/√τ_i or I − Σ₊ S₊.
+
+        The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A.
+        """
         factor = factorize(self, sites.tau)
         strong = _strong(self, factor)
         root = jnp.where(strong, factor.root, 1.0)
-        scaled = (jnp.eye(len(root)) - factor.inverse.T @ factor.inverse) / (root[:, None] * root)
+        one, b_inverse = jnp.eye(len(root)), factor.inverse.T @ factor.inverse
         v = factor.inverse @ (factor.root[:, None] * self.k)
-        result = jnp.where(strong[:, None] & strong, scaled, self.k - v.T @ v)
-        if negative_sites:
-            _, w = _negative_part(self, factor, sites)
-            result = result + w.T @ w
-        return result
+        scaled = (one - b_inverse) / (root[:, None] * root)
+        covariance = jnp.where(strong[:, None] & strong, scaled, self.k - v.T @ v)
+        positive, negative = jnp.maximum(sites.tau, 0.0), jnp.maximum(-sites.tau, 0.0)
+        transfer = jnp.where(strong[:, None], b_inverse * factor.root / root[:, None], one - covariance * positive)
+        if not negative_sites:
+            return Response(covariance, transfer)
+        _, w = _negative_part(self, factor, sites)
+        added = w.T @ w
+        return Response(covariance + added, transfer + covariance * negative - added * sites.tau)
 
 
 TRACE = 1e-30
 
 
+RANK = 16
+
+
+@jax.jit
+def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
+    """G with k ≈ G Gᵀ: the first RANK columns of k's Cholesky factor with pivoting.
+
+    A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
+    about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
+    small roundings, and the dominant part comes back by an update that has none of that size.
+    """
+
+    def column(i, state):
+        low, left = state
+        pivot = jnp.argmax(left)
+        new = k[:, pivot] - low @ low[pivot]
+        new = jnp.where(left[pivot] > 0, new / jnp.sqrt(jnp.where(left[pivot] > 0, left[pivot], 1.0)), 0.0)
+        return low.at[:, i].set(new), left - new**2
+
+    n = len(k)
+    return jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), jnp.diagonal(k)))[0]
+
+
 class Factor(eqx.Module):
-    """B = L Lᵀ for the positive part of the sites."""
+    """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular."""
 
     root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
     lower: Float[Array, "n n"]
     inverse: Float[Array, "n n"]
+    explained: Float[Array, " n"]  # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹)
+    log_determinant: Float[Array, ""]
 
 
 def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
@@ -65,9 +105,28 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     """
     own = jnp.diagonal(prior.k)
     root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
-    b = root[:, None] * prior.k * root
+    k = prior.k if prior.low is None else prior.k - prior.low @ prior.low.T
+    b = root[:, None] * k * root
     lower = jax.lax.linalg.cholesky(b + jnp.eye(len(root)), symmetrize_input=False)
-    return Factor(root, lower, solve_triangular(lower, jnp.eye(len(root)), lower=True))
+    inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
+    explained = (  # L and L⁻ᵀ overlap on the diagonal only
+        jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1)
+        + jnp.sum((inverse - jnp.diag(jnp.diagonal(inverse))) ** 2, axis=0)
+        + (pivots - jnp.diagonal(inverse)) ** 2
+    )
+    factor = Factor(root, lower, inverse, explained, 2.0 * jnp.sum(jnp.log(pivots)))
+    return factor if prior.low is None else _updated(factor, root[:, None] * prior.low)
+
+
+def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
+    """The factor of B + u uᵀ: L (I + c cᵀ)^½ with c = L⁻¹ u, by the singular vectors of c."""
+    q, s, _ = jnp.linalg.svd(factor.inverse @ u, full_matrices=False)
+    stretch = jnp.sqrt(1.0 + s**2)
+    lower = factor.lower + ((factor.lower @ q) * (stretch - 1.0)) @ q.T
+    inverse = factor.inverse + (q * (1.0 / stretch - 1.0)) @ (q.T @ factor.inverse)
+    explained = jnp.sum((lower - inverse.T) ** 2, axis=1)
+    log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(stretch))
+    return Factor(factor.root, lower, inverse, explained, log_determinant)
 
 
 def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
@@ -81,7 +140,7 @@ def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Flo
     weak = jnp.where(strong, 0.0, d)
     k_weak = prior.k @ weak
     inner = factor.inverse @ (scaled - root * k_weak)
-    back = factor.inverse.T @ inner
+    back = jnp.sum(factor.inverse * inner[:, None], axis=0)  # L⁻ᵀ inner, without a transposed copy
     through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
     return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
 
@@ -96,8 +155,7 @@ def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], F
     b = jnp.sum(factor.inverse**2, axis=0)
     strong = _strong(prior, factor)
     tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    explained = jnp.sum((factor.lower.T - factor.inverse) ** 2, axis=0) / tau
-    direct = jnp.diagonal(prior.k) - jnp.where(factor.root > 0, explained, 0.0)
+    direct = jnp.diagonal(prior.k) - jnp.where(factor.root > 0, factor.explained / tau, 0.0)
     return b, jnp.where(strong, (1.0 - b) / tau, direct)
 
 
@@ -110,8 +168,8 @@ def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -
 def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     alpha, k_alpha = solve(prior, factor, sites.nu - sites.tau * prior.mean)
     b, variance = _variances(prior, factor)
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor.lower)))
-    return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), log_determinant, jnp.all(jnp.isfinite(b)))
+    proper = jnp.all(jnp.isfinite(b))
+    return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper)
 
 
 def _negative_part(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Array, Array]:
@@ -138,7 +196,7 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     negative = sites.tau < 0
     variance = variance + added
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)
-    log_determinant = 2.0 * jnp.sum(jnp.log(jnp.diagonal(factor.lower)) + jnp.log(jnp.diagonal(lower)))
+    log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
     proper = jnp.all(jnp.isfinite(w)) & jnp.all(jnp.isfinite(b))
     return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), log_determinant, proper)
 

@@ -29,7 +29,7 @@ from quantprop.likelihoods.binary import Heaviside
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.projections.residual import Curve, Level, curve, level
 from quantprop.projections.series import fine_tails
-from quantprop.quadrature import Density, integrate, landmarks
+from quantprop.quadrature import Density, frozen, integrate, landmarks, panels
 from quantprop.special import normal_score
 
 GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
@@ -71,14 +71,15 @@ def truncated_nodes(likelihood: Heaviside, datum: Datum, cavity: Normal) -> tupl
     near that singularity. Beyond a margin of 40 standard deviations the truncation is nothing.
     """
     margin = jnp.minimum(likelihood.margin(datum, cavity), 40.0)
-    width, peak = 1.0 / jnp.maximum(1.0, -margin), jnp.maximum(margin, 0.0)
+
+    def log_density(margin):
+        return lambda w: w**4 * (margin - 0.5 * w**4) + 1.5 * jnp.log(w * w + 1e-60)  # dg = 4 w³ dw
+
+    fixed = frozen(margin)
+    width, peak = 1.0 / jnp.maximum(1.0, -fixed), jnp.maximum(fixed, 0.0)
     end, top = (peak + 45.0 * width) ** 0.25, jnp.sqrt(jnp.sqrt(peak + 1e-60))
     at = landmarks((0.0 * end, 1e-3 * width**0.25), (top, width / (4.0 * jnp.maximum(top, width**0.25) ** 3)))
-
-    def log_density(w):
-        return w**4 * (margin - 0.5 * w**4) + 1.5 * jnp.log(w * w + 1e-60)  # dg = 4 w³ dw
-
-    density = integrate(log_density, 0.0 * end, end, at)
+    density = integrate(log_density(margin), panels(log_density(fixed), 0.0 * end, end, at))
     return density, datum.y * jnp.sqrt(cavity.variance) * (density.nodes**4 - peak)
 
 

@@ -1,0 +1,29 @@
+"""Prior means with numbers of their own. A plain number, a Parameter or any function of X will do as well."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+
+ANY = (-float("inf"), float("inf"))
+
+
+class Linear(eqx.Module):
+    """intercept + X · coefficients: fixed effects, learned together with everything else.
+
+    >>> import numpy as np
+    >>> from quantprop import means
+    >>> np.asarray(means.Linear(np.array([2.0, 0.0]), 1.0)(np.array([[1.0, 5.0]]))).tolist()
+    [3.0]
+    """
+
+    coefficients: Any
+    intercept: Any = 0.0
+
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"coefficients": ANY, "intercept": ANY}
+
+    def __call__(self, x: Any) -> Any:
+        return self.intercept + x @ jnp.asarray(self.coefficients)
