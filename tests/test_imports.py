@@ -35,6 +35,7 @@ LAYERS = (
     "implicit",
     "solution",
     "infer",
+    "landscape",
     "learn",
     "storage",
     "estimators",

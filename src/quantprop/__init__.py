@@ -1,7 +1,8 @@
 """Gaussian-process models with any factorised likelihood, by Quantile Propagation and its relatives."""
 
-from quantprop import datasets, kernels, likelihoods, projections
+from quantprop import datasets, kernels, likelihoods, means, projections
 from quantprop.infer import infer
+from quantprop.learn import Fitted, fit
 from quantprop.methods import EP, QP, VB, Laplace, PowerEP
 from quantprop.model import Model
 from quantprop.parameters import Parameter
@@ -14,6 +15,7 @@ __all__ = [
     "EP",
     "QP",
     "VB",
+    "Fitted",
     "Laplace",
     "Model",
     "Parameter",
@@ -22,9 +24,11 @@ __all__ = [
     "Solution",
     "Status",
     "datasets",
+    "fit",
     "infer",
     "kernels",
     "likelihoods",
+    "means",
     "project",
     "projections",
 ]

@@ -13,8 +13,6 @@ So the adjoint equation needs two n × n products a step and no 2n × 2n matrix.
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -80,11 +78,11 @@ def slopes(problem: Problem, objective: Objective, marginals: Marginal, sites: N
             new = problem.method.renew(likelihood, datum, weight, near, own)
             value = objective.local(likelihood, datum, weight, near, own, new)
             p = jnp.sqrt(marginal.variance) * (new.site.nu - marginal.mean * new.site.tau)
-            return jnp.stack([p, marginal.variance * new.site.tau, value])
+            return jnp.stack([p, marginal.variance * new.site.tau, value]), value
 
         nothing = jnp.zeros(2)
-        value = rule(nothing, nothing, flat)[2]
-        return value, Slopes(*jax.jacfwd(rule, argnums=(0, 1, 2))(nothing, nothing, flat))
+        by, value = jax.jacfwd(rule, argnums=(0, 1, 2), has_aux=True)(nothing, nothing, flat)
+        return value, Slopes(*by)
 
     value, slope = jax.vmap(one)(problem.data, problem.weight, marginals, sites)
     counts = problem.weight.total > 0
@@ -132,43 +130,50 @@ def adjoint(slope: Slopes, correlation: Array, right: Float[Array, "2 n"], scale
     return y, jnp.linalg.norm(operator(y) - right) / scale
 
 
+class Local(eqx.Module):
+    """Cotangents of what the data see: each one's surroundings, and the likelihood's numbers."""
+
+    around: Float[Array, "2 n"]
+    likelihood: Float[Array, " l"]
+
+
 def gradient(problem: Problem, objective: Objective, sites: Natural, exact: bool) -> tuple[Scalar, Gradient]:
     """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`."""
     post = problem.prior.posterior(sites, problem.negative_sites)
     response = problem.prior.response(sites, problem.negative_sites)
     values, slope = slopes(problem, objective, post.marginals, sites)
     total = pull(problem, objective, post, sites, values)
-    around = total.around + jnp.einsum("nj,n->jn", slope.around[:, 2], total.value)
-    lik = jnp.einsum("nl,n->l", slope.likelihood[:, 2], total.value)
-    left = jnp.zeros(())
-    if exact:
-        site = total.site + jnp.einsum("nj,n->jn", slope.site[:, 2], total.value)
-        site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
-        sd = jnp.sqrt(post.marginals.variance)
-        correlation = response.covariance / (sd[:, None] * sd)
-        sent = jnp.stack([correlation @ around[0], correlation**2 @ around[1]]) - around
-        counts = problem.weight.total > 0
-        right = jnp.where(counts, site + sent, 0.0)
-        scale = jnp.linalg.norm(site) + jnp.linalg.norm(sent)
-        y, left = adjoint(slope, correlation, right, scale)
-        around = around + jnp.einsum("nij,in->jn", slope.around[:, :2], y)
-        lik = lik + jnp.einsum("nil,in->l", slope.likelihood[:, :2], y)
-    values_total = objective.total(
-        problem.method,
-        values,
-        Summary(problem.prior.mean, sites, post.marginals, post.log_determinant, problem.weight.total),
+    local = Local(
+        total.around + jnp.einsum("nj,n->jn", slope.around[:, 2], total.value),
+        jnp.einsum("nl,n->l", slope.likelihood[:, 2], total.value),
     )
-    return values_total, to_prior(problem, post, response, sites, around, total, lik, left)
+    left = jnp.zeros(())
+    if exact and not objective.stationary(problem.method):
+        local, left = with_moving_sites(problem, post, response, slope, total, local)
+    summary = Summary(problem.prior.mean, sites, post.marginals, post.log_determinant, problem.weight.total)
+    return objective.total(problem.method, values, summary), to_prior(post, response, sites, total, local, left)
 
 
-def to_prior(
-    problem: Problem, post: Posterior, response: Response, sites: Natural, around: Array, total: Pull, lik: Any, left: Any
-) -> Gradient:
+def with_moving_sites(
+    problem: Problem, post: Posterior, response: Response, slope: Slopes, total: Pull, fixed: Local
+) -> tuple[Local, Scalar]:
+    """The cotangents with what comes through the sites added, and the adjoint equation's relative residual."""
+    site = total.site + jnp.einsum("nj,n->jn", slope.site[:, 2], total.value)
+    site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
+    sd = jnp.sqrt(post.marginals.variance)
+    correlation = response.covariance / (sd[:, None] * sd)
+    sent = jnp.stack([correlation @ fixed.around[0], correlation**2 @ fixed.around[1]]) - fixed.around
+    right = jnp.where(problem.weight.total > 0, site + sent, 0.0)
+    y, left = adjoint(slope, correlation, right, jnp.linalg.norm(site) + jnp.linalg.norm(sent))
+    around = fixed.around + jnp.einsum("nij,in->jn", slope.around[:, :2], y)
+    return Local(around, fixed.likelihood + jnp.einsum("nil,in->l", slope.likelihood[:, :2], y)), left
+
+
+def to_prior(post: Posterior, response: Response, sites: Natural, total: Pull, local: Local, left: Scalar) -> Gradient:
     """Cotangents of the surroundings carried back to the prior: δμ = A(δm + δK α), δΣ = A δK Aᵀ."""
-    m = post.marginals
-    by_mean, by_variance = around[0] / jnp.sqrt(m.variance), -around[1] / m.variance
-    a = response.transfer
+    m, a = post.marginals, response.transfer
+    by_mean, by_variance = local.around[0] / jnp.sqrt(m.variance), -local.around[1] / m.variance
     sent = a.T @ by_mean
     outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
     covariance = outer + a.T @ (by_variance[:, None] * a) + total.log_determinant * sites.tau[:, None] * a
-    return Gradient(total.mean + sent, covariance, lik, left)
+    return Gradient(total.mean + sent, covariance, local.likelihood, left)

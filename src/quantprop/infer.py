@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -11,16 +11,17 @@ import numpy as np
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
 from quantprop.engine import REASONS, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
-from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.methods import EP, QP, VB, Laplace, Method
+from quantprop.likelihoods.base import Datum
+from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
+from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
 from quantprop.priors import DensePrior, dominant
-from quantprop.sites import Marginal, Removal, cavity
+from quantprop.sites import Marginal
 from quantprop.solution import Solution, Status
 
-METHODS = {"qp": QP, "ep": EP, "vb": VB, "laplace": Laplace}
+METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
 HUGE = 1e6  # kernel variance from which the dominant part of the kernel matrix is split off
 MATRICES = 6  # n × n float64 arrays alive at the peak of a dense sweep
@@ -63,6 +64,24 @@ def infer(
         )
     if not tol > 0 or not max_sweeps >= 1:
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
+    task = prepare(model, X, y, method, weights, exposure, trials)
+    problem = _problem(model, method, task)
+    start = starting_sites(problem.likelihood, task, sites)
+    out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
+    return _solution(model, method, problem, task.x, out, schedule, tol)
+
+
+class Task(NamedTuple):
+    """Checked data: inputs as given; the rest padded to the bucketed size, extra rows with weight 0."""
+
+    x: np.ndarray
+    padded: np.ndarray
+    data: Datum
+    weight: Weight
+
+
+def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure: Any, trials: Any) -> Task:
+    """Check the data against model and method, and pad them."""
     x = inputs(X, "X")
     likelihood = model.plain_likelihood
     method.check(likelihood)
@@ -71,10 +90,8 @@ def infer(
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
     check_memory(len(x))
-    problem = _problem(model, likelihood, method, x, data, _weight(weights, len(x)))
-    start = _start(problem, sites, len(x))
-    out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-    return _solution(model, method, problem, x, out, schedule, tol)
+    size = bucket(len(x))
+    return Task(x, pad(x, size), pad(data, size), _weight(weights, len(x)))
 
 
 def as_method(method: Method | str) -> Method:
@@ -112,34 +129,32 @@ def _weight(weights: Any, n: int) -> Weight:
     return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
 
 
-def _problem(
-    model: Model, likelihood: Likelihood, method: Method, x: np.ndarray, data: Datum, weight: Weight
-) -> Problem:
-    size = bucket(len(x))
-    padded = pad(x, size)
-    k = _gram(model.plain_kernel, padded)
+def _problem(model: Model, method: Method, task: Task) -> Problem:
+    k = _gram(model.plain_kernel, task.padded)
     if not np.isfinite(k).all():
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
     low = dominant(k) if np.diagonal(k).max() > HUGE else None
-    return Problem(likelihood, method, DensePrior(pad(model.prior_mean(x), size), k, low), pad(data, size), weight)
+    mean = pad(model.prior_mean(task.x), len(task.padded))
+    return Problem(model.plain_likelihood, method, DensePrior(mean, k, low), task.data, task.weight)
 
 
 _gram = jax.jit(lambda kernel, x: kernel.gram(x))
 _likelihood_start = jax.jit(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
 
 
-def _start(problem: Problem, sites: Natural | None, n: int) -> Natural:
-    """The sites to start from, 0 for rows that do not count."""
+def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natural:
+    """The sites to start from, padded: those given, or the likelihood's own; 0 for rows that do not count."""
+    n = len(task.x)
     if sites is None:
-        chosen = _likelihood_start(problem.likelihood, problem.data)
+        chosen = _likelihood_start(likelihood, task.data)
     else:
         given = [finite_array(part, f"sites.{name}", ndim=1) for name, part in (("nu", sites.nu), ("tau", sites.tau))]
         if any(len(part) != n for part in given):
             raise ValueError(f"sites must hold {n} values each, one per row; got {len(given[0])} and {len(given[1])}")
-        if not problem.negative_sites and (given[1] < 0).any():
-            raise ValueError(f"sites.tau must not be negative for the {problem.likelihood.name} likelihood")
+        if likelihood.log_concave and (given[1] < 0).any():
+            raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
         chosen = Natural(*(np.pad(part, (0, bucket(n) - n)) for part in given))
-    return jax.tree.map(lambda s: np.where(problem.weight.total > 0, s, 0.0), chosen)
+    return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)
 
 
 _parallel, _sequential = jax.jit(solve_parallel), jax.jit(solve_sequential)
@@ -159,12 +174,7 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
 
 @jax.jit
 def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
-    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity, NaN where that is improper."""
-
-    def one(datum, copies, marginal, site):
-        return problem.likelihood.predictive_log_prob(datum, cavity(marginal, site, Removal(1.0 / copies)))
-
-    return jax.vmap(one)(problem.data, problem.weight.copies, marginals, sites)
+    return jax.vmap(lambda *row: loo_log_prob(problem.likelihood, *row))(problem.data, problem.weight, marginals, sites)
 
 
 def _solution(

@@ -12,13 +12,14 @@ from jaxtyping import Float
 from quantprop.data import finite_array
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
-from quantprop.parameters import Parameter, values
+from quantprop.parameters import Parameter, declared, named, values
 
 
 class Model(eqx.Module):
     """f ~ GP(mean, kernel), y_i ~ likelihood(f(x_i)).
 
-    `mean` is a number, a Parameter, or a function of the n × d matrix of inputs that returns n numbers.
+    `mean` is a number, a Parameter, or a function of the n × d matrix of inputs that returns n numbers: one with
+    parameters of its own (`means.Linear`), or any. A plain number is not learned, a Parameter is.
 
     >>> from quantprop import Model, kernels, likelihoods
     >>> model = Model(kernel=kernels.SquaredExponential(variance=2.0), likelihood=likelihoods.Probit())
@@ -34,6 +35,10 @@ class Model(eqx.Module):
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
+        for name, parameter in named(declared(self)):
+            number, low = parameter.value, 0.0 if parameter.bounds is None else parameter.bounds[0]
+            if isinstance(number, np.ndarray) and low > 0 and not (np.isfinite(number) & (number > 0)).all():
+                raise ValueError(f"{name} must be positive and finite; got {number}")
 
     @property
     def plain_kernel(self) -> Any:
@@ -47,9 +52,18 @@ class Model(eqx.Module):
 
     def prior_mean(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """The prior mean at the inputs."""
-        if not isinstance(self.mean, Parameter) and callable(self.mean):
-            mean = finite_array(self.mean(x), "mean(X)")
-            if mean.shape != (len(x),):
-                raise ValueError(f"mean(X) must return one number per row, shape ({len(x)},); got shape {mean.shape}")
-            return mean
-        return np.full(len(x), finite_array(values(self.mean), "mean", ndim=0))
+        mean = finite_array(mean_at(self.plain_mean, x), "mean(X)")
+        if mean.shape not in ((), (len(x),)):
+            raise ValueError(f"mean(X) must return one number per row, shape ({len(x)},); got shape {mean.shape}")
+        return np.broadcast_to(mean, (len(x),)).copy()
+
+    @property
+    def plain_mean(self) -> Any:
+        """The mean with numbers in place of Parameters."""
+        opaque = callable(self.mean) and not isinstance(self.mean, eqx.Module)
+        return self.mean if opaque else values(self.mean)
+
+
+def mean_at(mean: Any, x: Any) -> Any:
+    """A plain mean at inputs: a number, or a function of all of them."""
+    return mean(x) if callable(mean) else mean

@@ -18,10 +18,14 @@ from quantprop.sites import Marginal, Removal, cavity
 class Objective(eqx.Module):
     """Base of all objectives; `local` sees one datum, `total` all of them."""
 
-    name: eqx.AbstractClassVar[str]
+    name: ClassVar[str]
 
     def check(self, method: Method) -> None:
         """Raise where the objective does not exist for a method."""
+
+    def stationary(self, method: Method) -> bool:
+        """Whether it does not change, to first order, with the sites at the method's fixed point."""
+        return False
 
     def local(
         self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural, renewal: Renewal
@@ -39,6 +43,9 @@ class Evidence(Objective):
 
     name: ClassVar[str] = "evidence"
 
+    def stationary(self, method: Method) -> bool:
+        return method.stationary
+
     def local(self, likelihood, datum, weight, marginal, site, renewal) -> Scalar:
         return renewal.value
 
@@ -53,7 +60,9 @@ class ELBO(Evidence):
 
     def check(self, method: Method) -> None:
         if not isinstance(method, VB):
-            raise ValueError(f"the objective 'elbo' exists for VB only; {type(method).__name__} has 'evidence' and 'loo'")
+            raise ValueError(
+                f"the objective 'elbo' exists for VB only; {type(method).__name__} has 'evidence' and 'loo'"
+            )
 
 
 class LeaveOneOut(Objective):

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from quantprop.precision import float64
 
 
 class Parameter(eqx.Module):
@@ -37,7 +39,7 @@ class Parameter(eqx.Module):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 
 
-def is_parameter(node: Any) -> bool:
+def is_parameter(node: Any) -> TypeGuard[Parameter]:
     return isinstance(node, Parameter)
 
 
@@ -99,12 +101,10 @@ def _coordinates(parameter: Parameter) -> np.ndarray:
     return np.log(value).ravel() if _logarithmic(parameter) else value.ravel()
 
 
-def unpacked(tree: Any, theta: Float[Array, " theta"]) -> Any:
+def unpacked(tree: Any, theta: Any) -> Any:
     """The plain tree at θ: numbers in place of all parameters. Differentiable."""
     pieces = _pieces(tree, theta)
-    return jax.tree.map(
-        lambda node: _plain(node, pieces) if is_parameter(node) else node, tree, is_leaf=is_parameter
-    )  # fmt: skip
+    return jax.tree.map(lambda node: _plain(node, pieces) if is_parameter(node) else node, tree, is_leaf=is_parameter)
 
 
 def _pieces(tree: Any, theta: Any) -> Iterator[Any]:
@@ -125,9 +125,10 @@ def _plain(parameter: Parameter, pieces: Iterator[Array]) -> Any:
     return jnp.reshape(jnp.exp(piece) if _logarithmic(parameter) else piece, np.shape(parameter.value))
 
 
+@float64
 def at(tree: Any, theta: Float[np.ndarray, " theta"]) -> Any:
     """A declared tree with the values of its free parameters at θ."""
-    plain = jax.tree.leaves(unpacked(tree, theta))
+    plain = jax.tree.leaves(unpacked(tree, np.asarray(theta, dtype=np.float64)))
     nodes, structure = jax.tree.flatten(tree, is_leaf=is_parameter)
     renewed = [
         eqx.tree_at(lambda p: p.value, node, np.asarray(value)) if is_parameter(node) else node
@@ -160,13 +161,18 @@ def log_prior(tree: Any, theta: Float[Array, " theta"]) -> Any:
     return total
 
 
-def labels(tree: Any) -> list[str]:
-    """A name for every entry of θ, such as kernel.left.lengthscale[2]."""
-    found: list[str] = []
+def named(tree: Any) -> Iterator[tuple[str, Parameter]]:
+    """Every parameter of a declared tree with its path, such as kernel.left.lengthscale."""
     for path, node in jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_parameter)[0]:
-        if not is_parameter(node) or node.fixed:
-            continue
-        name = jax.tree_util.keystr(path).lstrip(".")
-        several = np.ndim(node.value) > 0 and np.size(node.value) > 1
-        found += [f"{name}[{i}]" for i in range(np.size(node.value))] if several else [name]
+        if is_parameter(node):
+            yield jax.tree_util.keystr(path).lstrip("."), node
+
+
+def labels(tree: Any) -> list[str]:
+    """A name for every entry of θ; entries of a vector with their index."""
+    found: list[str] = []
+    for name, node in named(tree):
+        if not node.fixed:
+            several = np.ndim(node.value) > 0 and np.size(node.value) > 1
+            found += [f"{name}[{i}]" for i in range(np.size(node.value))] if several else [name]
     return found

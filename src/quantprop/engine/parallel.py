@@ -93,22 +93,24 @@ def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Ar
     A method without a merit falls back to plain half steps after PATIENCE sweeps.
     """
     nothing = jax.tree.map(lambda x: jnp.zeros((DEPTH, len(x))), start)
-    first = evaluate(problem, start)
-    memory, one = Memory(nothing, nothing, jnp.asarray(0)), jnp.asarray(1.0)
-    state = State(propose(problem, memory, first, one), first, memory, one, jnp.asarray(1))
+    shapes = jax.eval_shape(evaluate, problem, start)
+    blank = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
+    state = State(start, blank, Memory(nothing, nothing, jnp.asarray(0)), jnp.asarray(1.0), jnp.asarray(0))
 
     def unfinished(s: State):
-        return (s.accepted.residual > tol) & (s.sweeps < max_sweeps) & (s.step > SMALLEST_STEP) & first.proper
+        going = (s.accepted.residual > tol) & (s.sweeps < max_sweeps) & (s.step > SMALLEST_STEP) & s.accepted.proper
+        return going | (s.sweeps == 0)
 
     def sweep(s: State):
         new = evaluate(problem, s.trial)
+        first = s.sweeps == 0
         plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
-        good = improved(problem, new, s.accepted) | (plain & new.proper)
+        good = first | improved(problem, new, s.accepted) | (plain & new.proper)
         memory = remember(s.memory, s.accepted)
-        memory = memory._replace(held=jnp.where(good & ~plain, memory.held, 0))
+        memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
         at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
         step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
         return State(propose(problem, memory, at, step), at, memory, step, s.sweeps + 1)
 
     end = jax.lax.while_loop(unfinished, sweep, state)
-    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, first.proper)
+    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper)

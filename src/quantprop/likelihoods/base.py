@@ -5,7 +5,7 @@ A likelihood never sees a Gaussian process, a site or a method. All mathematics 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -51,6 +51,7 @@ class Tilted(eqx.Module):
 class Likelihood(eqx.Module):
     """Base of all likelihoods. A new one needs `log_prob`, `landmarks` and the class attributes."""
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}  # the numbers that learning may change, and how far
     name: eqx.AbstractClassVar[str]
     support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends

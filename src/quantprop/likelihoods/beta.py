@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import equinox as eqx
@@ -33,6 +34,7 @@ class Beta(Likelihood):
     precision: Scalar = 1.0
     link: ProbabilityLink = eqx.field(default="probit", static=True)
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"precision": (1e-3, 1e5)}
     name: ClassVar[str] = "beta"
     support: ClassVar[str] = "numbers between 0 and 1, both excluded"
     interval: ClassVar[tuple[float, float]] = (0.0, 1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ class Censored(Likelihood):
 
     scale: Scalar = 1.0
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     name: ClassVar[str] = "censored"
     support: ClassVar[str] = "rows (lower, upper) with lower ≤ upper, not both infinite"
     log_concave: ClassVar[bool] = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import equinox as eqx
@@ -36,6 +37,7 @@ class Gamma(Likelihood):
     shape: Scalar = 1.0
     link: RateLink = eqx.field(default="exp", static=True)
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"shape": (1e-3, 1e5)}
     name: ClassVar[str] = "gamma"
     support: ClassVar[str] = "positive numbers"
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -18,6 +19,7 @@ class Gaussian(Likelihood):
 
     scale: Scalar = 1.0
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     name: ClassVar[str] = "gaussian"
     support: ClassVar[str] = "real numbers"
     log_concave: ClassVar[bool] = True

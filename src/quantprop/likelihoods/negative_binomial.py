@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import equinox as eqx
@@ -54,6 +55,7 @@ class NegativeBinomial(Likelihood):
     dispersion: Scalar = 1.0
     link: RateLink = eqx.field(default="exp", static=True)
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"dispersion": (1e-5, 1e5)}
     name: ClassVar[str] = "negative-binomial"
     support: ClassVar[str] = "counts 0, 1, 2, ..."
     scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})

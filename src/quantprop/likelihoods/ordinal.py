@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -25,6 +26,9 @@ class Ordinal(Likelihood):
     """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞."""
 
     cutpoints: Vector = eqx.field(converter=_vector)
+
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"cutpoints": (-np.inf, np.inf)}
+    ordered: ClassVar[frozenset[str]] = frozenset({"cutpoints"})
 
     name: ClassVar[str] = "ordinal"
     support: ClassVar[str] = "classes 0, 1, ..., as many as there are cutpoints"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import jax.numpy as jnp
@@ -20,6 +21,7 @@ class StudentT(Likelihood):
     df: Scalar = 4.0
     scale: Scalar = 1.0
 
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (1.0, 100.0), "scale": (1e-5, 1e5)}
     name: ClassVar[str] = "student-t"
     support: ClassVar[str] = "real numbers"
 

@@ -47,6 +47,11 @@ class Method(eqx.Module):
 
     ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)
 
+    @property
+    def stationary(self) -> bool:
+        """Whether the evidence does not change, to first order, with the sites at the fixed point."""
+        return False
+
     def check(self, likelihood: Likelihood) -> None:
         """Raise where the method does not exist for a likelihood."""
 

@@ -29,6 +29,10 @@ class EP(Method):
         if not 0.0 < self.power <= 1.0:
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 
+    @property
+    def stationary(self) -> bool:
+        return isinstance(self.projection, KL)  # the evidence is stationary where moments match
+
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         share = self.power / weight.copies
         exponent = 1.0 if weight.exponent is None else weight.exponent

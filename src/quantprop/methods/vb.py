@@ -18,6 +18,10 @@ class VB(Method):
 
     ascends: ClassVar[bool] = True
 
+    @property
+    def stationary(self) -> bool:
+        return True  # the sites maximise the bound
+
     def check(self, likelihood: Likelihood) -> None:
         if not likelihood.integrable:
             raise ValueError(f"VB does not exist for the {likelihood.name} likelihood: E_q[log p(y | f)] is −∞ "

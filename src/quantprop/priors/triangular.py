@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
@@ -17,9 +19,7 @@ def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     n = len(lower)
     cuts = [n * i // PARTS for i in range(PARTS + 1)]
     columns = [
-        jnp.concatenate(
-            [jnp.zeros((a, b - a)), solve_triangular(lower[a:, a:], jnp.eye(n - a, b - a), lower=True)]
-        )
-        for a, b in zip(cuts[:-1], cuts[1:], strict=True)
+        jnp.concatenate([jnp.zeros((a, b - a)), solve_triangular(lower[a:, a:], jnp.eye(n - a, b - a), lower=True)])
+        for a, b in itertools.pairwise(cuts)
     ]
     return jnp.concatenate(columns, axis=1)

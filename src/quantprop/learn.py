@@ -1,0 +1,253 @@
+"""Learning hyperparameters: `fit`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import minimize
+
+from quantprop.gaussian import Natural
+from quantprop.infer import as_method, infer, prepare
+from quantprop.landscape import Landscape, Point, projected
+from quantprop.methods import QP, Method
+from quantprop.model import Model
+from quantprop.objectives import Objective, as_objective
+from quantprop.parameters import at, box, declared, free, is_parameter, labels, packed
+from quantprop.solution import Solution
+
+FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
+SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
+
+_REMEDIES = {
+    "converged": "",
+    "max-evaluations": "raise max_evaluations",
+    "no-progress": "the line search could not improve although the gradient is not small: see the trace; the optimum "
+    "may be very flat, or inference fails close by",
+    "inference-failed": "inference did not converge at the starting hyperparameters: see solution.status",
+    "nothing-to-learn": "",
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How learning ended: a reason, the numbers behind it, and what to try."""
+
+    reason: str
+    evaluations: int
+    failed: int  # evaluations at which inference failed and the optimiser backed off
+    gradient: float
+    at_bounds: tuple[str, ...]
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return _REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        text = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
+        text += f"; inference failed at {self.failed} of them" if self.failed else ""
+        text += f"; at a bound: {', '.join(self.at_bounds)}" if self.at_bounds else ""
+        return text + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One evaluation in the trace of a fit."""
+
+    restart: int
+    theta: Float[np.ndarray, " theta"]
+    value: float
+    gradient: float
+    reason: str
+    sweeps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A learned model, its posterior, and how learning went. `theta` is the optimum in the optimiser's coordinates."""
+
+    model: Model
+    solution: Solution
+    objective: str
+    objective_value: float
+    theta: Float[np.ndarray, " theta"]
+    trace: tuple[Step, ...]
+    status: Ending
+
+    @property
+    def converged(self) -> bool:
+        """Whether an optimum was reached and inference converged there."""
+        return self.status.reason in ("converged", "nothing-to-learn") and self.solution.converged
+
+    @property
+    def hyperparameters(self) -> dict[str, float]:
+        """Learned numbers by name, in natural units."""
+        names = labels(declared(self.model))
+        numbers = np.concatenate([np.zeros(0), *(np.ravel(p.value) for p in free(declared(self.model)))])
+        return dict(zip(names, map(float, numbers), strict=True))
+
+
+def fit(
+    model: Model,
+    X: Any,
+    y: Any,
+    method: Method | str = QP(),
+    objective: Objective | str = "evidence",
+    gradient: str = "exact",
+    restarts: int = 0,
+    seed: int = 0,
+    progress: bool = False,
+    *,
+    weights: Any = None,
+    exposure: Any = None,
+    trials: Any = None,
+    tol: float = 1e-8,
+    max_evaluations: int = 300,
+    sites: Natural | None = None,
+) -> Fitted:
+    """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
+
+    `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
+    as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent else.
+    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, fit, kernels, likelihoods
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
+    >>> fitted = fit(model, X, np.sin(2 * X[:, 0]), method="ep")
+    >>> fitted.status.reason
+    'converged'
+    """
+    method, objective = as_method(method), as_objective(objective)
+    objective.check(method)
+    if gradient not in ("exact", "partial"):
+        raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
+    if restarts < 0:
+        raise ValueError(f"restarts must be at least 0; got {restarts}")
+    task = prepare(model, X, y, method, weights, exposure, trials)
+    landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
+    if sites is not None:
+        landscape.warm = landscape.padded_sites(sites)
+    theta, bounds = starting_point(landscape.parts)
+    climb = Climb(landscape, bounds, max_evaluations, _reporter(progress, objective))
+    best, ended = climb.from_(theta)
+    draws = np.random.default_rng(seed)
+    for _ in range(restarts if len(theta) else 0):
+        other = np.clip(theta + SPREAD * draws.standard_normal(len(theta)), bounds[:, 0], bounds[:, 1])
+        new, new_end = climb.from_(other)
+        if new.usable and (not best.usable or new.value > best.value):
+            best, ended = new, new_end
+    learned = at(declared(model), best.theta)
+    final = _as_given(model, learned)
+    rows = {"weights": weights, "exposure": exposure, "trials": trials}
+    n = len(task.x)
+    near = jax.tree.map(lambda s: s[:n], best.sites) if best.usable else None
+    solution = infer(final, X, y, method=method, tol=tol, sites=near, **rows)
+    return Fitted(
+        final, solution, objective.name, best.value, best.theta, tuple(climb.trace), climb.ending(best, ended)
+    )
+
+
+def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """θ of a declared model and its box, or an error that names a value outside its bounds."""
+    theta, bounds = packed(parts), box(parts)
+    bad = ~((theta >= bounds[:, 0]) & (theta <= bounds[:, 1]))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(f"{labels(parts)[i]} starts outside its bounds; give a Parameter with wider bounds, or fixed")
+    return theta, bounds
+
+
+def _as_given(model: Model, learned: Model) -> Model:
+    """The learned model, with plain numbers where the user wrote plain numbers."""
+    given, structure = jax.tree.flatten(model, is_leaf=is_parameter)
+    new = jax.tree.leaves(learned, is_leaf=is_parameter)
+    mixed = [_plain(old, node) for old, node in zip(given, new, strict=True)]
+    return jax.tree.unflatten(structure, mixed)
+
+
+def _plain(old: Any, new: Any) -> Any:
+    if is_parameter(old) or not is_parameter(new):
+        return new
+    return float(new.value) if np.ndim(new.value) == 0 else np.asarray(new.value)
+
+
+def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], None]:
+    def report(step: Step, count: int) -> None:
+        sys.stderr.write(
+            f"\rfit: evaluation {count}, {objective.name} {step.value:.6g}, gradient {step.gradient:.1e}, "
+            f"{step.sweeps} sweeps   "
+        )
+        sys.stderr.flush()
+
+    return report if progress else lambda step, count: None
+
+
+class Climb:
+    """L-BFGS-B over a landscape, with a trace. Where inference fails, it sees a slope back to the best point."""
+
+    def __init__(self, landscape: Landscape, bounds: np.ndarray, most: int, report: Callable) -> None:
+        self.landscape, self.bounds, self.most, self.report = landscape, bounds, most, report
+        self.trace: list[Step] = []
+        self.restart = -1
+
+    def from_(self, theta: np.ndarray) -> tuple[Point, str]:
+        """The best point reached from θ, and the optimiser's word on why it stopped."""
+        self.restart += 1
+        best = self._visit(theta)
+        if not best.usable:
+            return best, "inference-failed"
+        if not len(theta):
+            return best, "nothing-to-learn"
+        scale = 1.0 + abs(best.value)
+
+        def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best
+            point = best if np.array_equal(theta, best.theta) else self._visit(theta)
+            if not point.usable:
+                away = theta - best.theta
+                return -best.value + scale * (1.0 + float(away @ away)), 2.0 * scale * away
+            if point.value > best.value:
+                best = point
+            return -point.value, -point.gradient
+
+        result = minimize(
+            negated, theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
+            options={"maxfun": self.most, "maxiter": self.most, "ftol": 1e-13, "gtol": 1e-6, "maxcor": 10},
+        )  # fmt: skip
+        return best, "max-evaluations" if result.nfev >= self.most else "stopped"
+
+    def _visit(self, theta: np.ndarray) -> Point:
+        point = self.landscape.at(theta)
+        slope = self._slope(point)
+        self.trace.append(
+            Step(self.restart, point.theta, point.value, slope, point.reason, point.sweeps, point.seconds)
+        )
+        self.report(self.trace[-1], len(self.trace))
+        return point
+
+    def _slope(self, point: Point) -> float:
+        return float(np.max(np.abs(projected(point.gradient, point.theta, self.bounds)), initial=0.0))
+
+    def ending(self, best: Point, why: str) -> Ending:
+        """The end in words."""
+        slope = self._slope(best)
+        reason = why
+        if why in ("stopped", "max-evaluations") and slope <= FLAT * max(1.0, abs(best.value) / 100.0):
+            reason = "converged"
+        elif why == "stopped":
+            reason = "no-progress"
+        edge = 1e-6 * np.maximum(1.0, np.abs(best.theta))
+        touching = (best.theta <= self.bounds[:, 0] + edge) | (best.theta >= self.bounds[:, 1] - edge)
+        names = labels(self.landscape.parts)
+        bounded = tuple(name for name, touches in zip(names, touching, strict=True) if touches)
+        failed = sum(step.reason != "converged" for step in self.trace)
+        return Ending(reason, len(self.trace), failed, slope, bounded)
