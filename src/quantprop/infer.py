@@ -68,7 +68,7 @@ def infer(
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-    return _solution(model, method, problem, task.x, out, schedule, tol)
+    return solution_of(model, method, problem, task.x, out, schedule, tol)
 
 
 class Task(NamedTuple):
@@ -177,7 +177,8 @@ def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
     return jax.vmap(lambda *row: loo_log_prob(problem.likelihood, *row))(problem.data, problem.weight, marginals, sites)
 
 
-def _solution(
+@float64
+def solution_of(
     model: Model, method: Method, problem: Problem, x: np.ndarray, out: Outcome, schedule: str, tol: float
 ) -> Solution:
     n = len(x)

@@ -12,12 +12,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from quantprop.data import pad
-from quantprop.engine import REASONS, Problem, solve_parallel
+from quantprop.engine import REASONS, Outcome, Problem, solve_parallel
 from quantprop.gaussian import Natural
-from quantprop.implicit import gradient
+from quantprop.implicit import Gradient, gradient
 from quantprop.infer import Task, starting_sites
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
@@ -50,11 +50,14 @@ class Point(NamedTuple):
     theta: Float[np.ndarray, " theta"]
     value: float
     gradient: Float[np.ndarray, " theta"]
-    sites: Natural
-    reason: str
-    sweeps: int
-    residual: float
+    problem: Problem
+    out: Outcome
     seconds: float
+
+    @property
+    def reason(self) -> str:
+        """How inference ended."""
+        return REASONS[int(self.out.reason)]
 
     @property
     def usable(self) -> bool:
@@ -62,22 +65,35 @@ class Point(NamedTuple):
         return self.reason == "converged" and bool(np.isfinite(self.value)) and bool(np.isfinite(self.gradient).all())
 
 
-def _evaluate(theta, parts: Parts, task, method, objective, start, tol, max_sweeps, exact):
-    """Sites at rest for θ, the objective there (with the parameters' priors), and its gradient."""
-    x, data, weight = task
-    plain, back = jax.vjp(lambda t: unpacked(parts, t), theta)
-    k, kernel_back = jax.vjp(lambda kernel: kernel.gram(x), plain.kernel)
-    mean, mean_back = jax.vjp(lambda m: jnp.broadcast_to(mean_at(m, x), (len(x),)) + 0.0, plain.mean)
-    problem = Problem(plain.likelihood, method, DensePrior(mean, k), data, weight)
+# Three programs, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
+
+
+@jax.jit
+def _prior(theta, parts: Parts, x) -> tuple[DensePrior, Any]:
+    """The prior and the plain likelihood at θ."""
+    plain = unpacked(parts, theta)
+    return DensePrior(jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0, plain.kernel.gram(x)), plain.likelihood
+
+
+@partial(jax.jit, static_argnames="exact")
+def _core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
+    """The sites at rest, the objective there, and its gradient in the prior and the likelihood."""
     out = solve_parallel(problem, start, tol, max_sweeps)
-    value, by = gradient(problem, objective, out.at.sites, exact)
-    likelihood = ravel_pytree(plain.likelihood)[1](by.likelihood)
-    total = back(Parts(kernel_back(by.covariance)[0], likelihood, mean_back(by.mean)[0]))[0]
+    return out, *gradient(problem, objective, out.at.sites, exact)
+
+
+@jax.jit
+def _pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
+    """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
+
+    def ends(theta):
+        plain = unpacked(parts, theta)
+        mean = jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
+        return mean, plain.kernel.gram(x), ravel_pytree(plain.likelihood)[0]
+
+    slope = jax.vjp(ends, theta)[1]((by.mean, by.covariance, by.likelihood))[0]
     prior, prior_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
-    return value + prior, total + prior_slope, out
-
-
-_compiled = partial(jax.jit, static_argnames="exact")(_evaluate)
+    return prior, slope + prior_slope
 
 
 @dataclass
@@ -110,22 +126,19 @@ class Landscape:
         if not point.usable and self.warm is not None:
             point = self._from(theta, self.cold)
         if point.usable:
-            self.warm = point.sites
+            self.warm = point.out.at.sites
         return point
 
     @float64
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural) -> Point:
         began = time.perf_counter()
-        task = (self.task.padded, self.task.data, self.task.weight)
-        value, slope, out = _compiled(
-            np.asarray(theta, dtype=np.float64), self.parts, task, self.method, self.objective,
-            start, self.tol, self.max_sweeps, exact=self.exact,
-        )  # fmt: skip
-        sites = jax.tree.map(np.asarray, out.at.sites)
-        numbers = float(value), np.asarray(slope, dtype=np.float64)
-        seconds = time.perf_counter() - began
-        reason, sweeps = REASONS[int(out.reason)], int(out.sweeps)
-        return Point(np.array(theta), *numbers, sites, reason, sweeps, float(out.at.residual), seconds)
+        theta, x = np.array(theta, dtype=np.float64), self.task.padded
+        prior, likelihood = _prior(theta, self.parts, x)
+        problem = Problem(likelihood, self.method, prior, self.task.data, self.task.weight)
+        out, value, by = _core(problem, self.objective, start, self.tol, self.max_sweeps, exact=self.exact)
+        log_prior, slope = _pulled_back(theta, self.parts, x, by)
+        slope = np.asarray(slope, dtype=np.float64)
+        return Point(theta, float(value + log_prior), slope, problem, out, time.perf_counter() - began)
 
 
 def projected(gradient: np.ndarray, theta: np.ndarray, box: Float[np.ndarray, "theta 2"]) -> np.ndarray:

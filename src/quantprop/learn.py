@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.optimize import minimize
 
 from quantprop.gaussian import Natural
-from quantprop.infer import as_method, infer, prepare
+from quantprop.infer import as_method, prepare, solution_of
 from quantprop.landscape import Landscape, Point, projected
 from quantprop.methods import QP, Method
 from quantprop.model import Model
@@ -137,23 +137,30 @@ def fit(
     if sites is not None:
         landscape.warm = landscape.padded_sites(sites)
     theta, bounds = starting_point(landscape.parts)
-    climb = Climb(landscape, bounds, max_evaluations, _reporter(progress, objective))
-    best, ended = climb.from_(theta)
-    draws = np.random.default_rng(seed)
-    for _ in range(restarts if len(theta) else 0):
-        other = np.clip(theta + SPREAD * draws.standard_normal(len(theta)), bounds[:, 0], bounds[:, 1])
-        new, new_end = climb.from_(other)
+    draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
+    starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
+    return learn(landscape, starts, bounds, max_evaluations, _reporter(progress, objective))
+
+
+def learn(
+    landscape: Landscape, starts: list[np.ndarray], bounds: np.ndarray, most: int, report: Callable = lambda *_: None
+) -> Fitted:
+    """The best optimum of a landscape over several starts."""
+    climb = Climb(landscape, bounds, most, report)
+    best, ended = climb.from_(starts[0])
+    for start in starts[1:]:
+        new, new_end = climb.from_(start)
         if new.usable and (not best.usable or new.value > best.value):
             best, ended = new, new_end
-    learned = at(declared(model), best.theta)
-    final = _as_given(model, learned)
-    rows = {"weights": weights, "exposure": exposure, "trials": trials}
-    n = len(task.x)
-    near = jax.tree.map(lambda s: s[:n], best.sites) if best.usable else None
-    solution = infer(final, X, y, method=method, tol=tol, sites=near, **rows)
-    return Fitted(
-        final, solution, objective.name, best.value, best.theta, tuple(climb.trace), climb.ending(best, ended)
-    )
+    return fitted_at(landscape, best, tuple(climb.trace), climb.ending(best, ended))
+
+
+def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
+    """The result at a point of a landscape."""
+    model = _as_given(landscape.model, at(declared(landscape.model), best.theta))
+    task, method = landscape.task, landscape.method
+    solution = solution_of(model, method, best.problem, task.x, best.out, "parallel", landscape.tol)
+    return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)
 
 
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -229,7 +236,7 @@ class Climb:
         point = self.landscape.at(theta)
         slope = self._slope(point)
         self.trace.append(
-            Step(self.restart, point.theta, point.value, slope, point.reason, point.sweeps, point.seconds)
+            Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
         )
         self.report(self.trace[-1], len(self.trace))
         return point

@@ -86,9 +86,15 @@ class Solution:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
         k = len(x)
-        latent = _predict(self.model.plain_kernel, self._predictor, pad(self.X, bucket(len(self.X))),
-                          pad(x, bucket(k)), pad(self.model.prior_mean(x), bucket(k)), full_cov)  # fmt: skip
-        latent, prior = to_numpy((latent[0], latent[1]))
+        kernel, new = self.model.plain_kernel, pad(x, bucket(k))
+        own = _diagonal(kernel, new)
+        latent = _condition(
+            self._predictor,
+            pad(self.model.prior_mean(x), bucket(k)),
+            _cross(kernel, pad(self.X, bucket(len(self.X))), new),
+            _gram(kernel, new) if full_cov else own,
+        )
+        latent, prior = to_numpy((latent, own))
         variance = _above_rounding(latent.variance[:k], prior[:k], len(self.X))
         if not full_cov:
             return Normal(latent.mean[:k], variance)
@@ -117,21 +123,14 @@ class Solution:
         more = size - len(self.X)
         sites = Natural(np.pad(self.sites.nu, (0, more)), np.pad(self.sites.tau, (0, more)))
         mean = pad(self.model.prior_mean(self.X), size)
-        return _build_predictor(self.model.plain_kernel, pad(self.X, size), mean, sites)
+        return _predictor_of(DensePrior(mean, _gram(self.model.plain_kernel, pad(self.X, size))), sites)
 
 
-@jax.jit
-def _build_predictor(kernel, x, mean, sites) -> Predictor:
-    return predictor(DensePrior(mean, kernel.gram(x)), sites)
-
-
-def _condition(kernel, by: Predictor, x, new, mean, full_cov: bool):
-    own = kernel.diagonal(new)
-    prior = kernel.gram(new) if full_cov else own
-    return condition(by, mean, kernel.cross(x, new), prior), own
-
-
-_predict = jax.jit(_condition, static_argnames="full_cov")
+# Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
+_gram = jax.jit(lambda kernel, x: kernel.gram(x))
+_cross = jax.jit(lambda kernel, x, new: kernel.cross(x, new))
+_diagonal = jax.jit(lambda kernel, x: kernel.diagonal(x))
+_predictor_of, _condition = jax.jit(predictor), jax.jit(condition)
 
 
 def _above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
