@@ -89,7 +89,8 @@ def _pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
     def ends(theta):
         plain = unpacked(parts, theta)
         mean = jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
-        return mean, plain.kernel.gram(x), ravel_pytree(plain.likelihood)[0]
+        numbers = ravel_pytree(plain.likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
+        return mean, plain.kernel.gram(x), numbers
 
     slope = jax.vjp(ends, theta)[1]((by.mean, by.covariance, by.likelihood))[0]
     prior, prior_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
