@@ -1,5 +1,8 @@
 """Gaussian-process models with any factorised likelihood, by Quantile Propagation and its relatives."""
 
+from importlib import import_module
+from typing import Any
+
 from quantprop import datasets, kernels, likelihoods, means, projections
 from quantprop.infer import infer
 from quantprop.learn import Fitted, fit
@@ -10,6 +13,21 @@ from quantprop.project import project
 from quantprop.solution import PrecisionWarning, Solution, Status
 
 __version__ = "0.1.0"
+
+_LAZY = {  # what takes long to import, and where it is
+    "GaussianProcessClassifier": "quantprop.estimators",
+    "GaussianProcessRegressor": "quantprop.estimators",
+    "estimators": "quantprop.estimators",
+    "plots": "quantprop.plots",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'quantprop' has no attribute {name!r}")
+    module = import_module(_LAZY[name])
+    return module if name in ("estimators", "plots") else getattr(module, name)
+
 
 __all__ = [
     "EP",

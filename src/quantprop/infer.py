@@ -17,13 +17,12 @@ from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import DensePrior, dominant
+from quantprop.priors import dense_prior
 from quantprop.sites import Marginal
 from quantprop.solution import Solution, Status
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
-HUGE = 1e6  # kernel variance from which the dominant part of the kernel matrix is split off
 MATRICES = 6  # n × n float64 arrays alive at the peak of a dense sweep
 
 
@@ -133,9 +132,8 @@ def _problem(model: Model, method: Method, task: Task) -> Problem:
     k = _gram(model.plain_kernel, task.padded)
     if not np.isfinite(k).all():
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    low = dominant(k) if np.diagonal(k).max() > HUGE else None
     mean = pad(model.prior_mean(task.x), len(task.padded))
-    return Problem(model.plain_likelihood, method, DensePrior(mean, k, low), task.data, task.weight)
+    return Problem(model.plain_likelihood, method, dense_prior(mean, k), task.data, task.weight)
 
 
 _gram = jax.jit(lambda kernel, x: kernel.gram(x))

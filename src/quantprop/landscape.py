@@ -24,7 +24,7 @@ from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
 from quantprop.parameters import Parameter, declared, log_prior, unpacked, values
 from quantprop.precision import float64
-from quantprop.priors import DensePrior
+from quantprop.priors import dense_prior
 
 
 class Parts(NamedTuple):
@@ -69,10 +69,14 @@ class Point(NamedTuple):
 
 
 @jax.jit
-def _prior(theta, parts: Parts, x) -> tuple[DensePrior, Any]:
-    """The prior and the plain likelihood at θ."""
+def _prior(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
+    """Prior mean, kernel matrix and plain likelihood at θ."""
     plain = unpacked(parts, theta)
-    return DensePrior(jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0, plain.kernel.gram(x)), plain.likelihood
+    return _mean_of(plain, x), plain.kernel.gram(x), plain.likelihood
+
+
+def _mean_of(plain: Any, x: Any) -> Array:
+    return jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
 
 
 @partial(jax.jit, static_argnames="exact")
@@ -88,9 +92,8 @@ def _pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
 
     def ends(theta):
         plain = unpacked(parts, theta)
-        mean = jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
         numbers = ravel_pytree(plain.likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
-        return mean, plain.kernel.gram(x), numbers
+        return _mean_of(plain, x), plain.kernel.gram(x), numbers
 
     slope = jax.vjp(ends, theta)[1]((by.mean, by.covariance, by.likelihood))[0]
     prior, prior_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
@@ -121,6 +124,10 @@ class Landscape:
         """Sites to start from, checked and padded; None for the likelihood's own."""
         return starting_sites(values(self.parts.likelihood), self.task, sites)
 
+    def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
+        """The objective at θ, whatever was evaluated before."""
+        return self._from(theta, self.cold)
+
     def at(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, from warm sites; once more from cold ones if that fails."""
         point = self._from(theta, self.cold if self.warm is None else self.warm)
@@ -134,8 +141,8 @@ class Landscape:
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural) -> Point:
         began = time.perf_counter()
         theta, x = np.array(theta, dtype=np.float64), self.task.padded
-        prior, likelihood = _prior(theta, self.parts, x)
-        problem = Problem(likelihood, self.method, prior, self.task.data, self.task.weight)
+        mean, k, likelihood = _prior(theta, self.parts, x)
+        problem = Problem(likelihood, self.method, dense_prior(mean, k), self.task.data, self.task.weight)
         out, value, by = _core(problem, self.objective, start, self.tol, self.max_sweeps, exact=self.exact)
         log_prior, slope = _pulled_back(theta, self.parts, x, by)
         slope = np.asarray(slope, dtype=np.float64)

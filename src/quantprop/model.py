@@ -36,7 +36,7 @@ class Model(eqx.Module):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
         for name, parameter in named(declared(self)):
-            number, low = parameter.value, 0.0 if parameter.bounds is None else parameter.bounds[0]
+            number, low = parameter.value, 0.0 if parameter.bounds is None else np.min(parameter.bounds[0])
             if isinstance(number, np.ndarray) and low > 0 and not (np.isfinite(number) & (number > 0)).all():
                 raise ValueError(f"{name} must be positive and finite; got {number}")
 

@@ -29,13 +29,13 @@ class Parameter(eqx.Module):
     """
 
     value: Any
-    bounds: tuple[float, float] | None = eqx.field(default=None, static=True)
+    bounds: Any = eqx.field(default=None, static=True)  # (lower, upper), each a number or a tuple of one an entry
     prior: Callable | None = eqx.field(default=None, static=True)
     fixed: bool = eqx.field(default=False, static=True)
     ordered: bool = eqx.field(default=False, static=True)
 
     def __check_init__(self) -> None:
-        if self.bounds is not None and not self.bounds[0] < self.bounds[1]:
+        if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 
 
@@ -86,7 +86,7 @@ def free(tree: Any) -> list[Parameter]:
 
 
 def _logarithmic(parameter: Parameter) -> bool:
-    return parameter.bounds is not None and parameter.bounds[0] > 0 and not parameter.ordered
+    return parameter.bounds is not None and bool(np.all(np.greater(parameter.bounds[0], 0))) and not parameter.ordered
 
 
 def packed(tree: Any) -> Float[np.ndarray, " theta"]:
@@ -142,11 +142,12 @@ def box(tree: Any) -> Float[np.ndarray, "theta 2"]:
     rows = [np.zeros((0, 2))]
     for parameter in free(tree):
         size = int(np.size(parameter.value))
-        ends = np.array(parameter.bounds if parameter.bounds is not None else (-np.inf, np.inf))
+        lower, upper = parameter.bounds if parameter.bounds is not None else (-np.inf, np.inf)
+        ends = np.stack([np.broadcast_to(end, (size,)) for end in (lower, upper)], axis=1)
         if parameter.ordered:
             rows.append(np.array([[-np.inf, np.inf], *[[np.log(1e-6), np.log(1e6)]] * (size - 1)]))
         else:
-            rows.append(np.tile(np.log(ends) if _logarithmic(parameter) else ends, (size, 1)))
+            rows.append(np.log(ends) if _logarithmic(parameter) else ends)
     return np.concatenate(rows)
 
 

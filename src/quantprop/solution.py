@@ -17,7 +17,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.precision import float64, to_numpy
 from quantprop.predictive import Predictive
-from quantprop.priors.dense import DensePrior, Predictor, condition, predictor
+from quantprop.priors.dense import Predictor, condition, dense_prior, predictor
 
 _REMEDIES = {
     "converged": "",
@@ -123,7 +123,7 @@ class Solution:
         more = size - len(self.X)
         sites = Natural(np.pad(self.sites.nu, (0, more)), np.pad(self.sites.tau, (0, more)))
         mean = pad(self.model.prior_mean(self.X), size)
-        return _predictor_of(DensePrior(mean, _gram(self.model.plain_kernel, pad(self.X, size))), sites)
+        return _predictor_of(dense_prior(mean, _gram(self.model.plain_kernel, pad(self.X, size))), sites)
 
 
 # Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.

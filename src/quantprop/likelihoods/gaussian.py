@@ -15,7 +15,10 @@ from quantprop.quadrature import Landmarks, landmarks
 
 
 class Gaussian(Likelihood):
-    """N(y | f, scale²): the one likelihood for which every method is exact."""
+    """N(y | f, scale²/exposure): the one likelihood for which every method is exact.
+
+    `exposure` is the number of measurements that y is the mean of, or any other relative precision; 1 by default.
+    """
 
     scale: Scalar = 1.0
 
@@ -23,22 +26,29 @@ class Gaussian(Likelihood):
     name: ClassVar[str] = "gaussian"
     support: ClassVar[str] = "real numbers"
     log_concave: ClassVar[bool] = True
+    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
+
+    def _noise(self, datum: Datum) -> Scalar:
+        """The variance of y given f."""
+        return self.scale**2 / datum.exposure
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
-        return -0.5 * ((datum.y - f) / self.scale) ** 2 - jnp.log(self.scale) - 0.5 * LOG_2PI
+        noise = self._noise(datum)
+        return -0.5 * ((datum.y - f) ** 2 / noise + jnp.log(noise) + LOG_2PI)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        return landmarks((datum.y, self.scale))
+        return landmarks((datum.y, jnp.sqrt(self._noise(datum))))
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
-        total = cavity.variance + self.scale**2
+        noise = self._noise(datum)
+        total = cavity.variance + noise
         residual = datum.y - cavity.mean
         log_z = -0.5 * (residual**2 / total + jnp.log(total) + LOG_2PI)
         gain = cavity.variance / total
-        return Moments(log_z, gain * residual, self.scale**2 / total, gain)
+        return Moments(log_z, gain * residual, noise / total, gain)
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
-        precision = 1.0 / self.scale**2
+        precision = 1.0 / self._noise(datum)
         residual = datum.y - marginal.mean
         expected = self.log_prob(datum, marginal.mean) - 0.5 * precision * marginal.variance
         return expected, precision * residual, -0.5 * precision
@@ -47,19 +57,19 @@ class Gaussian(Likelihood):
         return f
 
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        return self.scale**2 + 0.0 * f
+        return self._noise(datum) + 0.0 * f
 
     def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        return ndtr((datum.y - f) / self.scale)
+        return ndtr((datum.y - f) / jnp.sqrt(self._noise(datum)))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return rng.normal(f, self.scale)
+        return rng.normal(f, np.sqrt(self._noise(datum)))
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        return latent.mean, latent.variance + self.scale**2
+        return latent.mean, latent.variance + self._noise(datum)
 
     def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
-        return ndtr((datum.y - latent.mean) / jnp.sqrt(latent.variance + self.scale**2))
+        return ndtr((datum.y - latent.mean) / jnp.sqrt(latent.variance + self._noise(datum)))
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return np.isfinite(y)

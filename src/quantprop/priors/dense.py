@@ -12,10 +12,11 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.priors.base import Posterior, Prior, Response
 from quantprop.priors.triangular import triangular_inverse
 from quantprop.sites import Marginal
@@ -85,6 +86,14 @@ def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
 
     n = len(k)
     return jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), jnp.diagonal(k)))[0]
+
+
+HUGE = 1e6  # variance from which the dominant part is split off
+
+
+def dense_prior(mean: Vector, k: Vector) -> DensePrior:
+    """A dense prior from concrete numbers, its dominant part split off where the variance is huge."""
+    return DensePrior(mean, k, dominant(k) if np.diagonal(k).max() > HUGE else None)
 
 
 class Factor(eqx.Module):

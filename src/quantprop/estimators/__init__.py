@@ -1,0 +1,7 @@
+"""Estimators with scikit-learn's interface; the only part of the library that imports it."""
+
+from quantprop.estimators.classifier import GaussianProcessClassifier
+from quantprop.estimators.regressor import GaussianProcessRegressor
+from quantprop.estimators.translate import from_sklearn, to_sklearn
+
+__all__ = ["GaussianProcessClassifier", "GaussianProcessRegressor", "from_sklearn", "to_sklearn"]

@@ -1,0 +1,343 @@
+"""A drop-in for scikit-learn's GaussianProcessClassifier."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Float
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from quantprop.estimators.core import (
+    Core,
+    Recipe,
+    build,
+    choose,
+    warn_at_bounds,
+    warn_if_blind,
+    warn_if_unfinished,
+)
+from quantprop.estimators.foreign import Source
+from quantprop.infer import as_method
+from quantprop.kernels import Kernel
+from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
+from quantprop.likelihoods.binary import Binary
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.objectives import as_objective
+from quantprop.solution import Solution
+
+LIKELIHOODS: dict[str, type[Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
+
+
+@dataclass
+class BinaryGaussianProcess:
+    """One two-class model of a classifier, with the attributes that scikit-learn's has."""
+
+    core: Core
+    classes_: np.ndarray
+    X_train_: Any
+    y_train_: np.ndarray
+
+    @property
+    def kernel_(self) -> Any:
+        """The learned kernel."""
+        return self.core.kernel
+
+    @property
+    def solution_(self) -> Solution:
+        """The posterior."""
+        return self.core.fitted.solution
+
+    @property
+    def log_marginal_likelihood_value_(self) -> float:
+        """The objective at the learned hyperparameters."""
+        return self.core.fitted.objective_value
+
+    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True) -> Any:
+        """The objective at θ, and its exact gradient. With clone_kernel=False the model moves to θ."""
+        if theta is None:
+            if eval_gradient:
+                raise ValueError("Gradient can only be evaluated for theta!=None")
+            return self.log_marginal_likelihood_value_
+        value, slope = self.core.objective(theta)
+        if not clone_kernel:
+            self.core = self.core.moved(theta)
+        return (value, slope) if eval_gradient else value
+
+    def log_proba(self, x: Any) -> Float[np.ndarray, "n 2"]:
+        """Log probabilities of both classes."""
+        y = self.solution_.predict_y(x)
+        return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
+
+
+@dataclass
+class Several:
+    """The two-class models behind a multi-class classifier."""
+
+    estimators_: list[BinaryGaussianProcess]
+
+
+class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
+    """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
+
+    Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
+    constant times an RBF, both learned, the lengthscale from the typical distance between rows. In addition:
+
+    method : "qp", "ep", "power-ep", "vb", "laplace", or a Method.
+    likelihood : "probit", "logit", "heaviside", or a likelihood for two classes.
+    objective : "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises.
+
+    `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
+    multi-class problem share compiled programs, which is faster than processes.
+
+    >>> import numpy as np
+    >>> from quantprop import GaussianProcessClassifier
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> model = GaussianProcessClassifier().fit(X, np.where(X[:, 0] > 0, "yes", "no"))
+    >>> model.predict([[-2.0], [2.0]]).tolist()
+    ['no', 'yes']
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "kernel": [SklearnKernel, Kernel, None],
+        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
+        "max_iter_predict": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "copy_X_train": ["boolean"],
+        "random_state": ["random_state"],
+        "multi_class": [StrOptions({"one_vs_rest", "one_vs_one"})],
+        "n_jobs": [Integral, None],
+        "method": [str, Method],
+        "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
+        "objective": [StrOptions({"evidence", "loo", "elbo"})],
+    }
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts_optimizer=0,
+        max_iter_predict=100,
+        warm_start=False,
+        copy_X_train=True,
+        random_state=None,
+        multi_class="one_vs_rest",
+        n_jobs=None,
+        method="qp",
+        likelihood="probit",
+        objective="evidence",
+    ):
+        self.kernel = kernel
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.max_iter_predict = max_iter_predict
+        self.warm_start = warm_start
+        self.copy_X_train = copy_X_train
+        self.random_state = random_state
+        self.multi_class = multi_class
+        self.n_jobs = n_jobs
+        self.method = method
+        self.likelihood = likelihood
+        self.objective = objective
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None):
+        """Learn from rows X and labels y of any type. A row of weight 2 counts as two equal rows."""
+        self._validate_params()
+        if isinstance(self.kernel, CompoundKernel):
+            raise ValueError("kernel cannot be a CompoundKernel")
+        X, y = self._checked(X, y)
+        check_classification_targets(y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
+        classes = np.unique(y) if weights is None else np.unique(y[weights > 0])
+        if len(classes) < 2:
+            raise ValueError(
+                "GaussianProcessClassifier requires 2 or more distinct classes; got "
+                f"{len(classes)} class{f' (only class {classes[0]} is present)' if len(classes) else ''}"
+            )
+        if weights is not None:
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
+        warm = self._last_sites() if self.warm_start else []
+        self.classes_, self.n_classes_ = classes, len(classes)
+        self._fit_all(X, y, weights, warm)
+        for model in self._models():
+            warn_if_unfinished(model.core, "GaussianProcessClassifier")
+            if self.optimizer is not None:
+                warn_at_bounds(model.kernel_)
+        return self
+
+    def _checked(self, X: Any, y: Any = None) -> Any:
+        """Inputs as scikit-learn checks them; objects that are not vectors become numbers."""
+        vectors = not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
+        first = y is not None
+        if vectors:
+            options = {"ensure_2d": True, "dtype": "numeric", "reset": first}
+            checked = validate_data(self, X, y, multi_output=False, **options) if first else validate_data(
+                self, X, **options
+            )  # fmt: skip
+            self._source = Source() if first else self._source
+            return (np.asarray(checked[0], dtype=np.float64), checked[1]) if first else np.asarray(checked, np.float64)
+        if first:
+            self._source = Source([])
+            objects, y = validate_data(self, X, y, multi_output=False, ensure_2d=False, dtype=None)
+            return self._source.encode(list(objects)), y
+        return Source.encode(self._source, list(validate_data(self, X, ensure_2d=False, dtype=None, reset=False)))
+
+    def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
+        """One model for two classes; one a class, or one a pair of classes, for more."""
+        recipe = Recipe(
+            as_method(self.method), as_objective(self.objective), self.optimizer,
+            self.n_restarts_optimizer, self.random_state, self.max_iter_predict,
+        )  # fmt: skip
+        recipe.objective.check(recipe.method)
+        chosen = choose(self.kernel, X, self._source)
+        if self.kernel is not None:
+            warn_if_blind(chosen.translation.kernel, X, "GaussianProcessClassifier")
+        likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
+        model = Model(chosen.translation.kernel, likelihood)
+
+        def one(rows: np.ndarray, positive: np.ndarray, start: Any) -> BinaryGaussianProcess:
+            signs = np.where(positive, 1.0, -1.0)
+            given = {} if weights is None else {"weights": weights[rows]}
+            core = build(recipe, chosen, model, X[rows], signs[rows], given, start)
+            kept = X[rows].copy() if self.copy_X_train else X[rows]
+            return BinaryGaussianProcess(core, np.array([0, 1]), kept, (signs[rows] > 0).astype(int))
+
+        tasks = self._tasks(y)
+        starts = warm if len(warm) == len(tasks) else [None] * len(tasks)
+        models = [one(*task, start) for task, start in zip(tasks, starts, strict=True)]
+        self.base_estimator_ = models[0] if self.n_classes_ == 2 else Several(models)
+        self.log_marginal_likelihood_value_ = float(np.mean([m.log_marginal_likelihood_value_ for m in models]))
+
+    def _tasks(self, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Which rows take part in each two-class problem, and which of all rows are positive in it."""
+        every = np.ones(len(y), dtype=bool)
+        if self.n_classes_ == 2:
+            return [(every, y == self.classes_[1])]
+        if self.multi_class == "one_vs_rest":
+            return [(every, y == label) for label in self.classes_]
+        pairs = itertools.combinations(self.classes_, 2)
+        return [((y == a) | (y == b), y == b) for a, b in pairs]
+
+    def _models(self) -> list[BinaryGaussianProcess]:
+        base = self.base_estimator_
+        return base.estimators_ if isinstance(base, Several) else [base]
+
+    def _last_sites(self) -> list:
+        return [m.solution_.sites for m in self._models()] if hasattr(self, "base_estimator_") else []
+
+    # --- what was learned --------------------------------------------------------------------------------------------
+
+    @property
+    def kernel_(self):
+        """The learned kernel; for several classes a CompoundKernel of one a model."""
+        models = self._models()
+        return models[0].kernel_ if len(models) == 1 else CompoundKernel([m.kernel_ for m in models])
+
+    @property
+    def solution_(self):
+        """The posterior of the latent function; a list of them for several classes."""
+        models = self._models()
+        return models[0].solution_ if len(models) == 1 else [m.solution_ for m in models]
+
+    @property
+    def loo_(self):
+        """Leave-one-out log predictive densities of the training rows, one column a model for several classes."""
+        models = self._models()
+        return models[0].solution_.loo if len(models) == 1 else np.stack([m.solution_.loo for m in models], axis=1)
+
+    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+        """The objective at θ (of `kernel_`), with its exact gradient on request; for several classes the mean.
+
+        For several classes θ is that of one kernel, used for all, or that of the compound kernel.
+        """
+        check_is_fitted(self)
+        if theta is None:
+            if eval_gradient:
+                raise ValueError("Gradient can only be evaluated for theta!=None")
+            return self.log_marginal_likelihood_value_
+        theta, models = np.asarray(theta, dtype=np.float64), self._models()
+        if len(models) == 1:
+            return models[0].log_marginal_likelihood(theta, eval_gradient, clone_kernel)
+        size = len(models[0].core.choice.translation.order)
+        if len(theta) not in (size, size * len(models)):
+            raise ValueError(
+                f"Shape of theta must be either {size} or {size * len(models)}. Obtained theta with shape {len(theta)}."
+            )
+        shared = len(theta) == size
+        parts = [theta] * len(models) if shared else np.split(theta, len(models))
+        pairs = [m.log_marginal_likelihood(p, True, clone_kernel) for m, p in zip(models, parts, strict=True)]
+        value = float(np.mean([pair[0] for pair in pairs]))
+        slopes = [pair[1] for pair in pairs]
+        slope = np.mean(slopes, axis=0) if shared else np.concatenate(slopes) / len(models)
+        return (value, slope) if eval_gradient else value
+
+    # --- predictions -------------------------------------------------------------------------------------------------
+
+    def predict(self, X):
+        """The most probable class of each row."""
+        if self._by_pairs():
+            return self.classes_[np.argmax(self._votes(X), axis=1)]
+        return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
+
+    def predict_proba(self, X):
+        """Probabilities of the classes, in the order of `classes_`."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X):
+        """Log probabilities of the classes, exact far into the tails."""
+        check_is_fitted(self)
+        if self._by_pairs():
+            raise ValueError(
+                "one_vs_one multi-class mode does not support predicting probability estimates. "
+                "Use one_vs_rest mode instead."
+            )
+        x, models = self._checked(X), self._models()
+        if len(models) == 1:
+            return models[0].log_proba(x)
+        each = np.stack([m.log_proba(x)[:, 1] for m in models], axis=1)
+        return each - np.logaddexp.reduce(each, axis=1, keepdims=True)
+
+    def _by_pairs(self) -> bool:
+        check_is_fitted(self)
+        return self.n_classes_ > 2 and self.multi_class == "one_vs_one"
+
+    def _votes(self, X: Any) -> np.ndarray:
+        """Won pairs of each class, ties settled by the sum of its probabilities."""
+        x = self._checked(X)
+        score = np.zeros((len(x), self.n_classes_))
+        for (a, b), model in zip(itertools.combinations(range(self.n_classes_), 2), self._models(), strict=True):
+            positive = np.exp(model.log_proba(x)[:, 1])
+            score[:, a] += (positive < 0.5) + 1e-3 * (1.0 - positive) / self.n_classes_
+            score[:, b] += (positive >= 0.5) + 1e-3 * positive / self.n_classes_
+        return score
+
+    def latent_mean_and_variance(self, X):
+        """Mean and variance of the latent function (two classes; `latent` serves any number)."""
+        check_is_fitted(self)
+        if self.n_classes_ > 2:
+            raise ValueError(
+                "Returning the mean and variance of the latent function f is only supported for binary "
+                f"classification, received {self.n_classes_} classes; use latent(X), which returns those of every class"
+            )
+        normal = self._models()[0].solution_.predict(self._checked(X))
+        return normal.mean, normal.variance
+
+    def latent(self, X):
+        """Means and variances of all latent functions: one column a two-class model, in their order."""
+        check_is_fitted(self)
+        x = self._checked(X)
+        normals = [m.solution_.predict(x) for m in self._models()]
+        return np.stack([n.mean for n in normals], axis=1), np.stack([n.variance for n in normals], axis=1)

@@ -1,0 +1,109 @@
+"""A scikit-learn kernel that has no translation, used through its own `__call__`; its inputs may be any objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from sklearn.base import clone
+from sklearn.gaussian_process import kernels as sk
+
+from quantprop.kernels import Kernel
+from quantprop.parameters import Parameter
+
+
+class Source:
+    """Inputs that are not vectors (strings, graphs): each gets a number, and kernels see the numbers."""
+
+    def __init__(self, objects: list[Any] | None = None) -> None:
+        self.objects = objects
+
+    def encode(self, new: Any) -> np.ndarray:
+        """A column of numbers for objects, which are remembered."""
+        assert self.objects is not None
+        start = len(self.objects)
+        self.objects.extend(new)
+        return np.arange(start, start + len(new), dtype=np.float64)[:, None]
+
+    def decode(self, x: Any) -> Any:
+        """The objects behind a column of numbers; vectors as they are."""
+        x = np.asarray(x)
+        return x if self.objects is None else [self.objects[int(i)] for i in x[:, 0]]
+
+
+class Held:
+    """A kernel and the source of its inputs, told apart by identity, as compiled programs need."""
+
+    def __init__(self, kernel: sk.Kernel, source: Source) -> None:
+        self.kernel, self.source = kernel, source
+
+    def at(self, values: Any) -> sk.Kernel:
+        """The kernel with these hyperparameters."""
+        return self.kernel.clone_with_theta(np.log(np.asarray(values, dtype=np.float64)))
+
+    def cross(self, values: Any, x: Any, z: Any) -> np.ndarray:
+        return np.asarray(self.at(values)(self.source.decode(x), self.source.decode(z)), dtype=np.float64)
+
+    def gram(self, values: Any, x: Any) -> np.ndarray:
+        return np.asarray(self.at(values)(self.source.decode(x)), dtype=np.float64)
+
+    def pull(self, values: Any, x: Any, by: Any) -> np.ndarray:
+        """Σ by_ij ∂K_ij/∂values."""
+        _, slopes = self.at(values)(self.source.decode(x), eval_gradient=True)
+        return np.einsum("ij,ijp->p", np.asarray(by), slopes) / np.asarray(values)
+
+    def diagonal(self, values: Any, x: Any) -> np.ndarray:
+        return np.asarray(self.at(values).diag(self.source.decode(x)), dtype=np.float64)
+
+
+class Foreign(Kernel):
+    """A kernel of scikit-learn's kind. `values` are its free hyperparameters, exp θ."""
+
+    values: Any
+    held: Held = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, kernel: sk.Kernel, source: Source | None = None) -> Foreign:
+        """Wrap a copy of a kernel."""
+        values, bounds = np.exp(kernel.theta), np.exp(kernel.bounds)
+        ends = (tuple(bounds[:, 0]), tuple(bounds[:, 1])) if len(values) else None
+        parameter = Parameter(values, bounds=ends, fixed=not len(values))
+        return cls(parameter, Held(clone(kernel), source if source is not None else Source()))
+
+    def theirs(self) -> sk.Kernel:
+        """The scikit-learn kernel at the current values."""
+        values = self.values.value if isinstance(self.values, Parameter) else self.values
+        return self.held.at(values)
+
+    def cross(self, x: Any, z: Any) -> Any:
+        shape = jax.ShapeDtypeStruct((len(x), len(z)), jnp.float64)
+        return jax.pure_callback(self.held.cross, shape, self.values, x, z)
+
+    def gram(self, x: Any) -> Any:
+        return _gram(self.held, jnp.asarray(self.values), x)
+
+    def diagonal(self, x: Any) -> Any:
+        return jax.pure_callback(self.held.diagonal, jax.ShapeDtypeStruct((len(x),), jnp.float64), self.values, x)
+
+
+def _call(held: Held, values: Any, x: Any) -> Any:
+    return jax.pure_callback(held.gram, jax.ShapeDtypeStruct((len(x), len(x)), jnp.float64), values, x)
+
+
+_gram = jax.custom_vjp(_call, nondiff_argnums=(0,))
+
+
+def _forward(held: Held, values: Any, x: Any) -> Any:
+    return _call(held, values, x), (values, x)
+
+
+def _backward(held: Held, saved: Any, by: Any) -> Any:
+    values, x = saved
+    shape = jax.ShapeDtypeStruct(jnp.shape(values), jnp.float64)
+    return jax.pure_callback(held.pull, shape, values, x, by), jnp.zeros_like(x)
+
+
+_gram.defvjp(_forward, _backward)

@@ -1,0 +1,307 @@
+"""A drop-in for scikit-learn's GaussianProcessRegressor, for any likelihood."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from quantprop import likelihoods, means
+from quantprop.estimators.core import Recipe, build, choose, warn_at_bounds, warn_if_blind, warn_if_unfinished
+from quantprop.estimators.foreign import Source
+from quantprop.infer import as_method
+from quantprop.kernels import Kernel
+from quantprop.likelihoods import Datum, Likelihood
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.objectives import as_objective
+from quantprop.parameters import Parameter, values
+
+LIKELIHOODS = {
+    "gaussian": None,
+    "poisson": likelihoods.Poisson,
+    "negative-binomial": likelihoods.NegativeBinomial,
+    "binomial": likelihoods.Binomial,
+    "student-t": likelihoods.StudentT,
+    "double-exponential": likelihoods.DoubleExponential,
+    "gamma": likelihoods.Gamma,
+    "beta": likelihoods.Beta,
+    "censored": likelihoods.Censored,
+}
+
+
+class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
+    """Gaussian-process regression for any kind of y, with scikit-learn's interface.
+
+    Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
+    noise variance and results equal scikit-learn's; with kernel=None the kernel is a constant times an RBF, both
+    learned. In addition:
+
+    likelihood : a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
+        "double-exponential", "gamma", "beta", "censored". An object says more: StudentT(df=4.0), Ordinal([0, 1]).
+    mean : "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
+    method : "qp", "ep", "power-ep", "vb", "laplace", or a Method.
+    objective : "evidence", "loo", or "elbo" (VB).
+
+    >>> import numpy as np
+    >>> from quantprop import GaussianProcessRegressor
+    >>> X = np.linspace(0, 6, 30)[:, None]
+    >>> model = GaussianProcessRegressor(likelihood="poisson").fit(X, np.round(3 + 2 * np.sin(X[:, 0])))
+    >>> model.predict_quantiles([[1.5]], [0.05, 0.95]).shape
+    (1, 2)
+    """
+
+    _parameter_constraints: ClassVar[dict] = {
+        "kernel": [SklearnKernel, Kernel, None],
+        "alpha": [Interval(Real, 0, None, closed="neither"), np.ndarray],
+        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
+        "normalize_y": ["boolean"],
+        "copy_X_train": ["boolean"],
+        "random_state": ["random_state"],
+        "likelihood": [StrOptions(set(LIKELIHOODS)), Likelihood],
+        "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
+        "method": [str, Method],
+        "objective": [StrOptions({"evidence", "loo", "elbo"})],
+        "max_sweeps": [Interval(Integral, 1, None, closed="left")],
+    }
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        alpha=1e-10,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts_optimizer=0,
+        normalize_y=False,
+        copy_X_train=True,
+        random_state=None,
+        likelihood="gaussian",
+        mean="zero",
+        method="qp",
+        objective="evidence",
+        max_sweeps=200,
+    ):
+        self.kernel = kernel
+        self.alpha = alpha
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.normalize_y = normalize_y
+        self.copy_X_train = copy_X_train
+        self.random_state = random_state
+        self.likelihood = likelihood
+        self.mean = mean
+        self.method = method
+        self.objective = objective
+        self.max_sweeps = max_sweeps
+
+    # --- learning ----------------------------------------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
+        """Learn from rows X and observations y, as the likelihood codes them."""
+        self._validate_params()
+        if isinstance(self.kernel, CompoundKernel):
+            raise ValueError("kernel cannot be a CompoundKernel")
+        X, y = self._checked(X, y)
+        likelihood, noise = self._likelihood(len(X))
+        rows = {"weights": sample_weight, "exposure": exposure, "trials": trials}
+        rows = {name: value for name, value in rows.items() if value is not None}
+        if noise is not None:
+            rows["exposure"] = noise
+        if sample_weight is not None:
+            X, y, rows = self._counting(X, y, rows)
+        y = self._normalised(y)
+        recipe = Recipe(
+            as_method(self.method), as_objective(self.objective), self.optimizer,
+            self.n_restarts_optimizer, self.random_state, self.max_sweeps,
+        )  # fmt: skip
+        recipe.objective.check(recipe.method)
+        chosen = choose(self.kernel, X, self._source)
+        if self.kernel is not None:
+            warn_if_blind(chosen.translation.kernel, X, "GaussianProcessRegressor")
+        model = Model(chosen.translation.kernel, likelihood, self._mean(X.shape[1]))
+        self._core = build(recipe, chosen, model, X, y, rows)
+        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
+        self.log_marginal_likelihood_value_ = self._core.fitted.objective_value
+        warn_if_unfinished(self._core, "GaussianProcessRegressor")
+        if self.optimizer is not None:
+            warn_at_bounds(self.kernel_)
+        return self
+
+    def _checked(self, X: Any, y: Any = None) -> Any:
+        """Inputs as scikit-learn checks them; objects that are not vectors become numbers."""
+        first = y is not None
+        vectors = not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
+        options = {"ensure_2d": vectors, "dtype": "numeric" if vectors else None, "reset": first}
+        if not first:
+            x = validate_data(self, X, **options)
+            return np.asarray(x, dtype=np.float64) if vectors else self._source.encode(list(x))
+        self._source = Source() if vectors else Source([])
+        if self._columns() > 1:
+            x = validate_data(self, X, **options)
+            y = np.asarray(y, dtype=np.float64)
+        else:
+            x, y = validate_data(self, X, y, multi_output=False, y_numeric=True, **options)
+        return (np.asarray(x, dtype=np.float64) if vectors else self._source.encode(list(x))), y
+
+    def _columns(self) -> int:
+        if self.likelihood == "censored":
+            return likelihoods.Censored.columns
+        return 1 if isinstance(self.likelihood, str) else self.likelihood.columns
+
+    def _counting(self, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
+        """The rows whose weight is not zero."""
+        weights = _check_sample_weight(rows["weights"], X, ensure_non_negative=True)
+        kept = weights > 0
+        rows = {**rows, "weights": weights}
+        rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
+        return X[kept], y[kept], rows
+
+    def _gaussian(self) -> bool:
+        return isinstance(self.likelihood, str) and self.likelihood == "gaussian"
+
+    def _likelihood(self, n: int) -> tuple[Likelihood, np.ndarray | None]:
+        """The likelihood, and for Gaussian noise that differs between rows their precisions."""
+        if not isinstance(self.likelihood, str):
+            return self.likelihood, None
+        if not self._gaussian():
+            return LIKELIHOODS[self.likelihood](), None
+        if np.ndim(self.alpha) == 0:
+            return likelihoods.Gaussian(Parameter(np.sqrt(float(self.alpha)), fixed=True)), None
+        alpha = np.asarray(self.alpha, dtype=np.float64)
+        if alpha.shape != (n,):
+            raise ValueError(f"alpha must be a scalar or an array with same number of entries as y. "
+                             f"({alpha.shape[0] if alpha.ndim else 0} != {n})")  # fmt: skip
+        return likelihoods.Gaussian(Parameter(1.0, fixed=True)), 1.0 / alpha
+
+    def _normalised(self, y: np.ndarray) -> np.ndarray:
+        """y in units of its own mean and deviation, if asked for (real y only)."""
+        self._y_mean, self._y_std = 0.0, 1.0
+        if not self.normalize_y:
+            return y
+        if not self._gaussian() and not isinstance(
+            self.likelihood, (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)
+        ):
+            raise ValueError("normalize_y=True is for y on the whole real line")
+        spread = float(np.std(y))
+        self._y_mean, self._y_std = float(np.mean(y)), spread if spread > 0 else 1.0
+        return (y - self._y_mean) / self._y_std
+
+    def _mean(self, features: int) -> Any:
+        if not isinstance(self.mean, str):
+            return self.mean
+        kinds = {
+            "zero": lambda: 0.0,
+            "constant": lambda: Parameter(0.0),
+            "linear": lambda: means.Linear(np.zeros(features)),
+        }
+        return kinds[self.mean]()
+
+    # --- what was learned --------------------------------------------------------------------------------------------
+
+    @property
+    def kernel_(self):
+        """The learned kernel, a scikit-learn one where it has a counterpart."""
+        return self._core.kernel
+
+    @property
+    def solution_(self):
+        """The posterior of the latent function."""
+        return self._core.fitted.solution
+
+    @property
+    def likelihood_(self):
+        """The likelihood with its learned numbers."""
+        return values(self._core.fitted.model.likelihood)
+
+    @property
+    def mean_(self):
+        """The prior mean with its learned numbers."""
+        mean = self._core.fitted.model.mean
+        return mean.value if isinstance(mean, Parameter) else mean
+
+    @property
+    def loo_(self):
+        """Leave-one-out log predictive densities of the training rows."""
+        return self.solution_.loo
+
+    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+        """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned."""
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        if theta is None:
+            if eval_gradient:
+                raise ValueError("Gradient can only be evaluated for theta!=None")
+            return self.log_marginal_likelihood_value_
+        value, slope = self._core.objective(theta)
+        if not clone_kernel:
+            self._core = self._core.moved(theta)
+        return (value, slope) if eval_gradient else value
+
+    # --- predictions -------------------------------------------------------------------------------------------------
+
+    def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
+        """The mean of y, with its standard deviation or the covariance of f on request.
+
+        For the Gaussian likelihood given by name the deviation is that of f, without the noise `alpha`, as in
+        scikit-learn; for every other it is that of y.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        x = self._for_prediction(X)
+        if self._gaussian():
+            latent = self.solution_.predict(x, full_cov=return_cov)
+            mean = self._y_mean + self._y_std * latent.mean
+            if return_cov:
+                return mean, self._y_std**2 * latent.covariance
+            return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
+        y = self.solution_.predict_y(x, exposure=exposure, trials=trials)
+        mean = self._y_mean + self._y_std * y.mean
+        if return_cov:
+            raise ValueError(
+                "return_cov is for the Gaussian likelihood; solution_.predict(X, full_cov=True) has that of f"
+            )
+        return (mean, self._y_std * np.sqrt(y.variance)) if return_std else mean
+
+    def _for_prediction(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        return self._checked(X)
+
+    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
+        return self.solution_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)
+
+    def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
+        """Quantiles of y, noise included: one row an input, one column a q."""
+        quantiles = self._predictive(X, exposure, trials).quantile(np.atleast_1d(q))
+        return self._y_mean + self._y_std * quantiles.T
+
+    def predict_interval(self, X, coverage=0.9, *, exposure=None, trials=None):
+        """The central interval of y with at least this probability: columns lower and upper."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1; got {coverage}")
+        tail = 0.5 * (1.0 - coverage)
+        return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
+
+    def log_predictive_density(self, X, y, *, exposure=None, trials=None):
+        """log p(y) of new observations, noise included."""
+        y = (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std if self.normalize_y else y
+        return self._predictive(X, exposure, trials).log_prob(y) - np.log(self._y_std)
+
+    def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
+        """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""
+        x, draws = self._for_prediction(X), check_random_state(random_state)
+        f = self.solution_.sample(x, n_samples, seed=int(draws.randint(2**31)))
+        if self._gaussian():
+            return (self._y_mean + self._y_std * f).T
+        scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
+        datum = Datum(
+            np.zeros(f.shape), np.broadcast_to(scales.exposure, f.shape), np.broadcast_to(scales.trials, f.shape)
+        )
+        rng = np.random.default_rng(int(draws.randint(2**31)))
+        return (self._y_mean + self._y_std * self.likelihood_.draw(rng, datum, f)).T
