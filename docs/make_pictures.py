@@ -1,6 +1,6 @@
 """Draw docs/pictures/*.png for docs/likelihoods.md, and print the numbers that the page quotes.
 
-Run from anywhere: ``python docs/make_pictures.py`` (all of them, a few minutes) or with names, such as
+Run from anywhere: ``python docs/make_pictures.py`` (all of them, several minutes) or with names, such as
 ``python docs/make_pictures.py probit beta``. Needs quantprop with its extra "plots".
 """
 
@@ -41,54 +41,65 @@ def log_cauchy(y, f):
 
 CASES = {
     "gaussian": Case("Gaussian(scale=0.5), y = 1", likelihoods.Gaussian(0.5), 1.0, (-1.0, 1.0)),
-    "probit": Case("Probit(), y = 1", likelihoods.Probit(), 1, (-2.0, 9.0)),
-    "logit": Case("Logit(), y = 1", likelihoods.Logit(), 1, (-2.0, 9.0)),
+    "probit": Case("Probit(), y = 1", likelihoods.Probit(), 1, (-3.0, 16.0)),
+    "logit": Case("Logit(), y = 1", likelihoods.Logit(), 1, (-2.0, 64.0)),
     "heaviside": Case("Heaviside(), y = 1", likelihoods.Heaviside(), 1, (-1.0, 1.0)),
     "heaviside_noise": Case("Heaviside(noise=0.05), y = 1", likelihoods.Heaviside(0.05), 1, (-1.5, 1.0)),
     "poisson_exp": Case("Poisson('exp'), y = 2", likelihoods.Poisson("exp"), 2, (-1.0, 9.0)),
     "poisson_square": Case("Poisson('square'), y = 2", likelihoods.Poisson("square"), 2, (0.3, 2.0)),
-    "poisson_softplus": Case("Poisson('softplus'), y = 2", likelihoods.Poisson("softplus"), 2, (-2.0, 9.0)),
+    "poisson_softplus": Case("Poisson('softplus'), y = 2", likelihoods.Poisson("softplus"), 2, (2.0, 64.0)),
     "negative_binomial": Case(
-        "NegativeBinomial(dispersion=0.5), y = 2", likelihoods.NegativeBinomial(0.5), 2, (-1.0, 9.0)
+        "NegativeBinomial(dispersion=0.5), y = 2", likelihoods.NegativeBinomial(0.5), 2, (-4.0, 4.0)
     ),
     "binomial": Case("Binomial(), y = 4 of 4 trials", likelihoods.Binomial(), 4, (-1.0, 4.0), trials=4),
-    "student_t": Case("StudentT(df=4, scale=0.5), y = 0", likelihoods.StudentT(4.0, 0.5), 0.0, (3.0, 1.0)),
+    "student_t": Case("StudentT(df=4, scale=0.5), y = 0", likelihoods.StudentT(4.0, 0.5), 0.0, (4.5, 3.0)),
     "double_exponential": Case(
-        "DoubleExponential(scale=0.5), y = 0", likelihoods.DoubleExponential(0.5), 0.0, (1.0, 9.0)
+        "DoubleExponential(scale=0.5), y = 0", likelihoods.DoubleExponential(0.5), 0.0, (4.0, 4.0)
     ),
     "gamma": Case("Gamma(shape=1), y = 1", likelihoods.Gamma(1.0), 1.0, (0.0, 9.0)),
-    "beta": Case("Beta(precision=5), y = 0.9", likelihoods.Beta(5.0), 0.9, (0.0, 9.0)),
-    "ordinal": Case("Ordinal([-1, 1]), y = 1", likelihoods.Ordinal([-1.0, 1.0]), 1, (-2.0, 9.0)),
+    "beta": Case("Beta(precision=5), y = 0.9", likelihoods.Beta(5.0), 0.9, (-4.0, 0.8)),
+    "ordinal": Case("Ordinal([−1, 1]), y = 2", likelihoods.Ordinal([-1.0, 1.0]), 2, (-2.0, 9.0)),
     "censored": Case("Censored(scale=0.5), y = (1, ∞)", likelihoods.Censored(0.5), (1.0, np.inf), (-1.0, 4.0)),
-    "custom": Case("Custom(log_cauchy), y = 0", likelihoods.Custom(log_cauchy), 0.0, (3.0, 2.0)),
+    "custom": Case("Custom(log_cauchy), y = 0", likelihoods.Custom(log_cauchy), 0.0, (3.0, 16.0)),
 }
 
 
 def draw(name: str, case: Case) -> None:
     """Both panels side by side; the cavity of the left one is a cross on the right one."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.3), layout="constrained")
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9.0, 3.6), layout="constrained")
     plots.site(case.likelihood, case.y, case.cavity, trials=case.trials, ax=left)
     plots.variance_ratio(case.likelihood, case.y, mean=case.mean, sd=case.sd, trials=case.trials, ax=right)
     mean, variance = case.cavity
-    left.legend(fontsize="small")
-    left.set_title(f"one site, cavity N({mean:g}, {variance:g})", fontsize="medium")
+    kl = projected(case)[0]
+    ends = np.array([mean - 1.5 * np.sqrt(variance), mean + 1.5 * np.sqrt(variance)])
+    wide = np.array([-4.5, 4.5]) * np.sqrt(kl.variance) + kl.mean
+    left.set_xlim(min(ends[0], wide[0]), max(ends[1], wide[1]))
+    left.get_legend().remove()
+    figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=5, fontsize="small")
+    left.set_title(f"one site, cavity N({mean:g}, {variance:g})".replace("-", "−"), fontsize="medium")
     right.plot(mean, np.sqrt(variance), "x", color="white", markersize=9, markeredgewidth=3)
     right.plot(mean, np.sqrt(variance), "x", color="black", markersize=8, markeredgewidth=1.5)
-    right.set_title("QP's variance over EP's, all cavities", fontsize="medium")
+    right.set_title("QP's variance over EP's, by cavity", fontsize="medium")
     figure.suptitle(case.title)
     figure.savefig(OUT / f"{name}.png", dpi=100)
     print(name, *numbers(case, np.asarray(right.collections[0].get_array())), sep=", ")
     plt.close(figure)
 
 
-def numbers(case: Case, ratio: np.ndarray) -> list[str]:
-    """The range of the map, where it is lowest, and both variances of the left panel."""
-    m, s = np.linspace(*case.mean, len(ratio)), np.geomspace(*case.sd, len(ratio))
-    i, j = np.unravel_index(np.argmin(ratio), ratio.shape)
+def projected(case: Case) -> tuple[Any, Any]:
+    """The KL and the W₂ Gaussian of the left panel."""
     kl, w2 = (
         project(case.likelihood, case.y, case.cavity, projection, trials=case.trials)
         for projection in (projections.KL(), projections.Wasserstein(2))
     )
+    return kl, w2
+
+
+def numbers(case: Case, ratio: np.ndarray) -> list[str]:
+    """The range of the map, where it is lowest, and both variances of the left panel."""
+    m, s = np.linspace(*case.mean, len(ratio)), np.geomspace(*case.sd, len(ratio))
+    i, j = np.unravel_index(np.argmin(ratio), ratio.shape)
+    kl, w2 = projected(case)
     share = np.mean(ratio < 0.99)
     return [
         f"ratio {ratio.min():.4f} to {ratio.max():.4f}",

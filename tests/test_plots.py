@@ -80,8 +80,9 @@ def test_posterior_draws_mean_and_intervals(of, noise):
         np.testing.assert_allclose(x, new)
         np.testing.assert_allclose(lower, mean - z * sd, rtol=1e-8)
         np.testing.assert_allclose(upper, mean + z * sd, rtol=1e-8)
-    points = [line.get_xydata() for line in ax.lines[1:]]
-    np.testing.assert_array_equal(points, [np.column_stack([LINE[:, 0], y])] if of == "y" else [])
+    (data,) = ax.lines[1:]
+    np.testing.assert_array_equal(data.get_xydata(), np.column_stack([LINE[:, 0], y if of == "y" else np.zeros(3)]))
+    assert data.get_transform() == (ax.transData if of == "y" else ax.get_xaxis_transform())
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", of)
 
 

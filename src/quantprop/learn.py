@@ -22,6 +22,7 @@ from quantprop.parameters import at, box, declared, free, is_parameter, labels, 
 from quantprop.solution import Solution
 
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
+ROUNDS = 5  # of L-BFGS-B from one start
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _REMEDIES = {
@@ -226,11 +227,19 @@ class Climb:
                 best = point
             return -point.value, -point.gradient
 
-        result = minimize(
-            negated, theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
-            options={"maxfun": self.most, "maxiter": self.most, "ftol": 1e-13, "gtol": 1e-6, "maxcor": 10},
-        )  # fmt: skip
-        return best, "max-evaluations" if result.nfev >= self.most else "stopped"
+        # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
+        last = len(self.trace) + self.most
+        for _ in range(ROUNDS):
+            left = last - len(self.trace)
+            result = minimize(
+                negated, best.theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
+                options={"maxfun": left, "maxiter": left, "ftol": 1e-12, "gtol": 1e-5, "maxcor": 10},
+            )  # fmt: skip
+            if len(self.trace) >= last:
+                return best, "max-evaluations"
+            if -result.fun >= best.value - 1e-8 * scale:
+                break
+        return best, "stopped"
 
     def _visit(self, theta: np.ndarray) -> Point:
         point = self.landscape.at(theta)

@@ -76,9 +76,10 @@ def posterior(
     source: Any, X: Any, y: Any, of: str = "y", *, Xnew: Any = None, exposure: Any = None, trials: Any = None,
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """The posterior over one input, with the data: mean, and the intervals that hold 50 % and 90 %.
+    """The posterior over one input: mean, and the intervals that hold 50 % and 90 %.
 
-    `of="y"` draws the distribution of new observations, `of="f"` the latent function (for two classes it says more).
+    `of="y"` draws the distribution of new observations, with the data; `of="f"` the latent function (for two classes
+    it says more), with the inputs of the data as ticks.
     `Xnew` are the inputs to draw at (200 over the data without it), `exposure` and `trials` those of new observations.
 
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
@@ -104,6 +105,8 @@ def posterior(
     ax.plot(new[:, 0], mean, color=BLUE, label="mean")
     if of == "y":
         _observations(ax, x[:, 0], solution.model.plain_likelihood.code(np.asarray(y, dtype=np.float64)))
+    else:  # y has another scale than f: only where the data are
+        ax.plot(x[:, 0], np.zeros(len(x)), "|", color=BLACK, transform=ax.get_xaxis_transform(), label="inputs")
     ax.set(xlabel="x", ylabel=of)
     ax.legend()
     return ax

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
@@ -35,7 +36,7 @@ from quantprop.model import Model
 from quantprop.objectives import as_objective
 from quantprop.solution import Solution
 
-LIKELIHOODS: dict[str, type[Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
+LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
 
 
 @dataclass
@@ -219,7 +220,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         starts = warm if len(warm) == len(tasks) else [None] * len(tasks)
         models = [one(*task, start) for task, start in zip(tasks, starts, strict=True)]
         self.base_estimator_ = models[0] if self.n_classes_ == 2 else Several(models)
-        self.log_marginal_likelihood_value_ = float(np.mean([m.log_marginal_likelihood_value_ for m in models]))
+        self.log_marginal_likelihood_value_ = np.mean([m.log_marginal_likelihood_value_ for m in models])
 
     def _tasks(self, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Which rows take part in each two-class problem, and which of all rows are positive in it."""
@@ -279,7 +280,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         shared = len(theta) == size
         parts = [theta] * len(models) if shared else np.split(theta, len(models))
         pairs = [m.log_marginal_likelihood(p, True, clone_kernel) for m, p in zip(models, parts, strict=True)]
-        value = float(np.mean([pair[0] for pair in pairs]))
+        value = np.mean([pair[0] for pair in pairs])
         slopes = [pair[1] for pair in pairs]
         slope = np.mean(slopes, axis=0) if shared else np.concatenate(slopes) / len(models)
         return (value, slope) if eval_gradient else value

@@ -18,11 +18,11 @@ from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.infer import infer, prepare
 from quantprop.kernels import VARIANCE, Kernel
 from quantprop.landscape import Landscape, Point
-from quantprop.learn import Ending, Fitted, fitted_at, learn, starting_point
+from quantprop.learn import Ending, Fitted, fitted_at, learn
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.objectives import Objective
-from quantprop.parameters import declared, free, values
+from quantprop.parameters import box, declared, free, packed, values
 from quantprop.precision import float64
 
 OPTIMIZER = "fmin_l_bfgs_b"
@@ -137,7 +137,7 @@ class Core:
         """Objective and gradient at scikit-learn's θ, whatever was evaluated before."""
         point = self.landscape.from_cold(self.full(theta))
         size = len(self.choice.translation.order)
-        return point.value, self.choice.translation.gradient_to_theirs(point.gradient[:size])
+        return np.float64(point.value), self.choice.translation.gradient_to_theirs(point.gradient[:size])
 
     def moved(self, theta: Float[np.ndarray, " kernel"]) -> Core:
         """The same data at another θ."""
@@ -165,9 +165,10 @@ def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: di
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
     if warm is not None and len(warm.nu) == len(task.x):
         landscape.warm = landscape.padded_sites(warm)
-    theta, bounds = starting_point(landscape.parts)
+    theta, bounds = packed(landscape.parts), box(landscape.parts)
     if recipe.optimizer is None or not len(theta):
         return Core(choice, landscape, _unlearned(recipe, landscape, theta, x, y, rows))
+    theta = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if callable(recipe.optimizer):
         return Core(choice, landscape, _by_callable(recipe, choice, landscape, theta, bounds))
     starts = [theta, *_random_starts(recipe, theta, bounds)]
@@ -215,10 +216,10 @@ def _by_callable(recipe: Recipe, choice: Choice, landscape: Landscape, theta: np
         slope = np.concatenate([translation.gradient_to_theirs(point.gradient[:size]), point.gradient[size:]])
         return (value, -slope) if eval_gradient else value
 
-    box = np.stack([theirs(bounds[:, 0]), theirs(bounds[:, 1])], axis=1)
-    best, least = recipe.optimizer(obj_func, theirs(theta), bounds=box)
+    ends = np.stack([theirs(bounds[:, 0]), theirs(bounds[:, 1])], axis=1)
+    best, least = recipe.optimizer(obj_func, theirs(theta), bounds=ends)
     for start in _random_starts(recipe, theta, bounds):
-        new, value = recipe.optimizer(obj_func, theirs(start), bounds=box)
+        new, value = recipe.optimizer(obj_func, theirs(start), bounds=ends)
         if value < least:
             best, least = new, value
     point = landscape.at(ours(np.asarray(best, dtype=np.float64)))

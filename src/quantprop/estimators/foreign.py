@@ -15,6 +15,10 @@ from quantprop.kernels import Kernel
 from quantprop.parameters import Parameter
 
 
+def _copy(kernel: sk.Kernel) -> Any:
+    return clone(kernel)
+
+
 class Source:
     """Inputs that are not vectors (strings, graphs): each gets a number, and kernels see the numbers."""
 
@@ -37,10 +41,10 @@ class Source:
 class Held:
     """A kernel and the source of its inputs, told apart by identity, as compiled programs need."""
 
-    def __init__(self, kernel: sk.Kernel, source: Source) -> None:
+    def __init__(self, kernel: Any, source: Source) -> None:
         self.kernel, self.source = kernel, source
 
-    def at(self, values: Any) -> sk.Kernel:
+    def at(self, values: Any) -> Any:
         """The kernel with these hyperparameters."""
         return self.kernel.clone_with_theta(np.log(np.asarray(values, dtype=np.float64)))
 
@@ -69,9 +73,9 @@ class Foreign(Kernel):
     def of(cls, kernel: sk.Kernel, source: Source | None = None) -> Foreign:
         """Wrap a copy of a kernel."""
         values, bounds = np.exp(kernel.theta), np.exp(kernel.bounds)
-        ends = (tuple(bounds[:, 0]), tuple(bounds[:, 1])) if len(values) else None
+        ends = (tuple(map(float, bounds[:, 0])), tuple(map(float, bounds[:, 1]))) if len(values) else None
         parameter = Parameter(values, bounds=ends, fixed=not len(values))
-        return cls(parameter, Held(clone(kernel), source if source is not None else Source()))
+        return cls(parameter, Held(_copy(kernel), source if source is not None else Source()))
 
     def theirs(self) -> sk.Kernel:
         """The scikit-learn kernel at the current values."""

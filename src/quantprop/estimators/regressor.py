@@ -129,7 +129,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         model = Model(chosen.translation.kernel, likelihood, self._mean(X.shape[1]))
         self._core = build(recipe, chosen, model, X, y, rows)
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
-        self.log_marginal_likelihood_value_ = self._core.fitted.objective_value
+        self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         warn_if_unfinished(self._core, "GaussianProcessRegressor")
         if self.optimizer is not None:
             warn_at_bounds(self.kernel_)
@@ -197,12 +197,8 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
     def _mean(self, features: int) -> Any:
         if not isinstance(self.mean, str):
             return self.mean
-        kinds = {
-            "zero": lambda: 0.0,
-            "constant": lambda: Parameter(0.0),
-            "linear": lambda: means.Linear(np.zeros(features)),
-        }
-        return kinds[self.mean]()
+        kinds = {"zero": 0.0, "constant": Parameter(0.0), "linear": means.Linear(np.zeros(features))}
+        return kinds[self.mean]
 
     # --- what was learned --------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ def translate(kernel: sk.Kernel, source: Source | None = None) -> Translation:
     return Translation(foreign, np.arange(size), np.ones(size))
 
 
-def _known(kernel: sk.Kernel) -> Translation | None:
+def _known(kernel: Any) -> Translation | None:
     """A translation, or None where the kernel or a part of it is not in the table."""
     if type(kernel) in (sk.Sum, sk.Product):
         left, right = _known(kernel.k1), _known(kernel.k2)
@@ -89,8 +89,9 @@ def _number(kernel: sk.Kernel, name: str, power: float = 1.0) -> Parameter:
     if given.fixed:
         return Parameter(value, fixed=True)
     lower, upper = np.asarray(given.bounds, dtype=np.float64).T ** power
-    ends = (float(lower[0]), float(upper[0])) if value.ndim == 0 else (tuple(lower), tuple(upper))
-    return Parameter(value, bounds=ends)
+    if value.ndim == 0:
+        return Parameter(value, bounds=(float(lower[0]), float(upper[0])))
+    return Parameter(value, bounds=(tuple(lower.tolist()), tuple(upper.tolist())))
 
 
 _ONE = Parameter(np.ones(()), fixed=True)
