@@ -49,7 +49,7 @@ CASES = {
     "poisson_square": Case("Poisson('square'), y = 2", likelihoods.Poisson("square"), 2, (0.3, 2.0)),
     "poisson_softplus": Case("Poisson('softplus'), y = 2", likelihoods.Poisson("softplus"), 2, (2.0, 64.0)),
     "negative_binomial": Case(
-        "NegativeBinomial(dispersion=0.5), y = 2", likelihoods.NegativeBinomial(0.5), 2, (-4.0, 4.0)
+        "NegativeBinomial(dispersion=1), y = 6", likelihoods.NegativeBinomial(1.0), 6, (-1.0, 9.0)
     ),
     "binomial": Case("Binomial(), y = 4 of 4 trials", likelihoods.Binomial(), 4, (-1.0, 4.0), trials=4),
     "student_t": Case("StudentT(df=4, scale=0.5), y = 0", likelihoods.StudentT(4.0, 0.5), 0.0, (4.5, 3.0)),

@@ -378,6 +378,13 @@ def test_trace_draws_every_evaluation():
     assert (ax.get_ylabel(), right.get_ylabel(), right.get_yscale()) == ("loo", "gradient", "log")
 
 
+def test_trace_without_failures_fits_its_figure():
+    ax = plots.trace(fitted([step(0, -9.0), step(0, -7.0)]))
+    ax.figure.canvas.draw()
+    assert len(ax.lines) == 1
+    assert ax.get_window_extent().width > 0.6 * ax.figure.bbox.width
+
+
 def test_trace_needs_a_fit():
     with pytest.raises(TypeError, match=r"what fit returned; got Solution"):
         plots.trace(solution(likelihoods.Probit()))
@@ -387,11 +394,11 @@ def test_trace_needs_a_fit():
 
 
 EXAMPLES = {test.name.rpartition(".")[2]: test for test in doctest.DocTestFinder().find(plots) if test.examples}
-LEARN_OR_COMPARE = {"trace", "variances"}  # their examples compile more than all the others together
+SLOW = {"posterior", "class_probability", "trace", "variances"}  # they infer: most of the time is compilation
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.campaign] * (name in LEARN_OR_COMPARE)) for name in EXAMPLES]
+    "name", [pytest.param(name, marks=[pytest.mark.campaign] * (name in SLOW)) for name in EXAMPLES]
 )
 def test_example(name):
     assert doctest.DocTestRunner().run(EXAMPLES[name]).failed == 0

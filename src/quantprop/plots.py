@@ -170,7 +170,7 @@ def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None)
     ax.plot(ends, ends, color=GREY, linewidth=1.0, label="equal")
     scale = "log" if ends[1] > 20.0 * ends[0] else "linear"
     ax.set(xlabel="EP: variance of f", ylabel="QP: variance of f", xscale=scale, yscale=scale)
-    ax.legend()
+    ax.legend(loc="lower right", fontsize="small")
     return ax
 
 
@@ -312,6 +312,7 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
     below = np.array([0.0, *(predictive.cdf(float(count)).sum() for count in k)])
     expected, observed = np.diff(below), np.bincount(y[y <= most].astype(int), minlength=most + 1)
     ax, top = _axes(ax), np.sqrt(expected)
+    ax.use_sticky_edges = False  # a margin below bars that end below 0
     ax.bar(k, np.sqrt(observed), bottom=top - np.sqrt(observed), color=BLUE, alpha=0.6, width=0.9, label="√observed")
     ax.plot(k, top, "o-", color=RED, markersize=4, label="√expected")
     ax.axhline(0.0, color=BLACK, linewidth=1.0)
@@ -425,7 +426,9 @@ def trace(fitted: Any, ax: Axes | None = None) -> Axes:
     failed = np.array([step.reason != "converged" for step in steps])
     restart = np.array([step.restart for step in steps])
     ax.plot(number, np.where(failed, np.nan, value), ".-", color=BLUE)
-    ax.plot(number[failed], np.zeros(failed.sum()), "x", color=BLACK, transform=ax.get_xaxis_transform(), clip_on=False)
+    if failed.any():  # a line without points that is not clipped would upset the layout
+        foot = {"transform": ax.get_xaxis_transform(), "clip_on": False}
+        ax.plot(number[failed], np.zeros(failed.sum()), "x", color=BLACK, **foot)
     for first in number[1:][np.diff(restart) != 0]:
         ax.axvline(first - 0.5, color=GREY, linestyle=":", linewidth=1.0)
     ax.set(xlabel="evaluation", ylabel=fitted.objective)
