@@ -12,14 +12,16 @@ from quantprop.likelihoods.base import Datum, Likelihood
 
 
 def bucket(n: int) -> int:
-    """The padded number of rows: n rounded up in steps of 1/16 of its power of two (at least 16), so that at most
-    6 % is added and folds of one data set share a program.
+    """The padded number of rows: the next power of two up to 128 (at least 32), where compiling costs more than
+    rows; beyond that n rounded up in steps of 1/16 of its power of two, so that at most 6 % is added.
 
-    >>> bucket(5), bucket(188), bucket(659), bucket(1000)
-    (16, 192, 672, 1024)
+    >>> bucket(5), bucket(50), bucket(188), bucket(659), bucket(1000)
+    (32, 64, 192, 672, 1024)
     """
-    step = max(16, 2 ** (max(n, 1).bit_length() - 5))
-    return -(-max(n, 1) // step) * step
+    if n <= 128:
+        return max(32, 1 << max(n - 1, 1).bit_length())
+    step = 2 ** max(4, n.bit_length() - 5)
+    return -(-n // step) * step
 
 
 def pad(tree: Any, size: int) -> Any:

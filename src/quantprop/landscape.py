@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -24,7 +25,7 @@ from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
 from quantprop.parameters import Parameter, declared, log_prior, unpacked, values
 from quantprop.precision import float64
-from quantprop.priors import dense_prior
+from quantprop.priors import DensePrior, dense_prior
 
 
 class Parts(NamedTuple):
@@ -129,20 +130,23 @@ class Landscape:
         return self._from(theta, self.cold)
 
     def at(self, theta: Float[np.ndarray, " theta"]) -> Point:
-        """The objective at θ, from warm sites; once more from cold ones if that fails."""
+        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller roundings."""
         point = self._from(theta, self.cold if self.warm is None else self.warm)
         if not point.usable and self.warm is not None:
             point = self._from(theta, self.cold)
+        if not point.usable and point.reason == "max-sweeps":
+            point = self._from(theta, self.cold, dense_prior)
         if point.usable:
             self.warm = point.out.at.sites
         return point
 
     @float64
-    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural) -> Point:
+    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, prior: Callable = DensePrior) -> Point:
+        """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
         began = time.perf_counter()
         theta, x = np.array(theta, dtype=np.float64), self.task.padded
         mean, k, likelihood = _prior(theta, self.parts, x)
-        problem = Problem(likelihood, self.method, dense_prior(mean, k), self.task.data, self.task.weight)
+        problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
         out, value, by = _core(problem, self.objective, start, self.tol, self.max_sweeps, exact=self.exact)
         log_prior, slope = _pulled_back(theta, self.parts, x, by)
         slope = np.asarray(slope, dtype=np.float64)

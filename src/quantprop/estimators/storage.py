@@ -1,0 +1,253 @@
+"""Fitted estimators to files and back, data included, so that a loaded one can do all that the saved one could."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.gaussian_process import kernels as sk
+from sklearn.utils.validation import check_is_fitted
+
+from quantprop import storage
+from quantprop.estimators.classifier import BinaryGaussianProcess, GaussianProcessClassifier, Several
+from quantprop.estimators.core import TOLERANCE, Choice, Core
+from quantprop.estimators.foreign import Foreign, Source
+from quantprop.estimators.regressor import GaussianProcessRegressor
+from quantprop.estimators.translate import translate
+from quantprop.infer import prepare
+from quantprop.kernels import Kernel
+from quantprop.landscape import Landscape
+from quantprop.learn import Fitted
+from quantprop.likelihoods import Likelihood
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.objectives import as_objective
+from quantprop.parameters import packed as theta_of
+from quantprop.storage import fitted as learned
+from quantprop.storage import records
+from quantprop.storage.files import Document, Path, Shelf, read, reading, write
+from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, built, decode, encode, instance, refusing, require
+
+Estimator = GaussianProcessClassifier | GaussianProcessRegressor
+
+# --- what may be stored ----------------------------------------------------------------------------------------------
+
+_THEIRS = instance("a kernel of scikit-learn", sk.Kernel)
+_BOUNDS = Rule("'fixed' or bounds", lambda value: records.numeric(value, 2) or str(value) == "fixed")
+_WHOLE = Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool))
+_WHOLE_OR_NONE = Rule("a whole number or None", lambda value: value is None or _WHOLE.holds(value))
+_TEXT = instance("text", str)
+_NUMBER = Rule("a number", lambda value: records.numeric(value, 0))
+_KERNELS = (
+    sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
+    sk.Sum, sk.Product, sk.Exponentiation,
+)  # fmt: skip
+
+
+def _rule(name: str) -> Rule:
+    rules = {**dict.fromkeys(("k1", "k2", "kernel"), _THEIRS), "exponent": records.NUMBER, "nu": _NUMBER}
+    return rules.get(name, _BOUNDS if name.endswith("_bounds") else records.NUMBERS)
+
+
+def _kind(name: str, make: type, rule: Callable[[str], Rule]) -> Kind:
+    return Kind(name, make, {argument: rule(argument) for argument in inspect.signature(make).parameters})
+
+
+BOTH = Registry((*REGISTRY.kinds, *(_kind(f"sklearn.{make.__name__}", make, _rule) for make in _KERNELS)))
+
+_PARAMETERS = {
+    "kernel": Rule("a kernel or None", lambda value: value is None or isinstance(value, (Kernel, sk.Kernel))),
+    "optimizer": Rule(
+        "a name or None (a function cannot be stored: set_params(optimizer=None) after fitting drops it)",
+        lambda value: value is None or isinstance(value, str),
+    ),
+    "random_state": Rule("a whole number or None (a generator cannot be stored)", _WHOLE_OR_NONE.holds),
+    "n_jobs": _WHOLE_OR_NONE,
+    "alpha": records.NUMBERS,
+    "multi_class": _TEXT,
+    "objective": _TEXT,
+    "method": instance("a name or a method", str, Method),
+    "likelihood": instance("a name or a likelihood", str, Likelihood),
+    "mean": Rule(f"a name, {records.MEAN.words}", lambda value: isinstance(value, str) or records.MEAN.holds(value)),
+    **dict.fromkeys(("n_restarts_optimizer", "max_iter_predict", "max_sweeps"), _WHOLE),
+    **dict.fromkeys(("warm_start", "copy_X_train", "normalize_y"), records.FLAG),
+}
+
+
+@dataclass(frozen=True)
+class Family:
+    """An estimator as a file knows it."""
+
+    kind: Kind
+    attributes: dict[str, Rule]
+
+
+def _vector_of(kinds: str) -> Any:
+    return lambda value: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds
+
+
+_COMMON = {
+    "n_features_in_": _WHOLE,
+    "feature_names_in_": Rule("names", lambda value: value is None or _vector_of("OU")(value)),
+    "log_marginal_likelihood_value_": instance("a number", float),
+}
+CLASSIFIER, REGRESSOR = (
+    Family(_kind(name, make, _PARAMETERS.__getitem__), {**_COMMON, **own})
+    for name, make, own in (
+        ("classifier", GaussianProcessClassifier, {"classes_": Rule("a vector of labels", _vector_of("biufUO"))}),
+        ("regressor", GaussianProcessRegressor, {"_y_mean": records.NUMBER, "_y_std": records.NUMBER}),
+    )
+)
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def save(model: Fitted | Estimator, path: Path) -> None:
+    """Write a fitted estimator, or what `fit` returns, to one file, whole or not at all.
+
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from quantprop import GaussianProcessClassifier
+    >>> from quantprop.estimators.storage import load, save
+    >>> X = np.linspace(-3, 3, 12)[:, None]
+    >>> path = os.path.join(tempfile.mkdtemp(), "signs.safetensors")
+    >>> save(GaussianProcessClassifier().fit(X, np.where(X[:, 0] > 0, "yes", "no")), path)
+    >>> load(path).predict([[-2.0], [2.0]]).tolist()
+    ['no', 'yes']
+    """
+    families = [family for family in (CLASSIFIER, REGRESSOR) if family.kind.make is type(model)]
+    if isinstance(model, Fitted) or not families:
+        return storage.save(model, path)  # type: ignore[arg-type]  # which says so where it cannot
+    check_is_fitted(model, "log_marginal_likelihood_value_")
+    tensors: dict[str, np.ndarray] = {}
+    write(Document(families[0].kind.name, _packed(model, families[0], tensors), tensors), path)
+
+
+def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+    parameters, attributes = (
+        model.get_params(deep=False),
+        {name: getattr(model, name, None) for name in family.attributes},
+    )
+    for given, rules in ((parameters, family.kind.rules), (attributes, family.attributes)):
+        for name, rule in rules.items():
+            if not rule.holds(given[name]):
+                raise TypeError(f"{name} must be {rule.words}; got {given[name]!r}")
+    cores = [m.core for m in model._models()] if family is CLASSIFIER else [model._core]
+    if family is REGRESSOR:
+        tensors["y_train"] = np.asarray(model.y_train_, dtype=np.float64)
+    return {
+        "parameters": {name: encode(value, name, BOTH) for name, value in parameters.items()},
+        "attributes": {name: encode(value, name, BOTH) for name, value in attributes.items()},
+        "cores": [_packed_core(core, f"{i}.", tensors) for i, core in enumerate(cores)],
+    }
+
+
+def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+    """One learned model, its scikit-learn kernel before learning, and its data."""
+    fitted, task, start = core.fitted, core.landscape.task, core.landscape.model
+    content = {
+        "fitted": learned.packed(fitted, prefix, tensors),
+        "kernel": encode(core.choice.theirs, "kernel", BOTH),
+        "likelihood": encode(start.likelihood, "likelihood"),
+        "mean": encode(start.mean, "mean"),
+        "max_sweeps": core.landscape.max_sweeps,
+    }
+    rows = {**task.data._asdict(), "weights": task.weight.total}
+    tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
+    return content
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def load(path: Path) -> Fitted | Estimator:
+    """What a file holds that `save` wrote; whatever it holds, nothing in it is run."""
+    with reading(path):
+        document = read(path)
+        families = {family.kind.name: family for family in (CLASSIFIER, REGRESSOR)}
+        if document.kind not in families:
+            return learned.loaded(document)
+        shelf = Shelf(document.tensors)
+        with refusing("the estimator"):
+            estimator = _unpacked(document.content, families[document.kind], shelf)
+        shelf.close()
+        return estimator
+
+
+def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
+    require(isinstance(content, dict) and set(content) == {"parameters", "attributes", "cores"}, "it has other parts")
+    for name, rules in (("parameters", family.kind.rules), ("attributes", family.attributes)):
+        require(isinstance(content[name], dict) and set(content[name]) == set(rules), f"it has other {name}")
+    parameters = {name: decode(node, name, BOTH) for name, node in content["parameters"].items()}
+    estimator = built(family.kind, parameters, "the estimator")
+    estimator._validate_params()
+    attributes = learned.fields_of(content["attributes"], family.attributes)
+    require(isinstance(content["cores"], list) and content["cores"], "it holds no model")
+    cores = [_unpacked_core(node, f"{i}.", shelf) for i, node in enumerate(content["cores"])]
+    features = attributes["n_features_in_"]
+    require(all(core.landscape.task.x.shape[1] == features for core in cores), "X has another number of columns")
+    _set_names(estimator, attributes.pop("feature_names_in_"), features)
+    value = attributes.pop("log_marginal_likelihood_value_")
+    estimator._source, estimator.log_marginal_likelihood_value_ = Source(), np.float64(value)
+    for name, attribute in attributes.items():
+        setattr(estimator, name, attribute)
+    (_finish_classifier if family is CLASSIFIER else _finish_regressor)(estimator, cores, shelf)
+    return estimator
+
+
+def _set_names(estimator: Any, names: np.ndarray | None, features: int) -> None:
+    if names is not None:
+        require(len(names) == features, "feature_names_in_ has the wrong length")
+        estimator.feature_names_in_ = names
+
+
+def _finish_classifier(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
+    labels = estimator.classes_
+    k = len(labels)
+    require(k >= 2 and len(np.unique(labels)) == k, "classes_ must be two or more different labels")
+    pairs = estimator.multi_class == "one_vs_one"
+    require(len(cores) == (1 if k == 2 else k * (k - 1) // 2 if pairs else k), "it holds too few or too many models")
+    models = [_binary(core) for core in cores]
+    estimator.n_classes_ = k
+    estimator.base_estimator_ = models[0] if k == 2 else Several(models)
+
+
+def _binary(core: Core) -> BinaryGaussianProcess:
+    task = core.landscape.task
+    positive = (task.data.y[: len(task.x)] > 0).astype(int)
+    return BinaryGaussianProcess(core, np.array([0, 1]), task.x.copy(), positive)
+
+
+def _finish_regressor(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
+    require(len(cores) == 1, "it holds too many models")
+    task = cores[0].landscape.task
+    estimator._core, estimator.X_train_ = cores[0], task.x.copy()
+    estimator.y_train_ = shelf.take("y_train", task.data.y[: len(task.x)].shape)
+
+
+def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
+    parts = {"fitted", "kernel", "likelihood", "mean", "max_sweeps"}
+    require(isinstance(node, dict) and set(node) == parts, "a model has other parts")
+    fitted = learned.unpacked(node["fitted"], prefix, shelf)
+    start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": _WHOLE})
+    theirs = decode(node["kernel"], "kernel", BOTH)
+    require(isinstance(theirs, sk.Kernel), "kernel must be one of scikit-learn")
+    translation = translate(theirs, Source())
+    require(not isinstance(translation.kernel, Foreign), "kernel has no translation")
+    model = Model(translation.kernel, start["likelihood"], start["mean"])
+    landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
+    require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
+    return Core(Choice(theirs, translation), landscape, fitted)
+
+
+def _landscape(model: Model, fitted: Fitted, max_sweeps: int, prefix: str, shelf: Shelf) -> Landscape:
+    """The data and the objective behind `log_marginal_likelihood`."""
+    x, method, likelihood = fitted.solution.X, fitted.solution.method, model.plain_likelihood
+    shape = (len(x), likelihood.columns) if likelihood.columns > 1 else (len(x),)
+    rows = {name: shelf.take(f"{prefix}{name}", (len(x),)) for name in ("weights", "exposure", "trials")}
+    used = {name: rows[name] if name in likelihood.scaled_by else None for name in ("exposure", "trials")}
+    task = prepare(model, x, shelf.take(f"{prefix}y", shape), method, rows["weights"], **used)
+    return Landscape(model, task, method, as_objective(fitted.objective), True, TOLERANCE, max_sweeps)

@@ -1,0 +1,172 @@
+"""The file: safetensors, arrays as tensors, all else as JSON in its header; written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.metadata
+import json
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+import numpy as np
+from safetensors import SafetensorError, deserialize
+from safetensors.numpy import save as serialized
+
+from quantprop.storage.records import Unreadable, require
+
+FORMAT, VERSION = "quantprop", 1
+DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
+
+Path = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Document:
+    """What a file holds: what it is a model of, JSON, and arrays by name."""
+
+    kind: str
+    content: Any
+    tensors: Mapping[str, np.ndarray]
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def write(document: Document, path: Path) -> None:
+    """Write a file; after any error the old one is intact."""
+    metadata = {
+        "format": FORMAT,
+        "format_version": str(VERSION),
+        "library_version": _library_version(),
+        "kind": document.kind,
+        "content": json.dumps(document.content, allow_nan=False),
+    }
+    tensors = {name: np.ascontiguousarray(array) for name, array in document.tensors.items()}
+    _replace(os.path.realpath(path), serialized(tensors, metadata))
+
+
+def _library_version() -> str:
+    try:
+        return importlib.metadata.version("quantprop")
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def _replace(path: str, data: bytes) -> None:
+    """Put a complete, synced file in the place of the old one."""
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        raise
+    with contextlib.suppress(OSError):  # the file is complete; some file systems cannot sync a folder
+        _sync_folder(folder)
+
+
+def _sync_folder(folder: str) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+class OtherVersion(Unreadable):
+    """A file of a version that this library does not read."""
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Errors name the file."""
+    try:
+        yield
+    except OtherVersion as error:
+        raise ValueError(f"{os.fspath(path)} cannot be read: {error}") from error
+    except Unreadable as error:
+        raise ValueError(f"{os.fspath(path)} is not a quantprop model: {error}") from error
+
+
+def read(path: Path) -> Document:
+    """The checked envelope of a file; its content is still to be decoded."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        tensors = deserialize(data)
+    except SafetensorError as error:
+        raise Unreadable(str(error)) from error
+    metadata = _parsed(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__") or {}
+    require(metadata.get("format") == FORMAT, f"its header does not say format={FORMAT!r}")
+    _check_version(metadata.get("format_version", ""), metadata.get("library_version", "unknown"))
+    content = _parsed(metadata.get("content", "").encode())
+    return Document(metadata.get("kind", ""), content, {name: _array(name, entry) for name, entry in tensors})
+
+
+def _check_version(version: str, library: str) -> None:
+    require(version.isascii() and version.isdigit() and len(version) < 10, f"its format version is {version!r}")
+    if int(version) != VERSION:
+        raise OtherVersion(
+            f"it has format version {version}, written by quantprop {library}; this quantprop reads version {VERSION}: "
+            f"install a quantprop that reads format version {version}"
+        )
+
+
+def _parsed(text: bytes) -> Any:
+    try:
+        return json.loads(text.decode(), parse_constant=_refuse)
+    except Unreadable:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"its header is not JSON that can be read: {error}") from error
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise Unreadable(f"its header holds {constant}")
+
+
+def _array(name: str, entry: Mapping[str, Any]) -> np.ndarray:
+    require(entry["dtype"] in DTYPES, f"tensor {name} has the type {entry['dtype']}")
+    return np.frombuffer(entry["data"], dtype=DTYPES[entry["dtype"]]).reshape(entry["shape"])
+
+
+class Shelf:
+    """The tensors of a document; each is taken once, and none may be left."""
+
+    def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
+        self.left = dict(tensors)
+
+    def take(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
+        """Real numbers without NaN, of a shape in which None stands for any size."""
+        array = self.take_any(name, shape)
+        require(array.dtype == np.float64 and not np.isnan(array).any(), f"tensor {name} holds NaN, or no floats")
+        return array
+
+    def take_finite(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
+        """Finite numbers."""
+        array = self.take(name, shape)
+        require(np.isfinite(array).all(), f"tensor {name} holds infinity")
+        return array
+
+    def take_any(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
+        """Numbers of any type, NaN included."""
+        require(name in self.left, f"tensor {name} is missing")
+        array = self.left.pop(name)
+        fits = len(array.shape) == len(shape) and all(s in (None, k) for s, k in zip(shape, array.shape, strict=True))
+        require(fits, f"tensor {name} has the wrong shape {array.shape}")
+        return array
+
+    def close(self) -> None:
+        """Refuse tensors that nothing asked for."""
+        require(not self.left, f"it holds unknown tensors: {', '.join(sorted(self.left)[:5])}")

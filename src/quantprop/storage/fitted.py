@@ -1,0 +1,182 @@
+"""Learned models to files and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop.gaussian import Natural, Normal
+from quantprop.learn import Ending, Fitted, Step
+from quantprop.likelihoods.base import Datum
+from quantprop.methods import Method
+from quantprop.model import Model, mean_at
+from quantprop.parameters import declared, free
+from quantprop.precision import float64
+from quantprop.solution import Solution, Status
+from quantprop.storage.files import Document, Path, Shelf, read, reading, write
+from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
+
+KIND = "fitted"
+
+_TEXT = instance("text", str)
+_COUNT = Rule("a whole number", lambda value: type(value) is int and value >= 0)
+_FLOAT = instance("a number", float)  # NaN or infinite after a failure: a result, not an input
+_NAMES = Rule("names", lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value))
+
+STATUS = Kind("status", Status, {
+    "reason": _TEXT, "sweeps": _COUNT, "residual": _FLOAT, "tol": _FLOAT, "schedule": _TEXT, "negative_sites": _COUNT,
+})  # fmt: skip
+ENDING = Kind("ending", Ending, {
+    "reason": _TEXT, "evaluations": _COUNT, "failed": _COUNT, "gradient": _FLOAT, "at_bounds": _NAMES,
+})  # fmt: skip
+_SCALARS = {"log_evidence": _FLOAT, "objective": _TEXT, "objective_value": _FLOAT, "reasons": _NAMES}
+_PARTS = ("model", "method", "status", "ending", *_SCALARS)
+_STEPS = {"restart": int, "value": float, "gradient": float, "sweeps": int, "seconds": float}
+
+
+def save(fitted: Fitted, path: Path) -> None:
+    """Write a learned model to one file, whole or not at all.
+
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> from quantprop import Model, fit, kernels, likelihoods
+    >>> from quantprop.storage import load, save
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> fitted = fit(Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3)), X, np.sin(2 * X[:, 0]))
+    >>> path = os.path.join(tempfile.mkdtemp(), "sine.safetensors")
+    >>> save(fitted, path)
+    >>> load(path).hyperparameters == fitted.hyperparameters
+    True
+    """
+    if not isinstance(fitted, Fitted):
+        raise TypeError(
+            f"save takes what fit returns, or a fitted estimator of the library; got {type(fitted).__name__}"
+        )
+    tensors: dict[str, np.ndarray] = {}
+    write(Document(KIND, packed(fitted, "", tensors), tensors), path)
+
+
+def load(path: Path) -> Fitted:
+    """A learned model from a file that `save` wrote; whatever a file holds, nothing in it is run."""
+    with reading(path):
+        document = read(path)
+        require(document.kind == KIND, f"it is of the kind {document.kind!r}; quantprop.load reads every kind")
+        return loaded(document)
+
+
+def loaded(document: Document) -> Fitted:
+    """A learned model from the document that holds nothing else."""
+    shelf = Shelf(document.tensors)
+    fitted = unpacked(document.content, "", shelf)
+    shelf.close()
+    return fitted
+
+
+# --- writing ---------------------------------------------------------------------------------------------------------
+
+
+def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+    """A learned model as JSON; its arrays go to `tensors`, their names behind the prefix."""
+    solution, trace = fitted.solution, fitted.trace
+    if fitted.model is not solution.model:
+        raise ValueError("fitted.model and fitted.solution.model must be the same object")
+    content = {
+        "model": encode(fitted.model, "model"),
+        "method": encode(solution.method, "method"),
+        "status": {name: encode(getattr(solution.status, name), f"solution.status.{name}") for name in STATUS.rules},
+        "ending": {name: encode(getattr(fitted.status, name), f"status.{name}") for name in ENDING.rules},
+        "log_evidence": encode(float(solution.log_evidence), "log_evidence"),
+        "objective": fitted.objective,
+        "objective_value": encode(float(fitted.objective_value), "objective_value"),
+        "reasons": encode(tuple(step.reason for step in trace), "trace"),
+    }
+    arrays = {
+        "X": solution.X, "sites.nu": solution.sites.nu, "sites.tau": solution.sites.tau,
+        "marginals.mean": solution.marginals.mean, "marginals.variance": solution.marginals.variance,
+        "theta": fitted.theta,
+    }  # fmt: skip
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds NaN or infinity: inference failed ({solution.status.reason}), and a model "
+                             "that cannot predict is not stored")  # fmt: skip
+    theta = np.array([step.theta for step in trace]).reshape(len(trace), len(fitted.theta))
+    steps = {f"trace.{name}": np.array([getattr(s, name) for s in trace], kind) for name, kind in _STEPS.items()}
+    named = {**arrays, "loo": solution.loo, "trace.theta": theta}
+    tensors |= {prefix + name: np.asarray(array, dtype=np.float64) for name, array in named.items()}
+    tensors |= {prefix + name: array for name, array in steps.items()}
+    return content
+
+
+# --- reading ---------------------------------------------------------------------------------------------------------
+
+
+def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
+    """A learned model from JSON and tensors, checked to fit together."""
+    require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has other parts")
+    model, method = decode(content["model"], "model"), decode(content["method"], "method")
+    require(isinstance(model, Model) and isinstance(method, Method), "model and method are something else")
+    x = shelf.take_finite(f"{prefix}X", (None, None))
+    require(x.size, "X is empty")
+    _check_shapes(model, x)
+    rows = {name: shelf.take_finite(f"{prefix}{name}", (len(x),)) for name in (
+        "sites.nu", "sites.tau", "marginals.mean", "marginals.variance",
+    )}  # fmt: skip
+    loo = shelf.take_any(f"{prefix}loo", (len(x),))
+    require(loo.dtype == np.float64, "tensor loo holds no floats")
+    scalars = fields_of(content, _SCALARS)
+    size = sum(np.size(parameter.value) for parameter in free(declared(model)))
+    theta = shelf.take_finite(f"{prefix}theta", (size,))
+    solution = Solution(
+        model, method, x, Natural(rows["sites.nu"], rows["sites.tau"]),
+        Normal(rows["marginals.mean"], rows["marginals.variance"]),
+        scalars["log_evidence"], loo, _ended(STATUS, content["status"]),
+    )  # fmt: skip
+    trace = _trace(scalars["reasons"], size, prefix, shelf)
+    ending = _ended(ENDING, content["ending"])
+    return Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
+
+
+def fields_of(content: Any, rules: dict[str, Rule]) -> dict[str, Any]:
+    """Simple fields of a JSON object, each by its rule."""
+    fields = {name: decode(content[name], name) for name in rules}
+    for name, rule in rules.items():
+        require(rule.holds(fields[name]), f"{name} must be {rule.words}")
+    return fields
+
+
+def _ended(kind: Kind, node: Any) -> Any:
+    require(isinstance(node, dict) and set(node) == set(kind.rules), f"the {kind.name} has the wrong fields")
+    ended = built(kind, {name: decode(field, name) for name, field in node.items()}, kind.name)
+    with refusing(f"the {kind.name} has an unknown reason"):
+        str(ended)
+    return ended
+
+
+def _trace(reasons: tuple[str, ...], size: int, prefix: str, shelf: Shelf) -> tuple[Step, ...]:
+    theta = shelf.take_any(f"{prefix}trace.theta", (len(reasons), size))
+    columns = {name: shelf.take_any(f"{prefix}trace.{name}", (len(reasons),)) for name in _STEPS}
+    for name, kind in _STEPS.items():
+        require(columns[name].dtype == np.dtype(kind), f"tensor trace.{name} has the wrong type")
+    require(theta.dtype == np.float64, "tensor trace.theta holds no floats")
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    return tuple(
+        Step(theta=theta[i].copy(), reason=reasons[i], **dict(zip(columns, row, strict=True)))
+        for i, row in enumerate(rows)
+    )
+
+
+@float64
+def _check_shapes(model: Model, x: np.ndarray) -> None:
+    """Refuse a model that does not fit its inputs; everything is traced, nothing computed."""
+    n = len(x)
+    likelihood = model.plain_likelihood
+    data = Datum(np.zeros((n, likelihood.columns) if likelihood.columns > 1 else n), np.ones(n), np.ones(n))
+    with refusing("the model does not fit X"):
+        gram = jax.eval_shape(lambda kernel, x: kernel.gram(x), model.plain_kernel, x)
+        diagonal = jax.eval_shape(lambda kernel, x: kernel.diagonal(x), model.plain_kernel, x)
+        mean = jax.eval_shape(lambda mean, x: x[:, 0] * 0.0 + mean_at(mean, x), model.plain_mean, x)
+        logs = jax.eval_shape(lambda own, *row: jax.vmap(own.log_prob)(*row), likelihood, data, np.zeros(n))
+    shapes = [part.shape for part in (gram, diagonal, mean, logs)]
+    require(shapes == [(n, n), (n,), (n,), (n,)], f"the model does not fit X: kernel, mean or likelihood give {shapes}")

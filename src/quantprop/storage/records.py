@@ -1,0 +1,235 @@
+"""Objects as JSON and back. Types are looked up by name in a table, and every field is checked: nothing is run."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop import kernels, likelihoods, means
+from quantprop.methods import EP, VB, Laplace
+from quantprop.model import Model
+from quantprop.parameters import Parameter, is_parameter
+from quantprop.projections import KL, Projection, Wasserstein
+
+DEPTH = 50
+INLINE = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
+
+
+class Unreadable(ValueError):
+    """Why a file is not a model."""
+
+
+def require(condition: Any, reason: str) -> None:
+    """Refuse a file."""
+    if not condition:
+        raise Unreadable(reason)
+
+
+@contextlib.contextmanager
+def refusing(where: str) -> Iterator[None]:
+    """Whatever the library's own checks raise here is a fault of the file."""
+    try:
+        yield
+    except (Unreadable, MemoryError):
+        raise
+    except Exception as error:
+        raise Unreadable(f"{where}: {error}") from error
+
+
+# --- what may be stored ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What a field must be, in words and as a test."""
+
+    words: str
+    holds: Callable[[Any], bool]
+
+
+def numeric(value: Any, dimensions: int = 1) -> bool:
+    """Whether a value is a number or an array of numbers without NaN."""
+    array = np.asarray(value)
+    return array.dtype.kind in "iuf" and array.ndim <= dimensions and not np.isnan(array).any()
+
+
+def finite(value: Any) -> bool:
+    """Whether a value is a finite number or a vector of them."""
+    return numeric(value) and bool(np.isfinite(value).all())
+
+
+def instance(words: str, *kinds: type) -> Rule:
+    """The rule that a field is of a type."""
+    return Rule(words, lambda value: isinstance(value, kinds))
+
+
+def _is_bounds(value: Any) -> bool:
+    return value is None or (isinstance(value, (list, tuple)) and len(value) == 2 and all(map(numeric, value)))
+
+
+NUMBERS = Rule("finite numbers", finite)
+NUMBER = Rule("a finite number", lambda value: finite(value) and np.ndim(value) == 0)
+FLAG = instance("true or false", bool, np.bool_)
+LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value) or finite(value))
+LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
+MEAN = Rule(
+    "a number, a Parameter or means.Linear (a function cannot be stored)",
+    lambda value: is_parameter(value) or isinstance(value, means.Linear) or finite(value),
+)
+RULES = {  # by the name of the field; all others are LEARNED
+    **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
+    **dict.fromkeys(("exponent", "power", "p"), NUMBER),
+    **dict.fromkeys(("fixed", "ordered"), FLAG),
+    "likelihood": LIKELIHOOD,
+    "mean": MEAN,
+    "projection": instance("a projection", Projection),
+    "link": instance("the name of a link", str),
+    "value": NUMBERS,
+    "bounds": Rule("None or (lower, upper)", _is_bounds),
+    "prior": Rule(
+        "None (a function cannot be stored, and predictions do not need it: drop the prior)",
+        lambda value: value is None,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A type that may be stored, and the rules of its fields."""
+
+    name: str
+    make: type
+    rules: Mapping[str, Rule]
+
+
+def record(folder: str, make: type) -> Kind:
+    """A kind whose fields are those of a dataclass."""
+    names = [field.name for field in dataclasses.fields(make) if field.init]
+    return Kind(f"{folder}.{make.__name__}", make, {name: RULES.get(name, LEARNED) for name in names})
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The kinds that a file may hold."""
+
+    kinds: tuple[Kind, ...]
+
+    def named(self, name: Any, where: str) -> Kind:
+        """The kind of a name in a file."""
+        found = [kind for kind in self.kinds if kind.name == name]
+        require(found, f"{where} has the unknown type {name!r}")
+        return found[0]
+
+    def of(self, value: Any, where: str) -> Kind:
+        """The kind of an object, or an error that says that it cannot be stored."""
+        found = [kind for kind in self.kinds if kind.make is type(value)]
+        if not found:
+            raise TypeError(f"{where}: {type(value).__name__} is not a type of the library, so it cannot be stored")
+        return found[0]
+
+
+_KERNELS = (
+    "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
+    "Periodic", "Linear", "Constant", "White",
+)  # fmt: skip
+_LIKELIHOODS = (
+    "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
+    "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored",
+)  # fmt: skip
+REGISTRY = Registry((
+    *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
+    *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
+    *(record("methods", make) for make in (EP, VB, Laplace)),
+    *(record("projections", make) for make in (KL, Wasserstein)),
+    *(record("models", make) for make in (Model, Parameter, means.Linear)),
+))  # fmt: skip
+
+
+# --- objects as JSON -------------------------------------------------------------------------------------------------
+
+
+def encode(value: Any, where: str, registry: Registry = REGISTRY, depth: int = 0) -> Any:
+    """An object as JSON; `where` names it in errors."""
+    if depth > DEPTH:
+        raise ValueError(f"{where} is nested more than {DEPTH} deep, so it cannot be stored")
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (np.bool_, int, np.integer)):
+        return value.item() if isinstance(value, np.generic) else int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value) if math.isfinite(value) else {"number": str(float(value))}
+    if isinstance(value, (list, tuple)):
+        entries = [encode(entry, f"{where}[{i}]", registry, depth + 1) for i, entry in enumerate(value)]
+        return {"tuple" if isinstance(value, tuple) else "list": entries}
+    if isinstance(value, (np.ndarray, jax.Array)):
+        return _encoded_array(np.asarray(value), where)
+    kind = registry.of(value, where)
+    fields = {name: getattr(value, name) for name in kind.rules}
+    for name, rule in kind.rules.items():
+        if not rule.holds(fields[name]):
+            raise TypeError(f"{where}.{name} must be {rule.words}; got {fields[name]!r}")
+    parts = {name: encode(field, f"{where}.{name}", registry, depth + 1) for name, field in fields.items()}
+    return {"type": kind.name, "fields": parts}
+
+
+def _encoded_array(array: np.ndarray, where: str) -> dict[str, Any]:
+    entries, name = array.ravel().tolist(), "str" if array.dtype.kind == "U" else array.dtype.name
+    if not (name in INLINE or name == "str" or (name == "object" and all(isinstance(e, str) for e in entries))):
+        raise TypeError(f"{where}: an array of type {name} cannot be stored")
+    entries = [e if not isinstance(e, float) or math.isfinite(e) else str(e) for e in entries]
+    return {"array": name, "shape": list(array.shape), "values": entries}
+
+
+def decode(node: Any, where: str, registry: Registry = REGISTRY, depth: int = 0) -> Any:
+    """An object from JSON, every part checked."""
+    require(depth <= DEPTH, f"it is nested more than {DEPTH} deep")
+    if node is None or isinstance(node, (bool, int, str)):
+        return node
+    if isinstance(node, float):
+        require(math.isfinite(node), f"{where} is not a finite number")
+        return node
+    keys = set(node) if isinstance(node, dict) else set()
+    if keys == {"number"}:
+        require(node["number"] in ("inf", "-inf", "nan"), f"{where} is not a number")
+        return float(node["number"])
+    if keys in ({"tuple"}, {"list"}):
+        ((name, entries),) = node.items()
+        require(isinstance(entries, list), f"{where} is not a list")
+        parts = (decode(entry, f"{where}[{i}]", registry, depth + 1) for i, entry in enumerate(entries))
+        return tuple(parts) if name == "tuple" else list(parts)
+    if keys == {"array", "shape", "values"}:
+        return _decoded_array(node["array"], node["shape"], node["values"], where)
+    require(keys == {"type", "fields"}, f"{where} is of no known form")
+    kind, fields = registry.named(node["type"], where), node["fields"]
+    require(isinstance(fields, dict) and set(fields) == set(kind.rules), f"{where} has the wrong fields")
+    parts = {name: decode(field, f"{where}.{name}", registry, depth + 1) for name, field in fields.items()}
+    return built(kind, parts, where)
+
+
+def built(kind: Kind, fields: Mapping[str, Any], where: str) -> Any:
+    """An object of a kind, or the reason why its own checks refuse the fields."""
+    with refusing(where):
+        for name, rule in kind.rules.items():
+            require(rule.holds(fields[name]), f"{where}.{name} must be {rule.words}")
+        return kind.make(**fields)
+
+
+def _decoded_array(name: Any, shape: Any, entries: Any, where: str) -> np.ndarray:
+    require(name in (*INLINE, "str", "object"), f"{where} is an array of the unknown type {name!r}")
+    sizes = shape if isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape) else None
+    require(sizes is not None and len(sizes) <= 2 and isinstance(entries, list), f"{where} is not an array")
+    require(math.prod(shape) == len(entries), f"{where} has the wrong number of entries")
+    text = name in ("str", "object")
+    kinds = (str,) if text else (bool,) if name == "bool" else (int, float) if "float" in name else (int,)
+    if "float" in name:
+        entries = [float(entry) if entry in ("inf", "-inf", "nan") else entry for entry in entries]
+    require(all(type(entry) in kinds for entry in entries), f"{where} has entries of the wrong type")
+    with refusing(where), np.errstate(all="ignore"):
+        return np.array(entries, dtype=name).reshape(shape)

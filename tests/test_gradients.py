@@ -1,0 +1,102 @@
+"""Gradients of every objective against central differences of the objective at its re-converged fixed point."""
+
+import numpy as np
+import pytest
+
+from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, kernels, likelihoods, means
+from quantprop.infer import prepare
+from quantprop.landscape import Landscape
+from quantprop.objectives import as_objective
+from quantprop.parameters import packed
+
+N = 24
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2.0, 2.0, size=(N, 2))
+F = np.sin(2.0 * X[:, 0])
+NOISE = RNG.normal(size=(3, N))
+DATA = {
+    "probit": (likelihoods.Probit(), np.where(F + 0.3 * NOISE[0] > 0, 1.0, -1.0)),
+    "poisson": (likelihoods.Poisson(), np.round(np.exp(F + 0.3 * NOISE[1]))),
+    "student-t": (likelihoods.StudentT(4.0, 0.3), F + 0.2 * NOISE[2]),
+}
+METHODS = {"ep": EP(), "qp": QP(), "power-ep": PowerEP(0.5), "vb": VB(), "laplace": Laplace()}
+MATRIX = [
+    (method, objective, likelihood)
+    for likelihood in DATA
+    for method in METHODS
+    for objective in ("evidence", "loo")
+] + [("vb", "elbo", "probit")]  # fmt: skip
+BY_DEFAULT = [
+    ("qp", "evidence", "probit"),
+    ("ep", "loo", "probit"),
+    ("laplace", "evidence", "poisson"),
+    ("vb", "elbo", "probit"),
+    ("qp", "loo", "student-t"),
+]
+
+
+def landscape(method, objective, likelihood, exact=True):
+    """ARD kernel, learned mean, and whatever the likelihood has: 4 to 6 numbers in all."""
+    kind, y = DATA[likelihood]
+    model = Model(kernels.SquaredExponential(1.5, np.array([0.8, 1.3])), kind, mean=Parameter(0.2))
+    task = prepare(model, X, y, method, None, None, None)
+    return Landscape(model, task, method, as_objective(objective), exact, tol=1e-12, max_sweeps=400)
+
+
+def relative_error(surface, step):
+    theta = packed(surface.parts)
+    at = surface.from_cold(theta)
+    assert at.reason == "converged"
+    along = step * np.eye(len(theta))
+    numeric = np.array(
+        [(surface.from_cold(theta + e).value - surface.from_cold(theta - e).value) / (2 * step) for e in along]
+    )
+    return np.linalg.norm(at.gradient - numeric) / np.linalg.norm(numeric)
+
+
+def test_total_derivatives_of_some_objectives():
+    errors = {case: relative_error(landscape(METHODS[case[0]], *case[1:]), 1e-4) for case in BY_DEFAULT}
+    assert max(errors.values()) <= 1e-5, errors
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", MATRIX, ids="-".join)
+def test_total_derivative_of_every_objective(case):
+    assert relative_error(landscape(METHODS[case[0]], *case[1:]), 1e-4) <= 1e-5
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("likelihood", DATA)
+@pytest.mark.parametrize("objective", ["evidence", "loo"])
+@pytest.mark.parametrize("p", [1.5, 3.0])
+def test_total_derivative_with_other_wasserstein_distances(p, objective, likelihood):
+    assert relative_error(landscape(QP(p), objective, likelihood), 1e-3) <= 1e-3
+
+
+def test_sites_held_fixed_give_another_gradient_for_qp():
+    """The paper's gradient: the one that evidence would have if sites did not move with the hyperparameters."""
+    exact, partial = (landscape(QP(), "loo", "student-t", exact) for exact in (True, False))
+    theta = packed(exact.parts)
+    difference = exact.from_cold(theta).gradient - partial.from_cold(theta).gradient
+    assert np.linalg.norm(difference) > 1e-3 * np.linalg.norm(exact.from_cold(theta).gradient)
+
+
+def test_derivative_in_a_linear_mean_and_weights():
+    model = Model(kernels.Matern32(1.5, 0.8), likelihoods.Probit(), mean=means.Linear(np.array([0.3, -0.2]), 0.1))
+    weights = np.where(np.arange(N) % 3 == 0, 2.0, 1.0)
+    task = prepare(model, X, DATA["probit"][1], QP(), weights, None, None)
+    assert relative_error(Landscape(model, task, QP(), as_objective("evidence"), True, 1e-12, 400), 1e-4) <= 1e-5
+
+
+def test_a_prior_density_adds_its_own_slope():
+    kind, y = DATA["probit"]
+    lengthscale = Parameter(0.8, bounds=(1e-3, 1e3), prior=lambda v: -0.5 * v**2)
+    models = [Model(kernels.SquaredExponential(1.5, ell), kind) for ell in (0.8, lengthscale)]
+    points = [
+        Landscape(m, prepare(m, X, y, QP(), None, None, None), QP(), as_objective("evidence")).from_cold(
+            np.log([1.5, 0.8])
+        )
+        for m in models
+    ]
+    assert points[1].value - points[0].value == pytest.approx(-0.32, abs=1e-12)
+    np.testing.assert_allclose(points[1].gradient - points[0].gradient, [0.0, -0.64], atol=1e-9)

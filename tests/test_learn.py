@@ -1,0 +1,125 @@
+"""Learning: known optima, restarts, bounds, back-off, and honest endings."""
+
+import numpy as np
+import pytest
+
+from quantprop import Model, Parameter, datasets, fit, infer, kernels, likelihoods
+from quantprop.landscape import Point
+from quantprop.learn import Landscape
+
+GPY_OPTIMUM = {"crabs": 27.0321, "ionosphere": 89.4527}  # negative log evidence that GPy 1.15's nested EP reaches
+
+
+def first_split(name):
+    """NumPy RandomState(0) permutation, the first n // 10 rows held out, standardised on the rest."""
+    data = datasets.load(name, "paper")
+    order = np.random.RandomState(0).permutation(len(data.y))
+    kept = order[len(order) // 10 :]
+    centre, scale = data.X[kept].mean(0), data.X[kept].std(0)
+    return (data.X[kept] - centre) / np.where(scale > 0, scale, 1.0), data.y[kept]
+
+
+def probit():
+    return Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
+
+
+@pytest.mark.parametrize("name", GPY_OPTIMUM)
+def test_the_optimum_is_gpys_for_ep_and_flat_for_qp(name):
+    X, y = first_split(name)
+    ep = fit(probit(), X, y, method="ep")
+    assert ep.converged
+    assert -ep.objective_value == pytest.approx(GPY_OPTIMUM[name], abs=1e-3)
+    qp = fit(probit(), X, y, method="qp")
+    assert qp.converged
+    assert qp.status.gradient <= 1e-4
+
+
+X = np.linspace(-3.0, 3.0, 30)[:, None]
+Y = np.where(np.sin(2.0 * X[:, 0]) > 0, 1.0, -1.0)
+
+
+def test_what_is_returned_agrees_with_inference_at_the_learned_numbers():
+    fitted = fit(probit(), X, Y)
+    again = infer(fitted.model, X, Y, tol=1e-8)
+    assert fitted.objective_value == pytest.approx(again.log_evidence, abs=1e-7)
+    np.testing.assert_allclose(fitted.solution.marginals.mean, again.marginals.mean, atol=1e-6)
+    assert fitted.hyperparameters["kernel.lengthscale"] == fitted.model.kernel.lengthscale
+    assert len(fitted.trace) == fitted.status.evaluations
+    assert max(step.value for step in fitted.trace) == fitted.objective_value
+
+
+def test_fixed_and_bounded_parameters_are_kept():
+    kernel = kernels.SquaredExponential(Parameter(2.0, fixed=True), Parameter(0.2, bounds=(0.1, 0.3)))
+    fitted = fit(Model(kernel, likelihoods.Probit()), X, Y)
+    assert fitted.model.kernel.variance.value == 2.0
+    assert fitted.model.kernel.lengthscale.value == pytest.approx(0.3)
+    assert fitted.status.at_bounds == ("kernel.lengthscale",)
+
+
+def test_separable_data_end_at_finite_numbers():
+    fitted = fit(probit(), X, np.where(X[:, 0] > 0, 1.0, -1.0))
+    assert fitted.converged
+    assert np.isfinite([*fitted.hyperparameters.values(), fitted.objective_value]).all()
+
+
+def test_restarts_never_end_lower_and_repeat_with_their_seed():
+    start = Model(kernels.SquaredExponential(1.0, 1e-3), likelihoods.Probit())
+    once, often, again = fit(start, X, Y), fit(start, X, Y, restarts=3), fit(start, X, Y, restarts=3)
+    assert often.objective_value >= once.objective_value
+    np.testing.assert_array_equal(often.theta, again.theta)
+
+
+def test_a_failing_trial_point_is_backed_off_from(monkeypatch):
+    """Inference that fails for every lengthscale above 0.5 must not stop learning, nor be its end."""
+    honest = Landscape._from
+
+    def failing(self, theta, *more):
+        point = honest(self, theta, *more)
+        return point if np.exp(theta[1]) < 0.5 else point._replace(value=np.nan)
+
+    monkeypatch.setattr(Landscape, "_from", failing)
+    fitted = fit(Model(kernels.SquaredExponential(1.0, 0.1), likelihoods.Probit()), X, Y)
+    assert fitted.status.failed > 0
+    assert np.isfinite(fitted.objective_value)
+    assert fitted.model.kernel.lengthscale < 0.5
+    assert fitted.objective_value > fitted.trace[0].value
+
+
+def test_a_start_where_inference_fails_says_so(monkeypatch):
+    monkeypatch.setattr(Point, "usable", property(lambda self: False))
+    fitted = fit(probit(), X, Y)
+    assert fitted.status.reason == "inference-failed"
+    assert "inference did not converge" in str(fitted.status)
+    assert not fitted.converged
+
+
+def test_the_leave_one_out_objective_is_the_sum_of_loo():
+    fitted = fit(probit(), X, Y, method="ep", objective="loo")
+    assert fitted.objective_value == pytest.approx(fitted.solution.loo.sum(), abs=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"objective": "elbo"}, "exists for VB only"),
+        ({"objective": "likelihood"}, "objective must be one of"),
+        ({"gradient": "numeric"}, "gradient must be"),
+        ({"restarts": -1}, "restarts must be at least 0"),
+    ],
+)
+def test_unknown_settings_are_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        fit(probit(), X, Y, **change)
+
+
+def test_a_start_outside_the_bounds_is_named():
+    kernel = kernels.SquaredExponential(1.0, Parameter(2.0, bounds=(0.1, 1.0)))
+    with pytest.raises(ValueError, match=r"kernel\.lengthscale starts outside its bounds"):
+        fit(Model(kernel, likelihoods.Probit()), X, Y)
+
+
+def test_numbers_that_must_be_positive_are_checked():
+    with pytest.raises(ValueError, match=r"kernel\.variance must be positive"):
+        Model(kernels.SquaredExponential(-1.0), likelihoods.Probit())
+    with pytest.raises(ValueError, match=r"likelihood\.scale must be positive"):
+        Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.0))
