@@ -119,7 +119,7 @@ def save(model: Fitted | Estimator, path: Path) -> None:
     ['no', 'yes']
     """
     families = [family for family in (CLASSIFIER, REGRESSOR) if family.kind.make is type(model)]
-    if isinstance(model, Fitted) or not families:
+    if not families:
         return storage.save(model, path)  # type: ignore[arg-type]  # which says so where it cannot
     check_is_fitted(model, "log_marginal_likelihood_value_")
     tensors: dict[str, np.ndarray] = {}
@@ -127,10 +127,8 @@ def save(model: Fitted | Estimator, path: Path) -> None:
 
 
 def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-    parameters, attributes = (
-        model.get_params(deep=False),
-        {name: getattr(model, name, None) for name in family.attributes},
-    )
+    parameters = model.get_params(deep=False)
+    attributes = {name: getattr(model, name, None) for name in family.attributes}
     for given, rules in ((parameters, family.kind.rules), (attributes, family.attributes)):
         for name, rule in rules.items():
             if not rule.holds(given[name]):
@@ -153,7 +151,7 @@ def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dic
         "kernel": encode(core.choice.theirs, "kernel", BOTH),
         "likelihood": encode(start.likelihood, "likelihood"),
         "mean": encode(start.mean, "mean"),
-        "max_sweeps": core.landscape.max_sweeps,
+        "max_sweeps": int(core.landscape.max_sweeps),
     }
     rows = {**task.data._asdict(), "weights": task.weight.total}
     tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
@@ -211,8 +209,7 @@ def _finish_classifier(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
     pairs = estimator.multi_class == "one_vs_one"
     require(len(cores) == (1 if k == 2 else k * (k - 1) // 2 if pairs else k), "it holds too few or too many models")
     models = [_binary(core) for core in cores]
-    estimator.n_classes_ = k
-    estimator.base_estimator_ = models[0] if k == 2 else Several(models)
+    estimator.n_classes_, estimator.base_estimator_ = k, models[0] if k == 2 else Several(models)
 
 
 def _binary(core: Core) -> BinaryGaussianProcess:

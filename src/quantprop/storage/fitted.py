@@ -61,13 +61,13 @@ def save(fitted: Fitted, path: Path) -> None:
 def load(path: Path) -> Fitted:
     """A learned model from a file that `save` wrote; whatever a file holds, nothing in it is run."""
     with reading(path):
-        document = read(path)
-        require(document.kind == KIND, f"it is of the kind {document.kind!r}; quantprop.load reads every kind")
-        return loaded(document)
+        return loaded(read(path))
 
 
 def loaded(document: Document) -> Fitted:
     """A learned model from the document that holds nothing else."""
+    known = f"storage.load reads {KIND!r}, quantprop.load also estimators"
+    require(document.kind == KIND, f"it is of the kind {document.kind!r}; {known}")
     shelf = Shelf(document.tensors)
     fitted = unpacked(document.content, "", shelf)
     shelf.close()
