@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from quantprop import datasets, kernels, likelihoods, means, projections
+from quantprop import datasets, kernels, likelihoods, means, projections, storage
 from quantprop.infer import infer
 from quantprop.learn import Fitted, fit
 from quantprop.methods import EP, QP, VB, Laplace, PowerEP
@@ -18,8 +18,13 @@ _LAZY = {  # what takes long to import, and where it is
     "GaussianProcessClassifier": "quantprop.estimators",
     "GaussianProcessRegressor": "quantprop.estimators",
     "estimators": "quantprop.estimators",
+    "load": "quantprop.estimators.storage",
     "plots": "quantprop.plots",
+    "save": "quantprop.estimators.storage",
 }
+
+
+Fitted.save = storage.save  # pyright: ignore[reportAttributeAccessIssue]  # files know results, not the reverse
 
 
 def __getattr__(name: str) -> Any:

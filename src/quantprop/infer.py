@@ -89,8 +89,13 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
     check_memory(len(x))
-    size = bucket(len(x))
-    return Task(x, pad(x, size), pad(data, size), _weight(weights, len(x)))
+    size, weight = bucket(len(x)), _weight(weights, len(x))
+    if weight.exponent is not None and likelihood.singular and isinstance(method, EP):
+        raise ValueError(
+            f"weights must be whole numbers for the {likelihood.name} likelihood with this link: p(y | f) to a "
+            "fractional power has a cusp at f = 0 that is not integrated accurately"
+        )
+    return Task(x, pad(x, size), pad(data, size), weight)
 
 
 def as_method(method: Method | str) -> Method:

@@ -23,7 +23,7 @@ from quantprop.infer import Task, starting_sites
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
-from quantprop.parameters import Parameter, declared, log_prior, unpacked, values
+from quantprop.parameters import Parameter, declared, log_prior, unpacked, values, without_bounds
 from quantprop.precision import float64
 from quantprop.priors import DensePrior, dense_prior
 
@@ -145,10 +145,11 @@ class Landscape:
         """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
         began = time.perf_counter()
         theta, x = np.array(theta, dtype=np.float64), self.task.padded
-        mean, k, likelihood = _prior(theta, self.parts, x)
+        parts = without_bounds(self.parts)
+        mean, k, likelihood = _prior(theta, parts, x)
         problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
         out, value, by = _core(problem, self.objective, start, self.tol, self.max_sweeps, exact=self.exact)
-        log_prior, slope = _pulled_back(theta, self.parts, x, by)
+        log_prior, slope = _pulled_back(theta, parts, x, by)
         slope = np.asarray(slope, dtype=np.float64)
         return Point(theta, float(value + log_prior), slope, problem, out, time.perf_counter() - began)
 

@@ -125,6 +125,18 @@ def _plain(parameter: Parameter, pieces: Iterator[Array]) -> Any:
     return jnp.reshape(jnp.exp(piece) if _logarithmic(parameter) else piece, np.shape(parameter.value))
 
 
+def without_bounds(tree: Any) -> Any:
+    """A declared tree that keeps of its bounds only the scale they imply: one compiled program then serves them all."""
+
+    def plain(node: Any) -> Any:
+        if not is_parameter(node):
+            return node
+        scale = (1.0, 2.0) if _logarithmic(node) else None
+        return Parameter(node.value, scale, node.prior, node.fixed, node.ordered)
+
+    return jax.tree.map(plain, tree, is_leaf=is_parameter)
+
+
 @float64
 def at(tree: Any, theta: Float[np.ndarray, " theta"]) -> Any:
     """A declared tree with the values of its free parameters at θ."""

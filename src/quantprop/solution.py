@@ -22,8 +22,8 @@ from quantprop.priors.dense import Predictor, condition, dense_prior, predictor
 _REMEDIES = {
     "converged": "",
     "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
-    "stalled": "the steps had to be made ever smaller: try schedule='sequential', another start (sites=), a smaller "
-    "kernel variance, a power below 1, or VB or Laplace",
+    "stalled": "the steps had to be made ever smaller: try another start (sites=, say those of another method), a "
+    "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
     "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
     "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
     "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",

@@ -56,17 +56,21 @@ def evaluate(problem: Problem, sites: Natural) -> Evaluation:
     change = jax.tree.map(lambda to, now: jnp.where(moved, to - now, 0.0), new.site, sites)
     values = jnp.where(moved, new.value, 0.0)
     improper = jnp.sum(counts & ~new.proper)
-    squares = jnp.sum(scaled(change, post.marginals) ** 2) + improper
-    residual = jnp.sqrt(squares / (2.0 * jnp.sum(counts)))
+    squares = jnp.sum(scaled(problem, change, post.marginals) ** 2) + improper
+    residual = jnp.sqrt(squares / (2.0 * jnp.sum(jnp.where(counts, weight.copies, 0.0))))
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
     return Evaluation(sites, change, post.marginals, residual, merit, evidence, proper, improper)
 
 
-def scaled(change: Natural, at: Marginal) -> Float[Array, "2 n"]:
-    """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); free of the scale of f."""
-    return jnp.stack([at.variance * change.tau, jnp.sqrt(at.variance) * (change.nu - at.mean * change.tau)])
+def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
+    """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); free of the scale of f.
+
+    The w copies of a row of weight w each change by 1/w of it: their squares sum to 1/w of its square.
+    """
+    sizes = jnp.stack([at.variance * change.tau, jnp.sqrt(at.variance) * (change.nu - at.mean * change.tau)])
+    return sizes / jnp.sqrt(problem.weight.copies)
 
 
 class Outcome(eqx.Module):

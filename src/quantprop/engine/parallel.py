@@ -15,6 +15,7 @@ from quantprop.likelihoods.base import Scalar
 DEPTH = 5  # of Anderson's memory; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
 SMALLEST_STEP = 1e-6
+ROUNDING = 1e-10  # of a merit, relative
 PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a near-solution, which plain steps leave
 
 
@@ -36,13 +37,13 @@ class State(NamedTuple):
     sweeps: Int[Array, ""]
 
 
-def accelerated(memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+def accelerated(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
     used = jnp.arange(DEPTH) < memory.held
     d_sites = jax.tree.map(lambda old, now: jnp.where(used[:, None], now - old, 0.0), memory.sites, at.sites)
     d_change = jax.tree.map(lambda old, now: jnp.where(used[:, None], now - old, 0.0), memory.changes, at.change)
-    basis = jax.vmap(lambda c: scaled(c, at.marginals).ravel())(d_change)  # DEPTH × 2n
-    target = scaled(at.change, at.marginals).ravel()
+    basis = jax.vmap(lambda c: scaled(problem, c, at.marginals).ravel())(d_change)  # DEPTH × 2n
+    target = scaled(problem, at.change, at.marginals).ravel()
     norm = jnp.sqrt(jnp.sum(basis**2, axis=1))
     unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None]
     gram = unit @ unit.T
@@ -69,7 +70,7 @@ def remember(memory: Memory, at: Evaluation) -> Memory:
 def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
     plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.change)
-    fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(memory, at, step), plain)
+    fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(problem, memory, at, step), plain)
     if problem.negative_sites:
         return fast
     # The renewed sites of a log-concave likelihood have τ ≥ 0; extrapolation may leave that cone, datum by datum.
@@ -82,7 +83,8 @@ def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, 
     Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
     """
     if problem.method.ascends:
-        return new.proper & ((new.merit >= old.merit) | (new.residual <= old.residual))
+        level = new.merit >= old.merit - ROUNDING * (1.0 + jnp.abs(old.merit))
+        return new.proper & ((new.merit >= old.merit) | (level & (new.residual <= old.residual)))
     return new.proper & (new.residual <= GROWTH * old.residual)
 
 

@@ -159,7 +159,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         self._validate_params()
         if isinstance(self.kernel, CompoundKernel):
             raise ValueError("kernel cannot be a CompoundKernel")
-        X, y = self._checked(X, y)
+        X, y = self._learned_from(X, y)
         check_classification_targets(y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         classes = np.unique(y) if weights is None else np.unique(y[weights > 0])
@@ -179,22 +179,25 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
                 warn_at_bounds(model.kernel_)
         return self
 
-    def _checked(self, X: Any, y: Any = None) -> Any:
-        """Inputs as scikit-learn checks them; objects that are not vectors become numbers."""
-        vectors = not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
-        first = y is not None
-        if vectors:
-            options = {"ensure_2d": True, "dtype": "numeric", "reset": first}
-            checked = validate_data(self, X, y, multi_output=False, **options) if first else validate_data(
-                self, X, **options
-            )  # fmt: skip
-            self._source = Source() if first else self._source
-            return (np.asarray(checked[0], dtype=np.float64), checked[1]) if first else np.asarray(checked, np.float64)
-        if first:
-            self._source = Source([])
-            objects, y = validate_data(self, X, y, multi_output=False, ensure_2d=False, dtype=None)
-            return self._source.encode(list(objects)), y
-        return Source.encode(self._source, list(validate_data(self, X, ensure_2d=False, dtype=None, reset=False)))
+    def _vectors(self) -> bool:
+        return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
+
+    def _learned_from(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Data as scikit-learn checks them; objects that are not vectors become numbers."""
+        if self._vectors():
+            self._source = Source()
+            x, y = validate_data(self, X, y, multi_output=False, ensure_2d=True, dtype="numeric")
+            return np.asarray(x, dtype=np.float64), y
+        self._source = Source([])
+        objects, y = validate_data(self, X, y, multi_output=False, ensure_2d=False, dtype=None)
+        return self._source.encode(list(objects)), y
+
+    def _new_inputs(self, X: Any) -> np.ndarray:
+        """Inputs to predict at, with the columns that were learned from."""
+        if self._vectors():
+            x = validate_data(self, X, ensure_2d=True, dtype="numeric", reset=False)
+            return np.asarray(x, dtype=np.float64)
+        return self._source.encode(list(validate_data(self, X, ensure_2d=False, dtype=None, reset=False)))
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes; one a class, or one a pair of classes, for more."""
@@ -285,6 +288,12 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         slope = np.mean(slopes, axis=0) if shared else np.concatenate(slopes) / len(models)
         return (value, slope) if eval_gradient else value
 
+    def save(self, path):
+        """Write the estimator to one file, to be read by `quantprop.load`."""
+        from quantprop.estimators.storage import save  # which needs the estimators themselves
+
+        save(self, path)
+
     # --- predictions -------------------------------------------------------------------------------------------------
 
     def predict(self, X):
@@ -305,7 +314,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
                 "one_vs_one multi-class mode does not support predicting probability estimates. "
                 "Use one_vs_rest mode instead."
             )
-        x, models = self._checked(X), self._models()
+        x, models = self._new_inputs(X), self._models()
         if len(models) == 1:
             return models[0].log_proba(x)
         each = np.stack([m.log_proba(x)[:, 1] for m in models], axis=1)
@@ -317,7 +326,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
     def _votes(self, X: Any) -> np.ndarray:
         """Won pairs of each class, ties settled by the sum of its probabilities."""
-        x = self._checked(X)
+        x = self._new_inputs(X)
         score = np.zeros((len(x), self.n_classes_))
         for (a, b), model in zip(itertools.combinations(range(self.n_classes_), 2), self._models(), strict=True):
             positive = np.exp(model.log_proba(x)[:, 1])
@@ -333,12 +342,12 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
                 "Returning the mean and variance of the latent function f is only supported for binary "
                 f"classification, received {self.n_classes_} classes; use latent(X), which returns those of every class"
             )
-        normal = self._models()[0].solution_.predict(self._checked(X))
+        normal = self._models()[0].solution_.predict(self._new_inputs(X))
         return normal.mean, normal.variance
 
     def latent(self, X):
         """Means and variances of all latent functions: one column a two-class model, in their order."""
         check_is_fitted(self)
-        x = self._checked(X)
+        x = self._new_inputs(X)
         normals = [m.solution_.predict(x) for m in self._models()]
         return np.stack([n.mean for n in normals], axis=1), np.stack([n.variance for n in normals], axis=1)

@@ -109,7 +109,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         self._validate_params()
         if isinstance(self.kernel, CompoundKernel):
             raise ValueError("kernel cannot be a CompoundKernel")
-        X, y = self._checked(X, y)
+        X, y = self._learned_from(X, y)
         likelihood, noise = self._likelihood(len(X))
         rows = {"weights": sample_weight, "exposure": exposure, "trials": trials}
         rows = {name: value for name, value in rows.items() if value is not None}
@@ -135,21 +135,26 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
             warn_at_bounds(self.kernel_)
         return self
 
-    def _checked(self, X: Any, y: Any = None) -> Any:
-        """Inputs as scikit-learn checks them; objects that are not vectors become numbers."""
-        first = y is not None
+    def _options(self) -> dict[str, Any]:
+        """What scikit-learn should check of the inputs."""
         vectors = not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
-        options = {"ensure_2d": vectors, "dtype": "numeric" if vectors else None, "reset": first}
-        if not first:
-            x = validate_data(self, X, **options)
-            return np.asarray(x, dtype=np.float64) if vectors else self._source.encode(list(x))
-        self._source = Source() if vectors else Source([])
+        return {"ensure_2d": vectors, "dtype": "numeric" if vectors else None}
+
+    def _learned_from(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Data as scikit-learn checks them; objects that are not vectors become numbers."""
+        options = self._options()
         if self._columns() > 1:
-            x = validate_data(self, X, **options)
-            y = np.asarray(y, dtype=np.float64)
+            x, y = validate_data(self, X, **options), np.asarray(y, dtype=np.float64)
         else:
             x, y = validate_data(self, X, y, multi_output=False, y_numeric=True, **options)
-        return (np.asarray(x, dtype=np.float64) if vectors else self._source.encode(list(x))), y
+        self._source = Source() if options["ensure_2d"] else Source([])
+        return (np.asarray(x, dtype=np.float64) if options["ensure_2d"] else self._source.encode(list(x))), y
+
+    def _new_inputs(self, X: Any) -> np.ndarray:
+        """Inputs to predict at, with the columns that were learned from."""
+        options = self._options()
+        x = validate_data(self, X, reset=False, **options)
+        return np.asarray(x, dtype=np.float64) if options["ensure_2d"] else self._source.encode(list(x))
 
     def _columns(self) -> int:
         if self.likelihood == "censored":
@@ -240,6 +245,12 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
             self._core = self._core.moved(theta)
         return (value, slope) if eval_gradient else value
 
+    def save(self, path):
+        """Write the estimator to one file, to be read by `quantprop.load`."""
+        from quantprop.estimators.storage import save  # which needs the estimators themselves
+
+        save(self, path)
+
     # --- predictions -------------------------------------------------------------------------------------------------
 
     def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
@@ -267,7 +278,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     def _for_prediction(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "log_marginal_likelihood_value_")
-        return self._checked(X)
+        return self._new_inputs(X)
 
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
         return self.solution_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)

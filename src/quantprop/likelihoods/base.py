@@ -56,6 +56,7 @@ class Likelihood(eqx.Module):
     support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
+    singular: ClassVar[bool] = False  # log p(y | f) is −∞ at some f; then p to a power below 1 has a cusp there
     has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`. A property where it depends
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look

@@ -69,6 +69,10 @@ class NegativeBinomial(Likelihood):
     def log_concave(self) -> bool:
         return self.link == "exp"
 
+    @property
+    def singular(self) -> bool:
+        return self.link == "square"
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         """With r = 1/dispersion and t = log(λ/r): −y log(1 + exp(−t)) − r log(1 + exp t), plus a constant."""
         y, r, scale = datum.y, 1.0 / self.dispersion, self.dispersion * datum.exposure

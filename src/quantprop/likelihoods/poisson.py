@@ -48,6 +48,10 @@ class Poisson(Likelihood):
     def log_concave(self) -> bool:
         return self.link != "square"
 
+    @property
+    def singular(self) -> bool:
+        return self.link == "square"
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         log_mean = log_rate_unless(datum.y == 0, self.link, f) + jnp.log(datum.exposure)
         return datum.y * log_mean - datum.exposure * rate(self.link, f) - log_factorial(datum.y)

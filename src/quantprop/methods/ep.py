@@ -29,6 +29,13 @@ class EP(Method):
         if not 0.0 < self.power <= 1.0:
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 
+    def check(self, likelihood: Likelihood) -> None:
+        if self.power != 1.0 and likelihood.singular:
+            raise ValueError(
+                f"power EP does not exist for the {likelihood.name} likelihood with this link: p(y | f) to a power has "
+                "a cusp at f = 0 that is not integrated accurately; use power 1"
+            )
+
     @property
     def stationary(self) -> bool:
         return isinstance(self.projection, KL)  # the evidence is stationary where moments match
