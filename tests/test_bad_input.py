@@ -155,7 +155,7 @@ def test_warm_starts_must_fit():
 
 
 def test_methods_and_schedules_must_exist():
-    refused("method must be … qp, ep, vb, laplace … 'mcmc'", PROBIT, X, Y, "mcmc")
+    refused("method must be … qp, ep, power-ep, vb, laplace … 'mcmc'", PROBIT, X, Y, "mcmc")
     refused("method must be … 3", PROBIT, X, Y, 3)
     refused("schedule must be one of parallel, sequential … 'random'", PROBIT, X, Y, schedule="random")
     for method in (VB(), Laplace()):
@@ -178,7 +178,10 @@ def test_models_must_be_made_of_a_kernel_a_likelihood_and_a_mean():
     refused("mean(X) … (6,) … (6, 2)", Model(KERNEL, likelihoods.Probit(), lambda x: x), X, Y)
     refused("mean(X)[0] = nan", Model(KERNEL, likelihoods.Probit(), lambda x: np.full(len(x), NAN)), X, Y)
     refused("mean = inf", Model(KERNEL, likelihoods.Probit(), INF), X, Y)
-    refused("kernel", Model(kernels.SquaredExponential(lengthscale=0.0), likelihoods.Probit()), X, Y)
+    zero = kernels.SquaredExponential(lengthscale=0.0)
+    refused("kernel.lengthscale must be positive … 0.0", zero, likelihoods.Probit(), call=Model)
+    ragged = Model(kernels.SquaredExponential(1.0, np.ones(3)), likelihoods.Probit())
+    refused("lengthscale must be one number or one per column of X (2)", ragged, X, Y)
 
 
 # --- project, predict ------------------------------------------------------------------------------------------------

@@ -28,9 +28,7 @@ MATRIX = [
 ] + [("vb", "elbo", "probit")]  # fmt: skip
 BY_DEFAULT = [
     ("qp", "evidence", "probit"),
-    ("ep", "loo", "probit"),
     ("laplace", "evidence", "poisson"),
-    ("vb", "elbo", "probit"),
     ("qp", "loo", "student-t"),
 ]
 

@@ -52,7 +52,7 @@ class Model(eqx.Module):
 
     def prior_mean(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
         """The prior mean at the inputs."""
-        mean = finite_array(mean_at(self.plain_mean, x), "mean(X)")
+        mean = finite_array(mean_at(self.plain_mean, x), "mean(X)" if callable(self.plain_mean) else "mean")
         if mean.shape not in ((), (len(x),)):
             raise ValueError(f"mean(X) must return one number per row, shape ({len(x)},); got shape {mean.shape}")
         return np.broadcast_to(mean, (len(x),)).copy()

@@ -133,7 +133,7 @@ def probability_cases() -> dict[str, Case]:
 
 
 CASES = {
-    "gaussian": Case(likelihoods.Gaussian(0.7), lambda f, _: stats.norm(f, 0.7), REALS),
+    "gaussian": Case(likelihoods.Gaussian(0.7), lambda f, e: stats.norm(f, 0.7 / np.sqrt(e)), REALS, EXPOSURE),
     "probit": Case(likelihoods.Probit(), lambda f, _: signs(stats.norm.cdf(f)), SIGNS),
     "logit": Case(likelihoods.Logit(), lambda f, _: signs(expit(f)), SIGNS),
     "heaviside": Case(likelihoods.Heaviside(0.05), lambda f, _: signs(np.where(f > 0, 0.95, 0.05)), SIGNS),
@@ -196,8 +196,9 @@ def by_brute_force(case: Case, of: Callable, y: np.ndarray) -> np.ndarray:
 def test_given_f_the_distribution_is_scipys(case):
     f = np.linspace(-2.1, 2.3, 5)
     ys = case.y[:4] if case.discrete else np.linspace(*case.y, 4)
-    datum = Datum(np.array(0.0), np.array(2.5), np.array(3.0))
-    reference = case.conditional(f, 3.0 if "trials" in case.scales else 2.5)
+    exposure = 2.5 if "exposure" in case.likelihood.scaled_by else 1.0
+    datum = Datum(np.array(0.0), np.array(exposure), np.array(3.0))
+    reference = case.conditional(f, 3.0 if "trials" in case.scales else exposure)
     with jax.enable_x64(True):
         mean, variance = (
             jax.vmap(partial(method, datum))(f) for method in (case.likelihood.mean, case.likelihood.variance)

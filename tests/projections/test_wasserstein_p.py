@@ -47,6 +47,8 @@ def cases() -> dict[str, list[dict]]:
 
 CASES = {case: records for case, records in cases().items() if records[0]["likelihood"] in NAMES}
 
+BY_DEFAULT = {"probit", "heaviside", "student-t", "poisson square", "gamma exp"}  # the others: make test-all
+
 
 @partial(jax.jit, compiler_options=FAST)
 def _nodes(likelihood: Likelihood, data, cavities):
@@ -80,7 +82,9 @@ def test_every_name_of_the_reference_is_a_likelihood_of_the_library():
     assert missing <= LATER, f"unknown: {sorted(missing - LATER)}; not exported yet: {sorted(missing & LATER)}"
 
 
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case", [case if case in BY_DEFAULT else pytest.param(case, marks=pytest.mark.campaign) for case in CASES]
+)
 def test_minimisers_agree_with_the_reference(case):
     records, by_parameters = CASES[case], {}
     assert len(records) == 30
