@@ -265,5 +265,5 @@ class Climb:
         touching = (best.theta <= self.bounds[:, 0] + edge) | (best.theta >= self.bounds[:, 1] - edge)
         names = labels(self.landscape.parts)
         bounded = tuple(name for name, touches in zip(names, touching, strict=True) if touches)
-        failed = sum(step.reason != "converged" for step in self.trace)
+        failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in self.trace)
         return Ending(reason, len(self.trace), failed, slope, bounded)
