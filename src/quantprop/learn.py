@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import minimize
 
 from quantprop.gaussian import Natural
 from quantprop.infer import as_method, prepare, solution_of
@@ -209,6 +208,8 @@ class Climb:
 
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
         """The best point reached from θ, and the optimiser's word on why it stopped."""
+        from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
+
         self.restart += 1
         best = self._visit(theta)
         if not best.usable:

@@ -16,7 +16,6 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
-from scipy.special import roots_jacobi
 
 from quantprop.likelihoods.base import Scalar
 from quantprop.projections.series import TO_SERIES, WEIGHTS, Roots, legendre, sign_changes
@@ -61,6 +60,8 @@ def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     Own pieces: Σ weight_i g(u_i) = ∫ g 2u du where g is u^{2(p−1)} times a smooth function, and for smooth g
     Σ curved_i g(u_i) = (p − 1) ∫ u^{2(p−2)} g 2u du, which is g(0) at p = 1. Neighbours: smooth g.
     """
+    from scipy.special import roots_jacobi  # here, for a quicker import of the library
+
     rules = []
     for power in (1.0, 2.0 * p - 1.0):
         x, w = roots_jacobi(PIECE_NODES, 0.0, power)
