@@ -1,7 +1,7 @@
 """Gaussian-process models with any factorised likelihood, by Quantile Propagation and its relatives."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from quantprop import datasets, kernels, likelihoods, means, projections, storage
 from quantprop.infer import infer
@@ -11,6 +11,11 @@ from quantprop.model import Model
 from quantprop.parameters import Parameter
 from quantprop.project import project
 from quantprop.solution import PrecisionWarning, Solution, Status
+
+if TYPE_CHECKING:  # what `_LAZY` brings in on first use
+    from quantprop import estimators, plots
+    from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
+    from quantprop.estimators.storage import load, save
 
 __version__ = "0.1.0"
 
@@ -39,6 +44,8 @@ __all__ = [
     "QP",
     "VB",
     "Fitted",
+    "GaussianProcessClassifier",
+    "GaussianProcessRegressor",
     "Laplace",
     "Model",
     "Parameter",
@@ -47,11 +54,15 @@ __all__ = [
     "Solution",
     "Status",
     "datasets",
+    "estimators",
     "fit",
     "infer",
     "kernels",
     "likelihoods",
+    "load",
     "means",
+    "plots",
     "project",
     "projections",
+    "save",
 ]

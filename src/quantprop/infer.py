@@ -83,18 +83,13 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     """Check the data against model and method, and pad them."""
     x = inputs(X, "X")
     likelihood = model.plain_likelihood
-    method.check(likelihood)
     expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
     if np.shape(y) != expected:
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
     check_memory(len(x))
     size, weight = bucket(len(x)), _weight(weights, len(x))
-    if weight.exponent is not None and likelihood.singular and isinstance(method, EP):
-        raise ValueError(
-            f"weights must be whole numbers for the {likelihood.name} likelihood with this link: p(y | f) to a "
-            "fractional power has a cusp at f = 0 that is not integrated accurately"
-        )
+    method.check(likelihood, weight)
     return Task(x, pad(x, size), pad(data, size), weight)
 
 

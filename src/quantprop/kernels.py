@@ -22,6 +22,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from quantprop.parameters import vector
+
 Point = Float[Array, " d"]
 Points = Float[Array, "n d"]
 Matrix = Float[Array, "n k"]
@@ -156,7 +158,7 @@ class Stationary(Kernel):
     """variance · profile(r²), r² = |x − z|²/lengthscale²; one lengthscale, or one per feature (ARD)."""
 
     variance: Any = 1.0
-    lengthscale: Any = 1.0
+    lengthscale: Any = eqx.field(default=1.0, converter=vector)
 
     bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE, "lengthscale": LENGTHSCALE}
 

@@ -27,6 +27,8 @@ from quantprop.parameters import Parameter, declared, log_prior, unpacked, value
 from quantprop.precision import float64
 from quantprop.priors import DensePrior, dense_prior
 
+ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
+
 
 class Parts(NamedTuple):
     """What a model consists of, every number declared as a Parameter."""
@@ -53,12 +55,14 @@ class Point(NamedTuple):
     gradient: Float[np.ndarray, " theta"]
     problem: Problem
     out: Outcome
+    adjoint_residual: float
     seconds: float
 
     @property
     def reason(self) -> str:
-        """How inference ended."""
-        return REASONS[int(self.out.reason)]
+        """How inference ended, and the equation for the gradient after it."""
+        reason = REASONS[int(self.out.reason)]
+        return "adjoint-failed" if reason == "converged" and not self.adjoint_residual <= ADJOINT else reason
 
     @property
     def usable(self) -> bool:
@@ -70,7 +74,7 @@ class Point(NamedTuple):
 
 
 @jax.jit
-def _prior(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
+def prior_at(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
     """Prior mean, kernel matrix and plain likelihood at θ."""
     plain = unpacked(parts, theta)
     return _mean_of(plain, x), plain.kernel.gram(x), plain.likelihood
@@ -88,7 +92,7 @@ def _core(problem: Problem, objective: Objective, start: Natural, tol, max_sweep
 
 
 @jax.jit
-def _pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
+def pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
     """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
 
     def ends(theta):
@@ -146,12 +150,13 @@ class Landscape:
         began = time.perf_counter()
         theta, x = np.array(theta, dtype=np.float64), self.task.padded
         parts = without_bounds(self.parts)
-        mean, k, likelihood = _prior(theta, parts, x)
+        mean, k, likelihood = prior_at(theta, parts, x)
         problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
         out, value, by = _core(problem, self.objective, start, self.tol, self.max_sweeps, exact=self.exact)
-        log_prior, slope = _pulled_back(theta, parts, x, by)
+        log_prior, slope = pulled_back(theta, parts, x, by)
         slope = np.asarray(slope, dtype=np.float64)
-        return Point(theta, float(value + log_prior), slope, problem, out, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        return Point(theta, float(value + log_prior), slope, problem, out, float(by.adjoint_residual), seconds)
 
 
 def projected(gradient: np.ndarray, theta: np.ndarray, box: Float[np.ndarray, "theta 2"]) -> np.ndarray:

@@ -29,7 +29,8 @@ _REMEDIES = {
     "max-evaluations": "raise max_evaluations",
     "no-progress": "the line search could not improve although the gradient is not small: see the trace; the optimum "
     "may be very flat, or inference fails close by",
-    "inference-failed": "inference did not converge at the starting hyperparameters: see solution.status",
+    "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
+    "see the trace and solution.status; gradient='partial' needs no such equation",
     "nothing-to-learn": "",
 }
 
@@ -110,13 +111,15 @@ def fit(
     trials: Any = None,
     tol: float = 1e-8,
     max_evaluations: int = 300,
+    ftol: float = 1e-12,
     sites: Natural | None = None,
 ) -> Fitted:
     """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
 
     `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
     as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent else.
-    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective.
+    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective. `tol` is inference's,
+    `ftol` the relative gain of one step below which the optimiser stops.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit, kernels, likelihoods
@@ -139,14 +142,19 @@ def fit(
     theta, bounds = starting_point(landscape.parts)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
-    return learn(landscape, starts, bounds, max_evaluations, _reporter(progress, objective))
+    return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective))
 
 
 def learn(
-    landscape: Landscape, starts: list[np.ndarray], bounds: np.ndarray, most: int, report: Callable = lambda *_: None
+    landscape: Landscape,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    most: int,
+    ftol: float,
+    report: Callable = lambda *_: None,
 ) -> Fitted:
     """The best optimum of a landscape over several starts."""
-    climb = Climb(landscape, bounds, most, report)
+    climb = Climb(landscape, bounds, most, ftol, report)
     best, ended = climb.from_(starts[0])
     for start in starts[1:]:
         new, new_end = climb.from_(start)
@@ -201,8 +209,8 @@ def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], Non
 class Climb:
     """L-BFGS-B over a landscape, with a trace. Where inference fails, it sees a slope back to the best point."""
 
-    def __init__(self, landscape: Landscape, bounds: np.ndarray, most: int, report: Callable) -> None:
-        self.landscape, self.bounds, self.most, self.report = landscape, bounds, most, report
+    def __init__(self, landscape: Landscape, bounds: np.ndarray, most: int, ftol: float, report: Callable) -> None:
+        self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
         self.trace: list[Step] = []
         self.restart = -1
 
@@ -234,7 +242,7 @@ class Climb:
             left = last - len(self.trace)
             result = minimize(
                 negated, best.theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
-                options={"maxfun": left, "maxiter": left, "ftol": 1e-12, "gtol": 1e-5, "maxcor": 10},
+                options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 1e-5, "maxcor": 10},
             )  # fmt: skip
             if len(self.trace) >= last:
                 return best, "max-evaluations"
@@ -258,7 +266,7 @@ class Climb:
         """The end in words."""
         slope = self._slope(best)
         reason = why
-        if why in ("stopped", "max-evaluations") and slope <= FLAT * max(1.0, abs(best.value) / 100.0):
+        if why in ("stopped", "max-evaluations") and slope <= FLAT:
             reason = "converged"
         elif why == "stopped":
             reason = "no-progress"

@@ -39,6 +39,11 @@ class Parameter(eqx.Module):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 
 
+def vector(given: Any) -> Any:
+    """A sequence of numbers as one array (one leaf), anything else as it is: a converter for fields."""
+    return np.asarray(given, dtype=np.float64) if isinstance(given, (list, tuple)) else given
+
+
 def is_parameter(node: Any) -> TypeGuard[Parameter]:
     return isinstance(node, Parameter)
 

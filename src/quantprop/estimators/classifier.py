@@ -10,30 +10,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.base import ClassifierMixin
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from quantprop.estimators.core import (
-    Core,
-    Recipe,
-    build,
-    choose,
-    warn_at_bounds,
-    warn_if_blind,
-    warn_if_unfinished,
-)
-from quantprop.estimators.foreign import Source
-from quantprop.infer import as_method
+from quantprop.estimators.core import Core, build
+from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
 from quantprop.likelihoods.binary import Binary
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.objectives import as_objective
 from quantprop.solution import Solution
 
 LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
@@ -66,13 +56,9 @@ class BinaryGaussianProcess:
     def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True) -> Any:
         """The objective at θ, and its exact gradient. With clone_kernel=False the model moves to θ."""
         if theta is None:
-            if eval_gradient:
-                raise ValueError("Gradient can only be evaluated for theta!=None")
-            return self.log_marginal_likelihood_value_
-        value, slope = self.core.objective(theta)
-        if not clone_kernel:
-            self.core = self.core.moved(theta)
-        return (value, slope) if eval_gradient else value
+            return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
+        result, self.core = at_theta(self.core, theta, eval_gradient, clone_kernel)
+        return result
 
     def log_proba(self, x: Any) -> Float[np.ndarray, "n 2"]:
         """Log probabilities of both classes."""
@@ -87,7 +73,7 @@ class Several:
     estimators_: list[BinaryGaussianProcess]
 
 
-class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
+class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
     Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
@@ -156,10 +142,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
 
     def fit(self, X, y, sample_weight=None):
         """Learn from rows X and labels y of any type. A row of weight 2 counts as two equal rows."""
-        self._validate_params()
-        if isinstance(self.kernel, CompoundKernel):
-            raise ValueError("kernel cannot be a CompoundKernel")
-        X, y = self._learned_from(X, y)
+        X, y = self._learned_from(X, y=y, multi_output=False)
         check_classification_targets(y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
         classes = np.unique(y) if weights is None else np.unique(y[weights > 0])
@@ -174,41 +157,12 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, self.n_classes_ = classes, len(classes)
         self._fit_all(X, y, weights, warm)
         for model in self._models():
-            warn_if_unfinished(model.core, "GaussianProcessClassifier")
-            if self.optimizer is not None:
-                warn_at_bounds(model.kernel_)
+            self._warn(model.core)
         return self
-
-    def _vectors(self) -> bool:
-        return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
-
-    def _learned_from(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Data as scikit-learn checks them; objects that are not vectors become numbers."""
-        if self._vectors():
-            self._source = Source()
-            x, y = validate_data(self, X, y, multi_output=False, ensure_2d=True, dtype="numeric")
-            return np.asarray(x, dtype=np.float64), y
-        self._source = Source([])
-        objects, y = validate_data(self, X, y, multi_output=False, ensure_2d=False, dtype=None)
-        return self._source.encode(list(objects)), y
-
-    def _new_inputs(self, X: Any) -> np.ndarray:
-        """Inputs to predict at, with the columns that were learned from."""
-        if self._vectors():
-            x = validate_data(self, X, ensure_2d=True, dtype="numeric", reset=False)
-            return np.asarray(x, dtype=np.float64)
-        return self._source.encode(list(validate_data(self, X, ensure_2d=False, dtype=None, reset=False)))
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes; one a class, or one a pair of classes, for more."""
-        recipe = Recipe(
-            as_method(self.method), as_objective(self.objective), self.optimizer,
-            self.n_restarts_optimizer, self.random_state, self.max_iter_predict,
-        )  # fmt: skip
-        recipe.objective.check(recipe.method)
-        chosen = choose(self.kernel, X, self._source)
-        if self.kernel is not None:
-            warn_if_blind(chosen.translation.kernel, X, "GaussianProcessClassifier")
+        recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X)
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(chosen.translation.kernel, likelihood)
 
@@ -269,9 +223,7 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if theta is None:
-            if eval_gradient:
-                raise ValueError("Gradient can only be evaluated for theta!=None")
-            return self.log_marginal_likelihood_value_
+            return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
         theta, models = np.asarray(theta, dtype=np.float64), self._models()
         if len(models) == 1:
             return models[0].log_marginal_likelihood(theta, eval_gradient, clone_kernel)
@@ -287,12 +239,6 @@ class GaussianProcessClassifier(ClassifierMixin, BaseEstimator):
         slopes = [pair[1] for pair in pairs]
         slope = np.mean(slopes, axis=0) if shared else np.concatenate(slopes) / len(models)
         return (value, slope) if eval_gradient else value
-
-    def save(self, path):
-        """Write the estimator to one file, to be read by `quantprop.load`."""
-        from quantprop.estimators.storage import save  # which needs the estimators themselves
-
-        save(self, path)
 
     # --- predictions -------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import kernels as sk
@@ -25,9 +26,9 @@ from quantprop.objectives import Objective
 from quantprop.parameters import box, declared, free, packed, values
 from quantprop.precision import float64
 
-OPTIMIZER = "fmin_l_bfgs_b"
 MAX_EVALUATIONS = 300
-TOLERANCE = 1e-8
+TOLERANCE = 1e-8  # of inference
+FTOL = 1e-12  # of learning
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
 SOME = 200  # rows that stand for all when the kernel is looked at
 
@@ -51,7 +52,7 @@ def choose(kernel: Any, x: np.ndarray, source: Source | None) -> Choice:
     elif isinstance(kernel, Kernel):
         try:
             kernel = to_sklearn(kernel)
-        except TypeError:  # a kernel of the user's own: it stays as it is
+        except TypeError:  # of the user's own, or with a prior: it stays as it is
             size = sum(np.size(p.value) for p in free(declared(kernel)))
             return Choice(None, Translation(kernel, np.arange(size), np.ones(size)))
     kernel = clone(kernel)
@@ -69,16 +70,9 @@ def typical_distance(x: np.ndarray) -> float:
     rows = np.unique(x, axis=0)
     rows = rows[:: max(1, len(rows) // 500)]
     scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    distances = _distances(rows / scale)
+    distances = pdist(rows / scale)
+    distances = distances[distances > 0]
     return float(np.median(distances) * scale) if len(distances) else 1.0
-
-
-def _distances(rows: np.ndarray) -> np.ndarray:
-    i, j = np.triu_indices(len(rows), 1)
-    square = (rows**2).sum(1)
-    gram = rows @ rows.T
-    distance = np.sqrt(np.maximum(square[i] + square[j] - 2.0 * gram[i, j], 0.0))
-    return distance[distance > 0]
 
 
 def warn_if_blind(kernel: Kernel, x: np.ndarray, name: str) -> None:
@@ -133,18 +127,18 @@ class Core:
         ours = self.choice.translation.to_ours(np.asarray(theta, dtype=np.float64))
         return np.concatenate([ours, self.fitted.theta[len(ours) :]])
 
-    def objective(self, theta: Float[np.ndarray, " kernel"]) -> tuple[float, np.ndarray]:
-        """Objective and gradient at scikit-learn's θ, whatever was evaluated before."""
-        point = self.landscape.from_cold(self.full(theta))
-        size = len(self.choice.translation.order)
-        return np.float64(point.value), self.choice.translation.gradient_to_theirs(point.gradient[:size])
+    def at(self, theta: Float[np.ndarray, " kernel"]) -> Point:
+        """The objective at scikit-learn's θ, whatever was evaluated before."""
+        return self.landscape.from_cold(self.full(theta))
 
-    def moved(self, theta: Float[np.ndarray, " kernel"]) -> Core:
-        """The same data at another θ."""
-        point = self.landscape.from_cold(self.full(theta))
-        return Core(
-            self.choice, self.landscape, fitted_at(self.landscape, point, (), _ending(point, "nothing-to-learn"))
-        )
+    def slope(self, point: Point) -> np.ndarray:
+        """The gradient at a point, in scikit-learn's θ."""
+        return self.choice.translation.gradient_to_theirs(point.gradient[: len(self.choice.translation.order)])
+
+    def moved(self, point: Point) -> Core:
+        """The same data at another point."""
+        fitted = fitted_at(self.landscape, point, (), _ending(point, "nothing-to-learn"))
+        return Core(self.choice, self.landscape, fitted)
 
 
 @dataclass(frozen=True)
@@ -172,7 +166,7 @@ def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: di
     if callable(recipe.optimizer):
         return Core(choice, landscape, _by_callable(recipe, choice, landscape, theta, bounds))
     starts = [theta, *_random_starts(recipe, theta, bounds)]
-    return Core(choice, landscape, learn(landscape, starts, bounds, MAX_EVALUATIONS))
+    return Core(choice, landscape, learn(landscape, starts, bounds, MAX_EVALUATIONS, FTOL))
 
 
 def _random_starts(recipe: Recipe, theta: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:

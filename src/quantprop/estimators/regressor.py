@@ -6,22 +6,19 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.estimators.core import Recipe, build, choose, warn_at_bounds, warn_if_blind, warn_if_unfinished
-from quantprop.estimators.foreign import Source
-from quantprop.infer import as_method
+from quantprop.estimators.core import build
+from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.objectives import as_objective
 from quantprop.parameters import Parameter, values
 
 LIKELIHOODS = {
@@ -37,7 +34,7 @@ LIKELIHOODS = {
 }
 
 
-class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
+class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
     Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
@@ -106,10 +103,9 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """Learn from rows X and observations y, as the likelihood codes them."""
-        self._validate_params()
-        if isinstance(self.kernel, CompoundKernel):
-            raise ValueError("kernel cannot be a CompoundKernel")
-        X, y = self._learned_from(X, y)
+        several = self._columns() > 1
+        X, checked = self._learned_from(X, **({} if several else {"y": y, "multi_output": False, "y_numeric": True}))
+        y = np.asarray(y, dtype=np.float64) if several else checked
         likelihood, noise = self._likelihood(len(X))
         rows = {"weights": sample_weight, "exposure": exposure, "trials": trials}
         rows = {name: value for name, value in rows.items() if value is not None}
@@ -117,44 +113,14 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
             rows["exposure"] = noise
         if sample_weight is not None:
             X, y, rows = self._counting(X, y, rows)
-        y = self._normalised(y)
-        recipe = Recipe(
-            as_method(self.method), as_objective(self.objective), self.optimizer,
-            self.n_restarts_optimizer, self.random_state, self.max_sweeps,
-        )  # fmt: skip
-        recipe.objective.check(recipe.method)
-        chosen = choose(self.kernel, X, self._source)
-        if self.kernel is not None:
-            warn_if_blind(chosen.translation.kernel, X, "GaussianProcessRegressor")
+        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y)
+        recipe, chosen = self._recipe(self.max_sweeps), self._choice(X)
         model = Model(chosen.translation.kernel, likelihood, self._mean(X.shape[1]))
-        self._core = build(recipe, chosen, model, X, y, rows)
-        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
+        x, y, rows = self._distinct(X, self.y_train_, rows)
+        self._core = build(recipe, chosen, model, x, y, rows)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
-        warn_if_unfinished(self._core, "GaussianProcessRegressor")
-        if self.optimizer is not None:
-            warn_at_bounds(self.kernel_)
+        self._warn(self._core)
         return self
-
-    def _options(self) -> dict[str, Any]:
-        """What scikit-learn should check of the inputs."""
-        vectors = not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
-        return {"ensure_2d": vectors, "dtype": "numeric" if vectors else None}
-
-    def _learned_from(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Data as scikit-learn checks them; objects that are not vectors become numbers."""
-        options = self._options()
-        if self._columns() > 1:
-            x, y = validate_data(self, X, **options), np.asarray(y, dtype=np.float64)
-        else:
-            x, y = validate_data(self, X, y, multi_output=False, y_numeric=True, **options)
-        self._source = Source() if options["ensure_2d"] else Source([])
-        return (np.asarray(x, dtype=np.float64) if options["ensure_2d"] else self._source.encode(list(x))), y
-
-    def _new_inputs(self, X: Any) -> np.ndarray:
-        """Inputs to predict at, with the columns that were learned from."""
-        options = self._options()
-        x = validate_data(self, X, reset=False, **options)
-        return np.asarray(x, dtype=np.float64) if options["ensure_2d"] else self._source.encode(list(x))
 
     def _columns(self) -> int:
         if self.likelihood == "censored":
@@ -168,6 +134,23 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
         rows = {**rows, "weights": weights}
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
         return X[kept], y[kept], rows
+
+    def _distinct(self, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
+        """Equal rows (x, y and noise) as one that counts for all; `_rows` says which one stands for a training row.
+
+        For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits.
+        """
+        self._rows = np.arange(len(X))
+        if not self._gaussian():
+            return X, y, rows
+        noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
+        _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
+        if len(first) == len(X):
+            return X, y, rows
+        order = np.argsort(first)  # distinct rows in the order of their first appearance
+        first, self._rows = first[order], np.argsort(order)[which.ravel()]
+        kept = {name: np.broadcast_to(value, (len(X),))[first] for name, value in rows.items()}
+        return X[first], y[first], {**kept, "weights": np.bincount(self._rows, weights)}
 
     def _gaussian(self) -> bool:
         return isinstance(self.likelihood, str) and self.likelihood == "gaussian"
@@ -214,7 +197,7 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def solution_(self):
-        """The posterior of the latent function."""
+        """The posterior of the latent function. With Gaussian noise by name, its X holds equal training rows once."""
         return self._core.fitted.solution
 
     @property
@@ -231,25 +214,15 @@ class GaussianProcessRegressor(RegressorMixin, BaseEstimator):
     @property
     def loo_(self):
         """Leave-one-out log predictive densities of the training rows."""
-        return self.solution_.loo
+        return self.solution_.loo[self._rows]
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned."""
         check_is_fitted(self, "log_marginal_likelihood_value_")
         if theta is None:
-            if eval_gradient:
-                raise ValueError("Gradient can only be evaluated for theta!=None")
-            return self.log_marginal_likelihood_value_
-        value, slope = self._core.objective(theta)
-        if not clone_kernel:
-            self._core = self._core.moved(theta)
-        return (value, slope) if eval_gradient else value
-
-    def save(self, path):
-        """Write the estimator to one file, to be read by `quantprop.load`."""
-        from quantprop.estimators.storage import save  # which needs the estimators themselves
-
-        save(self, path)
+            return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
+        result, self._core = at_theta(self._core, theta, eval_gradient, clone_kernel)
+        return result
 
     # --- predictions -------------------------------------------------------------------------------------------------
 

@@ -136,6 +136,7 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
     cores = [m.core for m in model._models()] if family is CLASSIFIER else [model._core]
     if family is REGRESSOR:
         tensors["y_train"] = np.asarray(model.y_train_, dtype=np.float64)
+        tensors["rows"] = model._rows.astype(np.float64)
     return {
         "parameters": {name: encode(value, name, BOTH) for name, value in parameters.items()},
         "attributes": {name: encode(value, name, BOTH) for name, value in attributes.items()},
@@ -221,8 +222,11 @@ def _binary(core: Core) -> BinaryGaussianProcess:
 def _finish_regressor(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
     require(len(cores) == 1, "it holds too many models")
     task = cores[0].landscape.task
-    estimator._core, estimator.X_train_ = cores[0], task.x.copy()
-    estimator.y_train_ = shelf.take("y_train", task.data.y[: len(task.x)].shape)
+    rows = shelf.take("rows", (None,))
+    require(np.array_equal(np.unique(rows), np.arange(len(task.x))), "its rows do not fit its model")
+    estimator._core, estimator._rows = cores[0], rows.astype(int)
+    estimator.X_train_ = task.x[estimator._rows]
+    estimator.y_train_ = shelf.take("y_train", (len(rows), *task.data.y.shape[1:]))
 
 
 def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:

@@ -17,7 +17,7 @@ from sklearn.gaussian_process import kernels as sk
 from quantprop import kernels
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.kernels import Kernel
-from quantprop.parameters import Parameter, declared, free, is_parameter
+from quantprop.parameters import Parameter, declared, free, is_parameter, named
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,9 @@ _LEAVES: dict[type, Callable[[Any], Translation | None]] = {
 
 def to_sklearn(kernel: Kernel) -> sk.Kernel:
     """A quantprop kernel as a scikit-learn one, or an error that names the part that has no counterpart."""
+    with_prior = [name for name, parameter in named(declared(kernel)) if parameter.prior is not None]
+    if with_prior:
+        raise TypeError(f"a prior has no counterpart in scikit-learn: {', '.join(with_prior)}")
     return _back(declared(kernel))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,20 +12,15 @@ from jax.scipy.special import ndtr
 
 from quantprop.gaussian import Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.parameters import is_parameter
+from quantprop.parameters import is_parameter, vector
 from quantprop.quadrature import Landmarks
 from quantprop.special import log_ndtr_difference
-
-
-def _vector(cutpoints: Any) -> Any:
-    """A sequence of numbers as one array (one leaf), anything else as it is."""
-    return np.asarray(cutpoints, dtype=np.float64) if isinstance(cutpoints, (list, tuple)) else cutpoints
 
 
 class Ordinal(Likelihood):
     """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞."""
 
-    cutpoints: Vector = eqx.field(converter=_vector)
+    cutpoints: Vector = eqx.field(converter=vector)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"cutpoints": (-np.inf, np.inf)}
     ordered: ClassVar[frozenset[str]] = frozenset({"cutpoints"})

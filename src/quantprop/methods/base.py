@@ -52,8 +52,8 @@ class Method(eqx.Module):
         """Whether the evidence does not change, to first order, with the sites at the fixed point."""
         return False
 
-    def check(self, likelihood: Likelihood) -> None:
-        """Raise where the method does not exist for a likelihood."""
+    def check(self, likelihood: Likelihood, weight: Weight) -> None:
+        """Raise where the method does not exist for a likelihood, or for such weights."""
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         """The site that this datum wants under the current marginal."""

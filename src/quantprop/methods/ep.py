@@ -29,11 +29,11 @@ class EP(Method):
         if not 0.0 < self.power <= 1.0:
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 
-    def check(self, likelihood: Likelihood) -> None:
-        if self.power != 1.0 and likelihood.singular:
+    def check(self, likelihood: Likelihood, weight: Weight) -> None:
+        if likelihood.singular and (self.power != 1.0 or weight.exponent is not None):
             raise ValueError(
-                f"power EP does not exist for the {likelihood.name} likelihood with this link: p(y | f) to a power has "
-                "a cusp at f = 0 that is not integrated accurately; use power 1"
+                f"the {likelihood.name} likelihood with this link takes power 1 and whole weights only: p(y | f) to a "
+                "fractional power has a cusp at f = 0 that is not integrated accurately"
             )
 
     @property

@@ -19,7 +19,7 @@ class Laplace(Method):
 
     ascends: ClassVar[bool] = True
 
-    def check(self, likelihood: Likelihood) -> None:
+    def check(self, likelihood: Likelihood, weight: Weight) -> None:
         if not likelihood.differentiable:
             raise ValueError(f"Laplace does not exist for the {likelihood.name} likelihood: log p(y | f) has no second "
                              "derivative where the mode may lie; use EP, QP or VB")  # fmt: skip

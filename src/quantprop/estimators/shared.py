@@ -1,0 +1,92 @@
+"""What both estimators share: how inputs are checked, how settings become a recipe, and the objective at another θ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.gaussian_process.kernels import CompoundKernel
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils.validation import validate_data
+
+from quantprop.estimators.core import Choice, Core, Recipe, choose, warn_at_bounds, warn_if_blind, warn_if_unfinished
+from quantprop.estimators.foreign import Source
+from quantprop.infer import as_method
+from quantprop.objectives import as_objective
+
+
+class GaussianProcess(BaseEstimator):
+    """Base of both estimators."""
+
+    kernel: Any
+    optimizer: Any
+    n_restarts_optimizer: int
+    random_state: Any
+    method: Any
+    objective: str
+
+    def save(self, path):
+        """Write the estimator to one file, to be read by `quantprop.load`."""
+        from quantprop.estimators.storage import save  # which needs the estimators themselves
+
+        save(self, path)  # pyright: ignore[reportArgumentType]
+
+    def _learned_from(self, X: Any, **more: Any) -> tuple[np.ndarray, Any]:
+        """Data as scikit-learn checks them (`more` is what it should check of y), X in the kernel's terms."""
+        self._validate_params()
+        if isinstance(self.kernel, CompoundKernel):
+            raise ValueError("kernel cannot be a CompoundKernel")
+        self._source = Source() if self._vectors() else Source([])
+        checked = validate_data(self, X, **self._options(), **more)
+        x, y = checked if "y" in more else (checked, None)
+        return self._encoded(x), y
+
+    def _new_inputs(self, X: Any) -> np.ndarray:
+        """Inputs to predict at, with the columns that were learned from."""
+        return self._encoded(validate_data(self, X, reset=False, **self._options()))
+
+    def _vectors(self) -> bool:
+        return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
+
+    def _options(self) -> dict[str, Any]:
+        vectors = self._vectors()
+        return {"ensure_2d": vectors, "dtype": "numeric" if vectors else None}
+
+    def _encoded(self, x: Any) -> np.ndarray:
+        """Vectors as float64; other objects as numbers that stand for them."""
+        return np.asarray(x, dtype=np.float64) if self._vectors() else self._source.encode(list(x))
+
+    def _recipe(self, max_sweeps: int) -> Recipe:
+        recipe = Recipe(
+            as_method(self.method), as_objective(self.objective), self.optimizer,
+            self.n_restarts_optimizer, self.random_state, max_sweeps,
+        )  # fmt: skip
+        recipe.objective.check(recipe.method)
+        return recipe
+
+    def _choice(self, X: np.ndarray) -> Choice:
+        """The kernel to start from; a given one that sees nothing in the data brings a warning."""
+        chosen = choose(self.kernel, X, self._source)
+        if self.kernel is not None:
+            warn_if_blind(chosen.translation.kernel, X, type(self).__name__)
+        return chosen
+
+    def _warn(self, core: Core) -> None:
+        warn_if_unfinished(core, type(self).__name__)
+        if self.optimizer is not None:
+            warn_at_bounds(core.kernel)
+
+
+def without_theta(value: Any, eval_gradient: bool) -> Any:
+    """The objective at the optimum, as scikit-learn returns it for theta=None."""
+    if eval_gradient:
+        raise ValueError("Gradient can only be evaluated for theta!=None")
+    return value
+
+
+def at_theta(core: Core, theta: Any, eval_gradient: bool, clone_kernel: bool) -> tuple[Any, Core]:
+    """The objective at θ with its gradient on request, and the model: moved to θ with clone_kernel=False."""
+    point = core.at(theta)
+    value = np.float64(point.value)
+    return (value, core.slope(point)) if eval_gradient else value, core if clone_kernel else core.moved(point)
