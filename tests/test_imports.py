@@ -15,6 +15,7 @@ PACKAGE = "quantprop"
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
     "precision",
+    "programs",
     "gaussian",
     "special",
     "quadrature",
@@ -43,8 +44,8 @@ LAYERS = (
     "datasets",
     "experiments",
     "report",
-    "cli",
     "demo",
+    "cli",
 )
 # These use the library as its users do, so they may also take names from the package itself.
 FRONT = LAYERS[LAYERS.index("experiments") :]

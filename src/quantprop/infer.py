@@ -18,6 +18,7 @@ from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
 from quantprop.priors import dense_prior
+from quantprop.programs import program
 from quantprop.sites import Marginal
 from quantprop.solution import Solution, Status
 
@@ -136,8 +137,8 @@ def _problem(model: Model, method: Method, task: Task) -> Problem:
     return Problem(model.plain_likelihood, method, dense_prior(mean, k), task.data, task.weight)
 
 
-_gram = jax.jit(lambda kernel, x: kernel.gram(x))
-_likelihood_start = jax.jit(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
+_gram = program(lambda kernel, x: kernel.gram(x))
+_likelihood_start = program(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
 
 
 def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natural:
@@ -155,7 +156,7 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)
 
 
-_parallel, _sequential = jax.jit(solve_parallel), jax.jit(solve_sequential)
+_parallel, _sequential = program(solve_parallel), program(solve_sequential)
 
 
 def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
@@ -170,7 +171,7 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
-@jax.jit
+@program
 def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
     return jax.vmap(lambda *row: loo_log_prob(problem.likelihood, *row))(problem.data, problem.weight, marginals, sites)
 

@@ -26,6 +26,7 @@ from quantprop.objectives import Objective
 from quantprop.parameters import Parameter, declared, log_prior, unpacked, values, without_bounds
 from quantprop.precision import float64
 from quantprop.priors import DensePrior, dense_prior
+from quantprop.programs import program
 
 ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
 
@@ -73,7 +74,7 @@ class Point(NamedTuple):
 # Three programs, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
 
 
-@jax.jit
+@program
 def prior_at(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
     """Prior mean, kernel matrix and plain likelihood at θ."""
     plain = unpacked(parts, theta)
@@ -84,14 +85,14 @@ def _mean_of(plain: Any, x: Any) -> Array:
     return jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
 
 
-@partial(jax.jit, static_argnames="exact")
+@partial(program, static_argnames="exact")
 def _core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
     """The sites at rest, the objective there, and its gradient in the prior and the likelihood."""
     out = solve_parallel(problem, start, tol, max_sweeps)
     return out, *gradient(problem, objective, out.at.sites, exact)
 
 
-@jax.jit
+@program
 def pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
     """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
 

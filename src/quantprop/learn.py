@@ -27,6 +27,7 @@ SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (lo
 _REMEDIES = {
     "converged": "",
     "max-evaluations": "raise max_evaluations",
+    "small-gain": "the last step gained less than ftol although the gradient is not small: lower ftol to go on",
     "no-progress": "the line search could not improve although the gradient is not small: see the trace; the optimum "
     "may be very flat, or inference fails close by",
     "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
@@ -237,7 +238,7 @@ class Climb:
             return -point.value, -point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
-        last = len(self.trace) + self.most
+        last, why = len(self.trace) + self.most, "no-progress"
         for _ in range(ROUNDS):
             left = last - len(self.trace)
             result = minimize(
@@ -246,9 +247,10 @@ class Climb:
             )  # fmt: skip
             if len(self.trace) >= last:
                 return best, "max-evaluations"
+            why = "small-gain" if result.success else "no-progress"
             if -result.fun >= best.value - 1e-8 * scale:
                 break
-        return best, "stopped"
+        return best, why
 
     def _visit(self, theta: np.ndarray) -> Point:
         point = self.landscape.at(theta)
@@ -265,11 +267,8 @@ class Climb:
     def ending(self, best: Point, why: str) -> Ending:
         """The end in words."""
         slope = self._slope(best)
-        reason = why
-        if why in ("stopped", "max-evaluations") and slope <= FLAT:
-            reason = "converged"
-        elif why == "stopped":
-            reason = "no-progress"
+        stopped = why in ("small-gain", "no-progress", "max-evaluations")
+        reason = "converged" if stopped and slope <= FLAT else why
         edge = 1e-6 * np.maximum(1.0, np.abs(best.theta))
         touching = (best.theta <= self.bounds[:, 0] + edge) | (best.theta >= self.bounds[:, 1] - edge)
         names = labels(self.landscape.parts)

@@ -15,6 +15,7 @@ from quantprop.data import bucket, encode, pad, real_array
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.precision import float64
+from quantprop.programs import program
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class Predictive:
 
 def _per_row(function: Callable) -> Callable:
     """A likelihood's method, over all rows, compiled."""
-    return jax.jit(lambda likelihood, *rows: jax.vmap(lambda *row: function(likelihood, *row))(*rows))
+    return program(lambda likelihood, *rows: jax.vmap(lambda *row: function(likelihood, *row))(*rows))
 
 
 _log_prob = _per_row(lambda likelihood, datum, latent: likelihood.predictive_log_prob(datum, latent))
@@ -113,7 +114,7 @@ def _cdf_below(likelihood: Likelihood, scales: Datum, latent: Normal, q: Array) 
     return below
 
 
-@jax.jit
+@program
 def _lattice_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: Array) -> Array:
     """The smallest point of the lattice where the cdf reaches q: its index by doubling, then bisection."""
     assert likelihood.lattice is not None
@@ -131,7 +132,7 @@ def _lattice_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: 
     return jnp.where(q == 1.0, likelihood.greatest(scales), first + step * index)
 
 
-@jax.jit
+@program
 def _real_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: Array) -> Array:
     """The y where the cdf reaches q, by doubling and bisection of t with y = t, exp t or 1/(1 + exp −t)."""
     ends = likelihood.interval

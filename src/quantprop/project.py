@@ -14,6 +14,7 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import values
 from quantprop.precision import float64
+from quantprop.programs import program
 from quantprop.projections import KL, Projection
 
 
@@ -71,7 +72,7 @@ def project(
     return Projected(*(np.asarray(column)[:count].reshape(shape)[()] for column in out))
 
 
-@jax.jit
+@program
 def _project(projection: Projection, likelihood: Likelihood, data, cavities: Normal):
     def one(datum, cavity):
         moments = projection.project(likelihood, datum, cavity)

@@ -58,9 +58,9 @@ def renewed(cavity: Normal, projected: Moments) -> Natural:
     return Natural(cavity.mean * tau + projected.shift * precision, tau)
 
 
-def log_site_normalizer(marginal: Marginal, site: Natural, removal: Removal, cavity: Normal) -> Scalar:
-    """log ∫ exp(ν' f − ½ τ' f²) N(f | cavity) df for the removed part (ν', τ') of the site."""
-    left = removal.left(marginal)
-    nu, tau = removal.share * site.nu, removal.share * (site.tau - removal.kept)
-    pull = removal.pull(marginal) / left  # = ν' − τ' · cavity mean
-    return 0.5 * jnp.log(left) + cavity.mean * (nu - 0.5 * tau * cavity.mean) + 0.5 * pull**2 * marginal.variance
+def log_site_normalizer(marginal: Marginal, removal: Removal, cavity: Normal) -> Scalar:
+    """log ∫ exp(ν'(f − μ) − ½ τ'(f² − μ²)) N(f | cavity) df for the removed part (ν', τ') of the site.
+
+    Sites are measured at the marginal's mean μ: their own size, ν²/τ, is huge where noise is tiny, and cancels.
+    """
+    return 0.5 * jnp.log(removal.left(marginal)) - 0.5 * removal.pull(marginal) ** 2 * cavity.variance

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -18,6 +17,7 @@ from quantprop.model import Model
 from quantprop.precision import float64, to_numpy
 from quantprop.predictive import Predictive
 from quantprop.priors.dense import Predictor, condition, dense_prior, predictor
+from quantprop.programs import program
 
 _REMEDIES = {
     "converged": "",
@@ -127,10 +127,10 @@ class Solution:
 
 
 # Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
-_gram = jax.jit(lambda kernel, x: kernel.gram(x))
-_cross = jax.jit(lambda kernel, x, new: kernel.cross(x, new))
-_diagonal = jax.jit(lambda kernel, x: kernel.diagonal(x))
-_predictor_of, _condition = jax.jit(predictor), jax.jit(condition)
+_gram = program(lambda kernel, x: kernel.gram(x))
+_cross = program(lambda kernel, x, new: kernel.cross(x, new))
+_diagonal = program(lambda kernel, x: kernel.diagonal(x))
+_predictor_of, _condition = program(predictor), program(condition)
 
 
 def _above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:

@@ -88,7 +88,7 @@ def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, 
     return new.proper & (new.residual <= GROWTH * old.residual)
 
 
-def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array) -> Outcome:
+def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
     """Renew all sites at once until the residual is at most `tol`.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.

@@ -49,7 +49,7 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
     )
 
 
-def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array) -> Outcome:
+def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
     """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep."""
     first = evaluate(problem, start)
 

@@ -10,7 +10,7 @@ from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
-from quantprop.methods.base import Method, Renewal, Summary, Weight
+from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
 from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
@@ -52,15 +52,17 @@ class EP(Method):
         rest = cavity(marginal, site, removal)
         projected = self.projection.project(factor, datum, rest)
         part = renewed(rest, projected)
-        log_ratio = projected.log_normalizer - log_site_normalizer(marginal, site, removal, rest)
+        log_ratio = projected.log_normalizer - log_site_normalizer(marginal, removal, rest)
+        value = log_ratio / share - 0.5 * kept * marginal.mean**2
         proper = (rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu)
-        return Renewal(Natural(part.nu / share, part.tau / share + kept), log_ratio / share, proper)
+        return Renewal(Natural(part.nu / share, part.tau / share + kept), value, proper)
 
     def evidence(self, values: Array, summary: Summary) -> Scalar:
-        """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites."""
-        m, nu, tau = summary.prior_mean, summary.sites.nu, summary.sites.tau
-        pull = 0.5 * jnp.sum((nu - tau * m) * (summary.marginals.mean - m))
-        return jnp.sum(values) + pull + jnp.sum(m * (nu - 0.5 * tau * m)) - 0.5 * summary.log_determinant
+        """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites, both measured at the mean μ:
+
+        Σ ν_i f_i − ½ τ_i f_i² less its value at μ integrates to G = −½ log|I + S K| − ½ (μ − m)ᵀ α.
+        """
+        return jnp.sum(values) - quadratic(summary) - 0.5 * summary.log_determinant
 
 
 def QP(p: float = 2.0) -> EP:

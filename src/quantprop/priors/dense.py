@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.priors.base import Posterior, Prior, Response
 from quantprop.priors.triangular import triangular_inverse
+from quantprop.programs import program
 from quantprop.sites import Marginal
 
 
@@ -68,7 +69,7 @@ TRACE = 1e-30
 RANK = 16
 
 
-@jax.jit
+@program
 def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
     """G with k ≈ G Gᵀ: the first RANK columns of k's Cholesky factor with pivoting.
 

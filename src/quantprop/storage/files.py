@@ -45,7 +45,7 @@ def write(document: Document, path: Path) -> None:
         "content": json.dumps(document.content, allow_nan=False),
     }
     tensors = {name: np.ascontiguousarray(array) for name, array in document.tensors.items()}
-    _replace(os.path.realpath(path), serialized(tensors, metadata))
+    replace_file(os.path.realpath(path), serialized(tensors, metadata))
 
 
 def _library_version() -> str:
@@ -55,7 +55,7 @@ def _library_version() -> str:
         return "unknown"
 
 
-def _replace(path: str, data: bytes) -> None:
+def replace_file(path: str, data: bytes) -> None:
     """Put a complete, synced file in the place of the old one."""
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")

@@ -1,0 +1,5 @@
+"""The command line: `quantprop`."""
+
+from quantprop.cli.commands import app
+
+__all__ = ["app"]

@@ -1,0 +1,156 @@
+"""The commands."""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from loky import cpu_count
+
+import quantprop
+from quantprop import datasets
+from quantprop.cli.screen import bars, plainly
+from quantprop.experiments.cluster import Dask
+from quantprop.experiments.pool import Local
+from quantprop.experiments.protocol import KERNELS, METHODS, MINING_SPLITS, OBJECTIVES, VARIANTS
+from quantprop.experiments.rows import Row
+from quantprop.experiments.sweep import Plan, Workers, run
+
+app = typer.Typer(
+    name="quantprop",
+    help="Gaussian processes with non-Gaussian likelihoods, by Quantile Propagation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+class Target(StrEnum):
+    """What can be reproduced."""
+
+    table1 = "table1"
+    figure1 = "figure1"
+
+
+def _one_of(words: tuple[str, ...]) -> str:
+    return "One of " + ", ".join(words) + "."
+
+
+@app.command()
+def reproduce(
+    what: Annotated[Target, typer.Argument(help="table1 (with its figures), or figure1 alone: ep and qp.")],
+    names: Annotated[str, typer.Option("--datasets", help="Names with commas between them, or all.")] = "all",
+    rounds: Annotated[
+        int | None, typer.Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help=f"Some of {', '.join(METHODS)}.  [ep,qp,vb]")] = None,
+    objective: Annotated[str, typer.Option(help=_one_of(OBJECTIVES))] = "evidence",
+    kernel: Annotated[str, typer.Option(help=_one_of(KERNELS))] = "isotropic",
+    variant: Annotated[str, typer.Option(help=_one_of(VARIANTS))] = "paper",
+    split: Annotated[str, typer.Option(help=f"Of mining. {_one_of(MINING_SPLITS)}")] = "year",
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one a core]")] = None,
+    dask: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
+    out: Annotated[Path, typer.Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+) -> None:
+    """Repeat the paper's experiments. What is in the folder already is not computed again."""
+    if what is Target.figure1 and methods is not None:
+        raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
+    default = "ep,qp" if what is Target.figure1 else "ep,qp,vb"
+    with plainly(debug):
+        workers = _workers(jobs, dask)
+        plan = _checked(
+            datasets=_words(names, datasets.names()), methods=_words(methods or default, METHODS), rounds=rounds,
+            variant=variant, kernel=kernel, objective=objective, split=split,
+        )  # fmt: skip
+        with bars() as report:
+            rows = run(plan, out, workers, report)
+        _summarise(rows, _written(what, out), out, as_json)
+
+
+def _checked(**choices: Any) -> Plan:
+    try:
+        return Plan(**choices)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _words(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
+    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
+    return every if words == ("all",) else words
+
+
+def _workers(jobs: int | None, dask: str | None) -> Workers:
+    if dask is not None and jobs is not None:
+        raise typer.BadParameter("--jobs is for this machine and --dask for a cluster: give one of them")
+    return Local(jobs or cpu_count()) if dask is None else Dask(dask)
+
+
+def _written(what: Target, out: Path) -> list[Path]:
+    """The tables and figures made from the rows; figure1 is the figures alone."""
+    from quantprop.experiments import tables
+
+    files = tables.write(out) if what is Target.table1 else []
+    try:
+        from quantprop.experiments import figures
+    except ImportError as error:
+        raise RuntimeError(
+            f"rows are in {out}, but figures need matplotlib ({error}): pip install 'quantprop[plots]'"
+        ) from None
+    return files + figures.write(out)
+
+
+def _summarise(rows: list[Row], files: list[Path], out: Path, as_json: bool) -> None:
+    counts = {
+        "rows": len(rows),
+        "failed": sum(row.failed for row in rows),
+        "not_converged": sum(not row.converged and not row.failed for row in rows),
+    }
+    if as_json:
+        typer.echo(json.dumps({**counts, "folder": str(out), "files": [str(file) for file in files]}))
+        return
+    typer.echo(
+        f"{counts['rows']} rows in {out}: {counts['failed']} without a result, {counts['not_converged']} not converged "
+        "(the status of each says why)"
+    )
+    for file in files:
+        typer.echo(f"wrote {file}")
+
+
+@app.command("datasets")
+def list_datasets(
+    variant: Annotated[str, typer.Option(help=_one_of(datasets.VARIANTS))] = "clean",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """List the bundled data sets."""
+    if variant not in datasets.VARIANTS:
+        raise typer.BadParameter(f"variant must be one of {', '.join(datasets.VARIANTS)}; got {variant!r}")
+    every = [datasets.load(name, variant) for name in datasets.names()]
+    if as_json:
+        records = [
+            {"name": d.name, "rows": len(d.y), "columns": d.X.shape[1], "description": d.description} for d in every
+        ]
+        typer.echo(json.dumps(records))
+        return
+    for data in every:
+        typer.echo(f"{data.name:<11} {data.description}")
+
+
+@app.command()
+def demo() -> None:
+    """Fit four methods to one data set and print a table."""
+    from quantprop.demo import main
+
+    with plainly(debug=False):
+        main()
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    typer.echo(quantprop.__version__)

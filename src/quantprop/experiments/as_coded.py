@@ -1,0 +1,161 @@
+"""EP and QP as in the authors' public code: the last stretch of learning does not wait for inference to converge.
+
+Beyond the text of the paper, both methods resume from EP's optimum with few sweeps an evaluation, a loose stop of the
+sweeps, and site precisions clipped at machine epsilon. It is here for the reproduction only: `fit` does none of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop.engine import Outcome, Problem, evaluate
+from quantprop.engine.fixed_point import outcome
+from quantprop.engine.sequential import Joint, renew_one
+from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperparameters, model_at
+from quantprop.experiments.protocol import Experiment, Split, model_of, split
+from quantprop.gaussian import Natural
+from quantprop.implicit import Gradient, gradient
+from quantprop.infer import as_method, prepare, solution_of
+from quantprop.landscape import Landscape, prior_at, pulled_back
+from quantprop.learn import starting_point
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.methods import Method
+from quantprop.methods.base import Renewal, Weight
+from quantprop.objectives import Objective, as_objective
+from quantprop.parameters import at, declared, without_bounds
+from quantprop.precision import float64
+from quantprop.priors import DensePrior
+from quantprop.programs import program
+from quantprop.sites import Marginal
+
+SWEEPS = 3  # an evaluation, at most
+CHANGE = 1e-6  # mean square change of ν, and of τ, in a sweep below which no other follows
+ITERATIONS = 10  # of L-BFGS-B, at most
+EPSILON = float(np.finfo(np.float64).eps)
+TOL = 1e-6  # residual at which an end counts as converged after all
+
+
+class Clipped(Method):
+    """A method whose site precisions are at least machine epsilon."""
+
+    method: Method
+
+    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
+        new = self.method.renew(likelihood, datum, weight, marginal, site)
+        return Renewal(_clipped(new.site), new.value, new.proper)
+
+
+def _clipped(site: Natural) -> Natural:
+    return Natural(site.nu, jnp.maximum(site.tau, EPSILON))
+
+
+def sweep(problem: Problem, sites: Natural) -> Natural:
+    """Every site renewed once, one after the other: Algorithm 1 of the paper, with clipping."""
+    m = problem.prior.posterior(sites, problem.negative_sites).marginals
+    joint = Joint(sites, m.mean, problem.prior.covariance(sites, problem.negative_sites), m.alpha, m.b)
+    clipping = Problem(problem.likelihood, Clipped(problem.method), problem.prior, problem.data, problem.weight)
+    return jax.lax.fori_loop(0, len(m.mean), lambda i, j: renew_one(clipping, i, j), joint).sites
+
+
+def few_sweeps(problem: Problem, start: Natural) -> Outcome:
+    """At most SWEEPS sweeps, fewer if the sites hardly change; then how far from rest they are."""
+    counts = problem.weight.total > 0
+
+    def unfinished(state):
+        _, change, sweeps = state
+        return (sweeps < SWEEPS) & (change >= CHANGE)
+
+    def again(state):
+        sites, _, sweeps = state
+        new = sweep(problem, sites)
+        squares = jax.tree.map(lambda a, b: jnp.mean((a - b) ** 2, where=counts), new, sites)
+        return new, jnp.maximum(squares.nu, squares.tau), sweeps + 1
+
+    first = jax.tree.map(lambda s: jnp.where(counts, s, 0.0), _clipped(start))
+    sites, _, sweeps = jax.lax.while_loop(unfinished, again, (first, jnp.asarray(jnp.inf), jnp.asarray(0)))
+    at = evaluate(problem, sites)
+    return outcome(at, sweeps, TOL, ~at.proper, at.proper)
+
+
+@program
+def _core(problem: Problem, objective: Objective, start: Natural) -> tuple[Outcome, Scalar, Gradient]:
+    out = few_sweeps(problem, start)
+    return out, *gradient(problem, objective, out.at.sites, exact=False)
+
+
+class Point(NamedTuple):
+    """One evaluation: the objective, its gradient with the sites held fixed, and where the sweeps ended."""
+
+    theta: np.ndarray
+    value: float
+    gradient: np.ndarray
+    problem: Problem
+    out: Outcome
+
+
+@float64
+def evaluated(landscape: Landscape, theta: np.ndarray, start: Natural) -> Point:
+    """The objective at θ after few sweeps from the sites given."""
+    parts, task = without_bounds(landscape.parts), landscape.task
+    mean, k, likelihood = prior_at(theta, parts, task.padded)
+    problem = Problem(likelihood, landscape.method, DensePrior(mean, k), task.data, task.weight)
+    out, value, by = _core(problem, landscape.objective, start)
+    _, slope = pulled_back(theta, parts, task.padded, by)
+    return Point(np.array(theta), float(value), np.asarray(slope), problem, out)
+
+
+@dataclass
+class Walk:
+    """The objective from one evaluation to the next, the sites carried along unless their posterior is improper."""
+
+    landscape: Landscape
+    sites: Natural
+    evaluations: int = 0
+
+    def to(self, theta: np.ndarray) -> Point:
+        """The objective at θ."""
+        point = evaluated(self.landscape, theta, self.sites)
+        self.sites = point.out.at.sites if bool(point.out.at.proper) else self.sites
+        self.evaluations += 1
+        return point
+
+    def negated(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
+        """What a minimiser sees."""
+        point = self.to(theta)
+        return -point.value, -point.gradient
+
+
+@lru_cache(maxsize=1)
+def optimum(experiment: Experiment) -> Learned:
+    """EP's optimum by the text, where both methods resume; the last one is remembered for the second of them."""
+    return by_the_text(experiment, "ep", split(experiment), {})
+
+
+def as_coded(experiment: Experiment, method: str, parts: Split) -> Learned:
+    """EP or QP, resumed from EP's optimum and its sites."""
+    from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
+
+    best = optimum(experiment).solution
+    model = model_at(model_of(experiment, method, parts.x.shape[1]), hyperparameters(best.model))
+    rule, objective = as_method(method), as_objective(experiment.objective)
+    task = prepare(model, parts.x, parts.y, rule, None, None, None)
+    landscape = Landscape(model, task, rule, objective, exact=False)
+    walk = Walk(landscape, landscape.padded_sites(best.sites))
+    theta, bounds = starting_point(landscape.parts)
+    options = {"maxiter": ITERATIONS}
+    ending = minimize(walk.negated, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+    end = walk.to(ending.x)
+    if not (np.isfinite(end.value) and bool(end.out.at.proper)):
+        raise Failed(f"as-coded: no proper posterior at the end, after {walk.evaluations} evaluations")
+    solution = solution_of(at(declared(model), end.theta), rule, end.problem, task.x, end.out, "sequential", TOL)
+    status = (
+        f"as-coded: {ending.nit} iterations, {walk.evaluations} evaluations of at most {SWEEPS} sweeps; "
+        f"residual {solution.status.residual:.1e}"
+    )
+    return Learned(solution, end.value, walk.evaluations, status, solution.converged)

@@ -1,0 +1,133 @@
+"""One method in one experiment: learn, predict, and put down what happened."""
+
+from __future__ import annotations
+
+import platform
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import cache
+from importlib.metadata import version
+from typing import Any
+
+import jax
+import numpy as np
+
+import quantprop
+from quantprop import PrecisionWarning, infer
+from quantprop.experiments.as_coded import as_coded
+from quantprop.experiments.forecast import Forecast, exact_count, label, negative_binomial
+from quantprop.experiments.learning import Failed, Hyperparameters, Learned, by_the_text, hyperparameters, model_at
+from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of, split
+from quantprop.experiments.rows import Row
+
+FAILURES = (ValueError, ArithmeticError)  # of a fit, by the library's word; anything else is a fault of the program
+TOL = 1e-8  # of inference, as in learning
+
+
+def carry_out(experiment: Experiment, method: str, ep: Row | None = None) -> Row:
+    """One method in one experiment. `ep` is EP's row of the same experiment, for methods that go on from there.
+
+    Never raises for a fit that fails: the row then has neither te nor ntll, and its status says why.
+    """
+    if ep is None and follows_ep(experiment.variant, method):
+        raise ValueError(f"{method} goes on from EP's result in variant {experiment.variant}: carry out ep before it")
+    began = time.perf_counter()
+    with _notes() as notes:
+        try:
+            result = _result(experiment, method, ep)
+        except FAILURES as error:
+            result = _no_result(f"failed: {error}")
+    result["status"] = "; ".join([result["status"], *notes])
+    seconds = time.perf_counter() - began
+    about = {**asdict(experiment), "method": method, "seed": experiment.seed}
+    return Row(**about, **result, seconds=seconds, versions=versions())
+
+
+@contextmanager
+def _notes() -> Iterator[list[str]]:
+    """Warnings of lost digits as text, each once, for the row they concern; other warnings go where they went."""
+    notes: list[str] = []
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", PrecisionWarning)
+        yield notes
+    for warning in caught:
+        if not issubclass(warning.category, PrecisionWarning):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+        elif str(warning.message) not in notes:
+            notes.append(str(warning.message))
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What a result was computed with."""
+    packages = {name: version(name) for name in ("numpy", "scipy", "jax", "jaxlib")}
+    own = {"quantprop": quantprop.__version__, "python": platform.python_version()}
+    return {**own, **packages, "machine": platform.machine(), "device": jax.default_backend()}
+
+
+def _no_result(status: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("te", "ntll", "evidence", "sweeps", "evaluations"))
+    return {**nothing, "hyperparameters": {}, "status": status, "converged": False, "forecasts": {}, "test": {}}
+
+
+def _result(experiment: Experiment, method: str, ep: Row | None) -> dict[str, Any]:
+    parts = split(experiment)
+    at_ep = _of_ep(ep) if ep is not None and follows_ep(experiment.variant, method) else {}
+    if experiment.variant == "code" and method in ("ep", "qp"):
+        result = as_coded(experiment, method, parts)
+    else:
+        result = by_the_text(experiment, method, parts, at_ep)
+    forecasts = _forecasts(experiment, result, parts)
+    chosen = next(iter(forecasts.values()))
+    latent = result.solution.predict(parts.x_test)
+    if not (np.isfinite(latent.mean).all() and np.isfinite(latent.variance).all()):
+        raise Failed(f"predictions are not numbers, although learning ended so: {result.status}")
+    test = {"y": parts.y_test, "mean": latent.mean, "variance": latent.variance, "log_prob": chosen.log_prob}
+    if method == "qp":
+        test["variance_at_ep"] = _variance_of_qp(experiment, parts, at_ep)
+    return {
+        **_scores(chosen),
+        "hyperparameters": hyperparameters(result.solution.model),
+        "evidence": result.value,
+        "sweeps": result.solution.sweeps,
+        "evaluations": result.evaluations,
+        "status": result.status,
+        "converged": result.converged,
+        "forecasts": {name: _scores(each) for name, each in forecasts.items()} if len(forecasts) > 1 else {},
+        "test": {name: np.asarray(column).tolist() for name, column in test.items()},
+    }
+
+
+def _of_ep(ep: Row) -> Hyperparameters:
+    if ep.failed:
+        raise Failed(f"EP, whose result this goes on from, has none: {ep.status}")
+    return ep.hyperparameters
+
+
+def _forecasts(experiment: Experiment, result: Learned, parts: Split) -> dict[str, Forecast]:
+    """Forecasts by name, the one that te and ntll are of first."""
+    predictive = result.solution.predict_y(parts.x_test)
+    if experiment.dataset != "mining":
+        return {"label": label(predictive, parts.y_test)}
+    both = {
+        "negative-binomial": negative_binomial(predictive.latent, parts.y_test),
+        "exact": exact_count(predictive, parts.y_test),
+    }
+    return dict(reversed(both.items())) if experiment.variant == "clean" else both
+
+
+def _scores(forecast: Forecast) -> dict[str, float]:
+    """Test error and negative test log-likelihood; a log-likelihood of minus infinity counts as what it is."""
+    return {"te": float(np.mean(forecast.error)), "ntll": float(-np.mean(forecast.log_prob))}
+
+
+def _variance_of_qp(experiment: Experiment, parts: Split, at_ep: Hyperparameters) -> np.ndarray:
+    """QP's latent predictive variance at EP's hyperparameters: the projections compared, and nothing else."""
+    model = model_at(model_of(experiment, "qp", parts.x.shape[1]), at_ep)
+    solution = infer(model, parts.x, parts.y, "qp", tol=TOL)
+    if not solution.converged:
+        warnings.warn(f"variance_at_ep: {solution.status}", PrecisionWarning, stacklevel=2)
+    return solution.predict(parts.x_test).variance

@@ -1,0 +1,80 @@
+"""The learning of one method as the text of the paper has it, converged at every step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import equinox as eqx
+import numpy as np
+
+from quantprop import Model, Solution, fit
+from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of
+from quantprop.parameters import declared, named
+
+MAX_EVALUATIONS = 1000  # of the objective, and the optimiser's relative tolerance: those of the paper
+FTOL = 1e-9
+
+Hyperparameters = Mapping[str, float | list[float]]
+
+
+class Failed(ValueError):
+    """There is no result, for the reason given."""
+
+
+class Learned(NamedTuple):
+    """A learned posterior, and how learning went."""
+
+    solution: Solution
+    value: float
+    evaluations: int
+    status: str
+    converged: bool
+
+
+def by_the_text(experiment: Experiment, method: str, parts: Split, ep: Hyperparameters) -> Learned:
+    """Learn by L-BFGS-B from each start, and keep the best end by the objective.
+
+    The paper's gradient of QP is the one with the sites held fixed, which is exact only for EP.
+    """
+    gradient = "partial" if method == "qp" and experiment.variant != "clean" else "exact"
+    ends = [
+        fit(start, parts.x, parts.y, method, experiment.objective, gradient, max_evaluations=MAX_EVALUATIONS, ftol=FTOL)
+        for start in starts(experiment, method, parts.x.shape[1], ep)
+    ]
+    usable = [end for end in ends if end.status.reason != "inference-failed"]
+    if not usable:
+        raise Failed("; ".join(f"{end.status}; {end.solution.status}" for end in ends))
+    best = max(usable, key=lambda end: end.objective_value)
+    status = f"{best.status}" if best.solution.converged else f"{best.status}; {best.solution.status}"
+    if len(ends) > 1:
+        status += f"; the best of {len(usable)} ends from {len(ends)} starts"
+    evaluations = sum(end.status.evaluations for end in ends)
+    ended = best.converged or (best.status.reason == "small-gain" and best.solution.converged)  # by the rule on gains
+    return Learned(best.solution, best.objective_value, evaluations, status, ended)
+
+
+def starts(experiment: Experiment, method: str, features: int, ep: Hyperparameters) -> list[Model]:
+    """Where learning begins: at the published start, or at EP's optimum for methods that follow EP.
+
+    VB and Laplace in ``clean`` begin at both: from the published start alone VB may never leave a flat objective, and
+    on separable data it does not converge at EP's optimum, where the kernel's variance is huge.
+    """
+    published = model_of(experiment, method, features)
+    if not follows_ep(experiment.variant, method):
+        return [published]
+    return [model_at(published, ep)] + ([] if method == "qp" else [published])
+
+
+def hyperparameters(model: Model) -> dict[str, float | list[float]]:
+    """The learned numbers of a model by name, in natural units."""
+    return {name: np.asarray(p.value).tolist() for name, p in named(declared(model)) if not p.fixed}
+
+
+def model_at(model: Model, numbers: Hyperparameters) -> Model:
+    """A model with its kernel at stored numbers; one that stands at a bound is put back on it from its rounding."""
+    kernel = model.kernel
+    for name, (low, high) in kernel.bounds.items():
+        value = np.clip(np.asarray(numbers[f"kernel.{name}"]), low, high)
+        kernel = eqx.tree_at(lambda k, name=name: getattr(k, name), kernel, value if value.ndim else float(value))
+    return eqx.tree_at(lambda m: m.kernel, model, kernel)

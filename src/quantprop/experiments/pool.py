@@ -1,0 +1,62 @@
+"""Worker processes on this machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from concurrent.futures import as_completed
+from dataclasses import dataclass
+from typing import Any
+
+from loky import ProcessPoolExecutor
+
+from quantprop.experiments.sweep import Results, Unit, do
+
+# One thread each: the number of threads changes the order of sums, and with it the last digits of results.
+ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # else the first process takes the whole of an accelerator's memory
+    "LOKY_MAX_MEMORY_LEAK_SIZE": "16e9",  # bytes: compiled programs stay, which is no leak to end a worker for
+}
+
+
+@dataclass(frozen=True)
+class Local:
+    """So many worker processes of one thread each. One job is one worker too, so results do not depend on `jobs`."""
+
+    jobs: int = 1
+
+    def __post_init__(self) -> None:
+        if self.jobs < 1:
+            raise ValueError(f"jobs must be at least 1; got {self.jobs}")
+
+    def carry_out(self, units: list[Unit]) -> Results:
+        """Each unit with its rows, as they come. Whatever ends the loop also ends the workers."""
+        if not units:
+            return
+        workers = min(self.jobs, len(units))
+        executor = ProcessPoolExecutor(workers, initializer=_obey_parent, env=ENVIRONMENT)
+        try:
+            waiting: dict[Any, Unit] = {executor.submit(do, unit): unit for unit in units}
+            for future in as_completed(waiting):
+                yield waiting.pop(future), future.result()
+        finally:
+            executor.shutdown(kill_workers=True)
+
+
+def _obey_parent() -> None:
+    """A worker leaves interrupts to its parent, and ends when it has none any more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -1,0 +1,145 @@
+"""Results on disk: one line of JSON for each experiment and method, in <folder>/rows.jsonl.
+
+Lines are only ever appended, each by one write that is flushed to the disk, so a run that is killed loses at most the
+line it was writing. Minus infinity is written as Python's json does it: -Infinity.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+FILE = "rows.jsonl"
+LOCK = ".lock"
+
+Key = tuple[str, str, str, str, str, int, int, str]
+
+
+class Malformed(ValueError):
+    """A line that is no row."""
+
+
+class Busy(RuntimeError):
+    """Another run writes to the folder."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What came of one method in one experiment. Numbers are in natural units; None where there are none.
+
+    `converged` says that learning ended by its own rule and inference converged there. `evidence` is the objective,
+    `sweeps` are those of the last inference. `forecasts` holds, for mining, te and ntll of each kind of forecast.
+    `test` holds y, the latent mean and variance, and log_prob of y at the test inputs; in rows of QP also
+    variance_at_ep, its latent variance at EP's hyperparameters.
+    """
+
+    dataset: str
+    variant: str
+    kernel: str
+    objective: str
+    split: str
+    round: int
+    fold: int
+    method: str
+    seed: int
+    te: float | None
+    ntll: float | None
+    hyperparameters: dict[str, float | list[float]]
+    evidence: float | None
+    sweeps: int | None
+    evaluations: int | None
+    status: str
+    converged: bool
+    seconds: float
+    versions: dict[str, str]
+    forecasts: dict[str, dict[str, float]]
+    test: dict[str, list[float]]
+
+    @property
+    def key(self) -> Key:
+        """What the row is about; there is one row a key."""
+        experiment = (self.dataset, self.variant, self.kernel, self.objective, self.split, self.round, self.fold)
+        return (*experiment, self.method)
+
+    @property
+    def failed(self) -> bool:
+        """Whether there is no result; the status says why."""
+        return self.te is None
+
+
+def to_json(row: Row) -> str:
+    """A row as one line, without its newline. Floats keep every digit."""
+    return json.dumps(asdict(row), ensure_ascii=False)
+
+
+def from_json(line: str) -> Row:
+    """The row of a line, or an error that says what is wrong with it."""
+    try:
+        record: Any = json.loads(line)
+    except ValueError as error:
+        raise Malformed(f"not JSON: {error}") from None
+    if not isinstance(record, dict):
+        raise Malformed("not an object")
+    names = {field.name for field in fields(Row)}
+    if record.keys() != names:
+        parts = {"without": names - record.keys(), "with unknown": record.keys() - names}
+        raise Malformed("; ".join(f"{word} {', '.join(sorted(found))}" for word, found in parts.items() if found))
+    return Row(**record)
+
+
+def read(folder: Path) -> list[Row]:
+    """All rows of a folder, in the order they were written. A last line without its newline is not a row yet."""
+    path = folder / FILE
+    lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
+    found: dict[Key, int] = {}
+    rows: list[Row] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            row = from_json(line.decode("utf-8"))
+            if row.key in found:
+                raise Malformed(f"the same experiment and method as line {found[row.key]}")
+        except (Malformed, UnicodeDecodeError) as error:
+            raise Malformed(f"{path}, line {number}: {error}; correct the line or take it out") from None
+        found[row.key] = number
+        rows.append(row)
+    return rows
+
+
+def append(folder: Path, row: Row) -> None:
+    """Write a row; when this returns it is on the disk. Only for the holder of `locked`."""
+    line = (to_json(row) + "\n").encode("utf-8")
+    file = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        if os.write(file, line) != len(line):
+            raise OSError(f"{folder / FILE}: a row could not be written whole; is the disk full?")
+        os.fsync(file)
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for writing: nobody else may, and what an interrupted write left behind is cut off.
+
+    The lock is the process's own and ends with it, however it ends.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / LOCK, "w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Busy(f"another run writes to {folder}: wait for it, or choose another folder") from None
+        _cut_unfinished_line(folder / FILE)
+        yield
+
+
+def _cut_unfinished_line(path: Path) -> None:
+    if path.exists():
+        content = path.read_bytes()
+        os.truncate(path, content.rfind(b"\n") + 1)

@@ -1,0 +1,162 @@
+"""What table 1 says, as sheets of text: ours beside the paper's, QP against EP, forecasts, and what went wrong."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+from quantprop.experiments.against_ep import Fraction
+from quantprop.experiments.documents import Document, Section, Sheet
+from quantprop.experiments.grouping import Setting, in_order, label, method_name, setting
+from quantprop.experiments.published import MINING_ROUNDS, ROUNDS, Spread
+from quantprop.experiments.rows import Row
+from quantprop.experiments.summary import Summary
+
+FORECASTS = ("negative-binomial", "exact")
+NOTHING = "–"
+
+_ABOUT = {
+    "paper": "The paper's protocol with inference converged at every step. The data are as the paper used them, "
+    "known faults included.",
+    "code": "The paper's protocol with what the authors' public code does beyond the text: few sweeps an evaluation, "
+    "loose stopping, clipped site precisions. Convergence is not demanded. The data are as in the paper.",
+    "clean": "The same experiment without the known faults: no repeated rows in pima, no row number in glass, no size "
+    "rank in crabs, no empty column in ionosphere, the published counts of mining, and a sound start and the same "
+    "prior mean for every method. The paper's numbers stand beside it; where data changed they need not agree.",
+}
+_LEAD = (
+    "TE, the test error (for mining the mean absolute error), in 1e-2 and NTLL, the negative test log-likelihood, in "
+    "1e-3: mean ± standard deviation over rounds, beside those of the paper's Table 1. Δ/sd is our mean minus the "
+    "paper's, in the paper's standard deviations. *: QP has the lower NTLL than EP in more than 90 % of experiments."
+)
+_NOTES = (
+    "TE and NTLL are averaged over a round's folds, then over rounds; for mining a round is one seed. The paper does "
+    "not say what its standard deviation divides by; here it is the number of rounds, and from a single round there is "
+    f"none. The paper has {ROUNDS} rounds of ten folds, for mining {MINING_ROUNDS} seeds.",
+    f"Δ/sd is {NOTHING} where the paper has no number or prints a standard deviation of 0.0. QP and EP are compared in "
+    "the experiments in which both gave numbers; equal NTLL is not lower.",
+    "Failed fits have no numbers: they are counted and nothing stands in for them. A round with fewer folds than "
+    "others is averaged over those it has and counted as short. An infinite NTLL is kept, and makes the mean infinite.",
+)
+
+
+def document(rows: Sequence[Row], summaries: Sequence[Summary]) -> Document:
+    """The report: for every setting the table, QP against EP, forecasts of counts, and what went wrong."""
+    rows = in_order(rows)
+    sections = tuple(
+        _section(key, list(group), [row for row in rows if setting(row) == key and not row.converged])
+        for key, group in groupby(summaries, key=lambda summary: summary.setting)
+    )
+    return Document("Table 1: test error and test log-likelihood", _LEAD, sections, (*_NOTES, _origin(rows)))
+
+
+def _origin(rows: Sequence[Row]) -> str:
+    """What made the rows."""
+    kinds = Counter(", ".join(f"{name} {of}" for name, of in row.versions.items()) for row in rows)
+    made = "; ".join(f"{count} rows with {kind}" for kind, count in kinds.items())
+    return f"Made from {len(rows)} rows ({sum(row.seconds for row in rows) / 3600:.2f} hours of fits): {made}."
+
+
+def _section(key: Setting, summaries: list[Summary], troubled: list[Row]) -> Section:
+    sheets = [_scores(summaries), _against_ep(summaries), _forecasts(summaries), _troubles(troubled)]
+    title = f"Variant {key.variant}: {key.kernel} kernel, learned by {key.objective}"
+    return Section(title, _ABOUT.get(key.variant, ""), tuple(sheet for sheet in sheets if sheet.lines))
+
+
+# --- sheets ----------------------------------------------------------------------------------------------------------
+
+
+def _scores(summaries: list[Summary]) -> Sheet:
+    header = ("data", "method", "TE", "paper", "Δ/sd", "NTLL", "paper", "Δ/sd", "rounds", "failed", "converged")
+    return Sheet("Ours beside the paper's", "llrrrrrrrrr", header, tuple(_score(summary) for summary in summaries))
+
+
+def _score(summary: Summary) -> tuple[str, ...]:
+    paper, star = summary.paper, summary.against_ep is not None and summary.against_ep.asterisk
+    printed = (_plus_minus(paper.te), _plus_minus(paper.ntll, paper.asterisk)) if paper else (NOTHING, NOTHING)
+    short = f" ({summary.short_rounds} short)" if summary.short_rounds else ""
+    return (
+        _data(summary), method_name(summary.method),
+        _plus_minus(summary.te), printed[0], _signed(summary.te_difference),
+        _plus_minus(summary.ntll, star), printed[1], _signed(summary.ntll_difference),
+        f"{summary.rounds}{short}", f"{summary.failed.count} of {summary.failed.total}", _percent(summary.converged),
+    )  # fmt: skip
+
+
+def _against_ep(summaries: list[Summary]) -> Sheet:
+    header = (
+        "data", "NTLL below EP's", "our *", "paper's *", "variance ≤ EP's at EP's hyperparameters", "largest ratio",
+        "variance ≤ EP's, each at its own",
+    )  # fmt: skip
+    lines = []
+    for summary in summaries:
+        if (qp := summary.against_ep) is not None:
+            ratio = NOTHING if qp.largest_ratio is None else f"{qp.largest_ratio:.6f}"
+            stars = (_star(qp.asterisk), _star(summary.paper.asterisk) if summary.paper else NOTHING)
+            shares = (_share(qp.ntll_below), *stars, _share(qp.variance_at_ep), ratio, _share(qp.variance_own))
+            lines.append((_data(summary), *shares))
+    title = "QP against EP: how often its NTLL is lower, and at how many test points its latent variance is not larger"
+    return Sheet(title, "lrllrrr", header, tuple(lines))
+
+
+def _forecasts(summaries: list[Summary]) -> Sheet:
+    header = ("data", "method", *(f"{score}, {name}" for name in FORECASTS for score in ("TE", "NTLL")))
+    lines = []
+    for summary in summaries:
+        if summary.forecasts:
+            found = [summary.forecasts.get(name, (None, None)) for name in FORECASTS]
+            lines.append(
+                (_data(summary), method_name(summary.method), *(_plus_minus(score) for pair in found for score in pair))
+            )
+    return Sheet("Forecasts of counts: the paper's negative binomial and the exact one", "llrrrr", header, tuple(lines))
+
+
+def _troubles(rows: list[Row]) -> Sheet:
+    """Rows that failed or did not converge; those whose status differs in numbers only stand together."""
+    groups: dict[tuple, list[Row]] = {}
+    for row in rows:
+        wording = re.sub(r"[\d.]+(e[+-]?\d+)?", "#", row.status)
+        groups.setdefault((row.dataset, row.split, row.method, row.failed, wording), []).append(row)
+    lines = tuple(
+        (label(dataset, split), method_name(method), "no numbers" if failed else "numbers kept", str(len(group)),
+         f"round {group[0].round}, fold {group[0].fold}: {group[0].status}")
+        for (dataset, split, method, failed, _), group in groups.items()
+    )  # fmt: skip
+    header = ("data", "method", "outcome", "rows", "the first of them")
+    return Sheet("Fits that failed or did not converge", "lllrp", header, lines)
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def _data(summary: Summary) -> str:
+    return label(summary.dataset, summary.split)
+
+
+def _number(value: float) -> str:
+    return "∞" if value == math.inf else f"{value:z.1f}".replace("-", "−")
+
+
+def _plus_minus(spread: Spread | None, asterisk: bool = False) -> str:
+    if spread is None:
+        return NOTHING
+    return _number(spread.mean) + ("" if spread.sd is None else f" ± {_number(spread.sd)}") + (" *" if asterisk else "")
+
+
+def _signed(value: float | None) -> str:
+    return NOTHING if value is None else ("+" if value > 0 else "") + _number(value)
+
+
+def _percent(fraction: Fraction) -> str:
+    return NOTHING if fraction.share is None else f"{100 * fraction.share:.1f} %"
+
+
+def _share(fraction: Fraction) -> str:
+    return NOTHING if fraction.share is None else f"{_percent(fraction)} ({fraction.count} of {fraction.total})"
+
+
+def _star(asterisk: bool) -> str:
+    return "*" if asterisk else ""
