@@ -19,10 +19,10 @@ demo: $(VENV)/.stamp-plots ## Run the guided example
 	$(BIN)/python -m quantprop.demo
 
 test: $(VENV)/.stamp-test ## Run the tests, without the long campaigns
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included
-	$(BIN)/python -m pytest -m ""
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m ""
 
 lint: $(VENV)/.stamp-dev ## Check style, formatting and types
 	$(BIN)/ruff check .

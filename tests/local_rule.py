@@ -17,6 +17,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods import Likelihood
 from quantprop.likelihoods.base import Moments
 from quantprop.parameters import values
+from quantprop.programs import OLDER_GENERATOR
 from quantprop.projections import KL, Wasserstein
 from quantprop.sites import renewed
 
@@ -47,7 +48,10 @@ def renewals(likelihood: Likelihood, y: Any, mean: Any, variance: Any, **scaled:
 
 
 # Each program runs once or twice in a test session: compiling it without optimisation is what saves time.
-@partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+QUICK = {**OLDER_GENERATOR, "xla_backend_optimization_level": 0}
+
+
+@partial(jax.jit, compiler_options=QUICK)
 def _renew(likelihood: Likelihood, data, cavities) -> Renewals:
     def one(datum, cavity):
         kl, w2 = KL().project(likelihood, datum, cavity), Wasserstein(2).project(likelihood, datum, cavity)

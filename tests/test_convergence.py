@@ -90,9 +90,8 @@ def check_mining(method, variances, lengthscales, share):
     assert np.mean([solution.converged for solution in solutions]) >= share
 
 
-@pytest.mark.parametrize("method", ["ep", "qp", "vb", "laplace"])
-def test_square_link_mining_on_some_cells(method):
-    check_mining(method, (0.1, 1.0, 10.0), (2.0, 10.0, 50.0), 0.95 if method in ("ep", "qp") else 0.0)
+def test_square_link_mining_on_some_cells():
+    check_mining("ep", (0.1, 1.0, 10.0), (2.0, 10.0, 50.0), 0.95)
 
 
 @pytest.mark.campaign

@@ -23,7 +23,7 @@ def probit():
     return Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
 
 
-@pytest.mark.parametrize("name", GPY_OPTIMUM)
+@pytest.mark.parametrize("name", ["crabs", pytest.param("ionosphere", marks=pytest.mark.campaign)])
 def test_the_optimum_is_gpys_for_ep_and_flat_for_qp(name):
     X, y = first_split(name)
     ep = fit(probit(), X, y, method="ep")

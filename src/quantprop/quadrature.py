@@ -20,6 +20,7 @@ from jaxtyping import Array, Float
 
 EQUAL_PANELS = 10
 GRADED_PANELS = 14
+FIXED_PANELS = 8
 LEVELS = 6
 ZOOMS = 10  # from a likelihood 1e8 times wider than the cavity, or narrower, down to where they meet
 BISECTIONS = 10
@@ -130,6 +131,12 @@ def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, "
     steps = jnp.concatenate([_levels(points, drop, right), -_levels(-points[::-1], drop[::-1], -left)])
     inner = jnp.concatenate([steps, points[jnp.argmin(drop)][None]])
     return jnp.sort(jnp.concatenate([jnp.clip(inner, left, right), graded(left, right, at)]))
+
+
+def fixed_panels(lower: float, upper: float, at: Landmarks) -> Float[Array, " points"]:
+    """Sorted panel ends over [lower, upper], for a density that is known to fill it: equal steps, and graded ones."""
+    equal = jnp.linspace(lower, upper, FIXED_PANELS + 1)
+    return jnp.sort(jnp.concatenate([equal, graded(lower, upper, at)]))
 
 
 def _levels(points: Array, drop: Array, end: Array) -> Float[Array, " levels"]:

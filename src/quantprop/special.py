@@ -46,18 +46,22 @@ def norm_logpdf(x):
 
 def truncated_variance(x):
     """Variance D of a standard normal truncated to (−x, ∞): 1 − n(x + n) with n = hazard(x); ≈ 1/x² for x → −∞."""
-    tail = -jnp.minimum(x, 0.0)
-    lower_tail = chebyshev(_TRUNCATED_VARIANCE, (tail - 3.0) / (tail + 3.0)) / (1.0 + tail * tail)
     positive = jnp.maximum(x, 0.0)
     n = _upper_hazard(positive)
-    return jnp.where(x < 0, lower_tail, 1.0 - n * (positive + n))
+    return jnp.where(x < 0, _lower_truncated_variance(jnp.minimum(x, 0.0)), 1.0 - n * (positive + n))
+
+
+def _lower_truncated_variance(x):
+    return chebyshev(_TRUNCATED_VARIANCE, (-x - 3.0) / (-x + 3.0)) / (1.0 + x * x)
 
 
 def hazard(x):
     """n = φ(x)/Φ(x), the derivative of log Φ; −x for x → −∞. There it solves n(x + n) = 1 − D."""
-    negative = jnp.minimum(x, 0.0)
-    lower_tail = 0.5 * (jnp.sqrt(negative * negative + 4.0 * (1.0 - truncated_variance(negative))) - negative)
-    return jnp.where(x < 0, lower_tail, _upper_hazard(jnp.maximum(x, 0.0)))
+    return jnp.where(x < 0, _lower_hazard(jnp.minimum(x, 0.0)), _upper_hazard(jnp.maximum(x, 0.0)))
+
+
+def _lower_hazard(x):
+    return 0.5 * (jnp.sqrt(x * x + 4.0 * (1.0 - _lower_truncated_variance(x))) - x)
 
 
 def _upper_hazard(x):
@@ -68,7 +72,7 @@ def _upper_hazard(x):
 def log_ndtr(x):
     """log Φ(x) with a relative error near machine precision for every x; Φ = φ/n in the lower tail."""
     negative, positive = jnp.minimum(x, 0.0), jnp.maximum(x, 0.0)
-    lower_tail = norm_logpdf(negative) - jnp.log(hazard(negative))
+    lower_tail = norm_logpdf(negative) - jnp.log(_lower_hazard(negative))
     return jnp.where(x < 0, lower_tail, jnp.log1p(-0.5 * erfc(positive / _SQRT2)))
 
 

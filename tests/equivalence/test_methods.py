@@ -103,7 +103,10 @@ def test_leave_one_out_equals_refitting_with_weight_zero():
 # --- one fixed point, many ways to it --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("case", "method"), [("probit", "ep"), ("probit", "qp"), ("poisson", "ep")])
+@pytest.mark.parametrize(
+    ("case", "method"),
+    [("probit", "ep"), ("probit", "qp"), pytest.param("poisson", "ep", marks=pytest.mark.campaign)],
+)
 def test_sequential_and_parallel_sweeps_meet(case, method):
     model, y = {"probit": (PROBIT, LABELS), "poisson": (POISSON, COUNTS)}[case]
     parallel, sequential = (solved(model, X, y, method, schedule=s) for s in ("parallel", "sequential"))
@@ -149,7 +152,7 @@ def test_a_weight_is_a_number_of_copies(method):
     same_predictions(dropped, solved(PROBIT, x[weights > 0], y[weights > 0], method))
 
 
-@pytest.mark.parametrize("method", ["ep", "qp", "vb"])
+@pytest.mark.parametrize("method", ["ep", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("qp", "vb"))])
 def test_fractional_weights_lie_between_whole_ones(method):
     """The more one positive row counts, the higher the posterior there, with no jump on the way."""
     row = int(np.argmax(LABELS))

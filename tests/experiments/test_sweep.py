@@ -10,13 +10,15 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 from experiments.pretend import PLAN, Pretend, made_up
+from scipy.stats import norm
 
 from quantprop.experiments import rows
 from quantprop.experiments.pool import Local
-from quantprop.experiments.protocol import Experiment
+from quantprop.experiments.protocol import Experiment, split
 from quantprop.experiments.sweep import Plan, Unit, key_of, missing, run
 
 
@@ -152,6 +154,37 @@ from quantprop.experiments.sweep import Plan, run
 folder, jobs, methods, rounds = sys.argv[1:]
 run(Plan(("wine2",), tuple(methods.split(",")), int(rounds)), Path(folder), Local(int(jobs)))
 """
+# Mean NTLL and evidence of rounds 0 and 1, as computed on another machine (x86-64, JAX 0.11.2).
+ELSEWHERE = {
+    "ep": ((0.02171741, -7.9544793), (0.01881387, -7.9692882)),
+    "qp": ((0.02139792, -7.9564817), (0.01843259, -7.9712828)),
+    "vb": ((0.01895942, -8.9349205), (0.01631539, -8.9504582)),
+}
+
+
+def test_the_small_version(tmp_path, source):
+    """wine2, two rounds, three methods: scores from latent predictions by scipy, and as on another machine."""
+    command = [sys.executable, "-c", SWEEP, str(tmp_path), "2", "ep,qp,vb", "2"]
+    subprocess.run(command, env=source, check=True)
+    found = {(row.round, row.fold, row.method): row for row in rows.read(tmp_path)}
+    assert len(found) == 60
+    for row in found.values():
+        y, mean, variance = (np.array(row.test[name]) for name in ("y", "mean", "variance"))
+        np.testing.assert_array_equal(y, split(Experiment("wine2", round=row.round, fold=row.fold)).y_test)
+        assert row.te == np.mean(np.sign(mean) != y) == 0.0
+        assert row.ntll == pytest.approx(-np.mean(norm.logcdf(y * mean / np.sqrt(1.0 + variance))), rel=1e-9)
+        assert row.converged or row.method == "qp"  # whose gradient with the sites held fixed is not its own
+    for i, k in ((i, k) for i in range(2) for k in range(10)):
+        ep, qp = found[i, k, "ep"], found[i, k, "qp"]
+        assert qp.ntll < ep.ntll
+        assert (np.array(qp.test["variance_at_ep"]) < np.array(ep.test["variance"])).all()
+    for method, means in ELSEWHERE.items():
+        for i, expected in enumerate(means):
+            same = [found[i, k, method] for k in range(10)]
+            got = np.mean([(row.ntll, row.evidence) for row in same], axis=0)
+            np.testing.assert_allclose(got, expected, rtol=1e-4)
+
+
 REDO = """
 import json, sys
 from scipy.stats import norm

@@ -6,9 +6,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import betaln, gammaln
+from scipy.special import gammaln
 
 from quantprop.gaussian import Normal
+from quantprop.likelihoods import moment_matched_negative_binomial
 from quantprop.predictive import Predictive
 
 MOST = 10_000  # counts tried in search of a mode
@@ -28,20 +29,10 @@ def label(predictive: Predictive, y: Float[np.ndarray, " k"]) -> Forecast:
     return Forecast(point, (point != y).astype(np.float64), predictive.log_prob(y))
 
 
-def gamma_of_square(latent: Normal) -> tuple[np.ndarray, np.ndarray]:
-    """Shape k and scale c of the gamma distribution with the mean and variance of f² (paper, appendix F)."""
-    mean, v = latent.mean**2 + latent.variance, latent.variance
-    half = 2.0 * v * (2.0 * latent.mean**2 + v)  # the variance of f²
-    return mean**2 / half, half / mean
-
-
 def negative_binomial(latent: Normal, y: Float[np.ndarray, " k"]) -> Forecast:
-    """The paper's forecast of a count with rate f²: a Poisson mixed by that gamma is NB(k, c/(1 + c))."""
-    k, c = gamma_of_square(latent)
-    log_binomial = -betaln(k, y + 1.0) - np.log(k + y)  # log Γ(k + y) / (Γ(k) y!)
-    log_prob = log_binomial + y * np.log(c) - (k + y) * np.log1p(c)
-    point = np.where(k > 1.0, np.floor(c * (k - 1.0)), 0.0)
-    return Forecast(point, np.abs(point - y), log_prob)
+    """The paper's forecast of a count with rate f²: a Poisson mixed by the gamma with the moments of f²."""
+    counts = moment_matched_negative_binomial(latent)
+    return Forecast(counts.mode, np.abs(counts.mode - y), counts.log_prob(y))
 
 
 def exact_count(predictive: Predictive, y: Float[np.ndarray, " k"]) -> Forecast:

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import LOG_2PI, Normal, Vector
-from quantprop.quadrature import Density, Landmarks, frozen, integrate, panels
+from quantprop.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 
@@ -202,10 +202,7 @@ def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "
     mean, sd = latent.mean, jnp.sqrt(latent.variance)
     relative = frozen(Landmarks((at.location - mean) / sd, at.scale / sd))
 
-    def log_density(u):
-        return -0.5 * u * u
-
-    density = integrate(log_density, panels(log_density, jnp.asarray(-12.0), jnp.asarray(12.0), relative))
+    density = integrate(lambda u: -0.5 * u * u, fixed_panels(-12.0, 12.0, relative))
     return density, mean + sd * density.nodes
 
 
