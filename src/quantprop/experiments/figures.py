@@ -118,19 +118,22 @@ def variances(matched: Pairs, about: str) -> Figure:
 
 
 def log_likelihoods(matched: Pairs, about: str) -> Figure:
-    """NTLL of every experiment, EP's across and QP's upwards: one panel a data set. Infinite ones are counted only."""
+    """NTLL of every experiment, EP's across and QP's less EP's upwards (the two differ by thousandths): one panel a
+    data set. Infinite ones are counted only.
+    """
     figure, panels = _grid(len(matched), columns=5, size=3.0)
     for ax, (name, both) in zip(panels, matched.items(), strict=True):
         ep, qp = against_ep.log_likelihoods(both)
         drawn = np.isfinite(ep) & np.isfinite(qp)
-        ax.scatter(ep[drawn], qp[drawn], s=12, color=plots.BLUE, alpha=0.5, linewidths=0, rasterized=True)
-        _diagonal(ax)
+        difference = qp[drawn] - ep[drawn]
+        ax.scatter(ep[drawn], difference, s=12, color=plots.BLUE, alpha=0.5, linewidths=0, rasterized=True)
+        ax.axhline(0.0, color=plots.BLACK, linewidth=0.8)
+        ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2), useMathText=True)
         hidden = f"; {np.sum(~drawn)} infinite" if not drawn.all() else ""
         ax.set_title(f"{_plain(name)}\nQP below in {np.sum(qp < ep)} of {len(ep)}{hidden}", fontsize="medium")
-        ax.set_aspect("equal", adjustable="datalim")
-    _title(figure, "Negative test log-likelihood of each experiment (under the line: QP's below EP's)", about)
+    _title(figure, "Negative test log-likelihood of each experiment: QP's less EP's", about)
     figure.supxlabel("EP")
-    figure.supylabel("QP")
+    figure.supylabel("QP − EP")
     return figure
 
 
