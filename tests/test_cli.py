@@ -46,15 +46,12 @@ def test_table1_from_a_folder_that_has_all_rows(tmp_path):
     made = {path.name for path in tmp_path.iterdir()}
     assert {"table1.md", "figure1a-paper.svg", "figure1b-paper.svg"} <= made
     assert {str(tmp_path / name) for name in ("table1.md", "figure1a-paper.svg")} <= set(summary["files"])
-    text = call("reproduce", "table1", *OPTIONS, "--out", tmp_path)
-    assert text.stdout.startswith(f"66 rows in {tmp_path}: 0 without a result, 0 not converged")
 
 
 def test_figure1_is_ep_and_qp_and_no_table(tmp_path):
     run(PLAN, tmp_path, Pretend())
-    result = call("reproduce", "figure1", *OPTIONS, "--out", tmp_path, "--json")
-    summary = json.loads(result.stdout)
-    assert summary["rows"] == 44
+    result = call("reproduce", "figure1", *OPTIONS, "--out", tmp_path)
+    assert result.stdout.startswith(f"44 rows in {tmp_path}: 0 without a result, 0 not converged")
     assert not (tmp_path / "table1.md").exists()
     assert (tmp_path / "figure1a-paper.png").exists()
 
