@@ -6,7 +6,9 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from concurrent.futures import as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,16 +44,26 @@ class Local:
         workers = min(self.jobs, len(units))
         executor = ProcessPoolExecutor(workers, initializer=_obey_parent, env=ENVIRONMENT)
         try:
-            waiting: dict[Any, Unit] = {executor.submit(do, unit): unit for unit in units}
+            with _interrupts_held_back():
+                waiting: dict[Any, Unit] = {executor.submit(do, unit): unit for unit in units}
             for future in as_completed(waiting):
                 yield waiting.pop(future), future.result()
         finally:
             executor.shutdown(kill_workers=True)
 
 
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Processes started meanwhile never see interrupts; this one gets those that came, afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _obey_parent() -> None:
-    """A worker leaves interrupts to its parent, and ends when it has none any more."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """A worker ends when it has no parent any more."""
     parent = os.getppid()
 
     def watch() -> None:
