@@ -240,7 +240,7 @@ def test_an_interrupt_ends_the_workers(tmp_path, source):
     command = [sys.executable, "-c", SWEEP, str(tmp_path), "2", "ep", "1"]
     with subprocess.Popen(command, env=source, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         program = psutil.Process(process.pid)
-        while len(program.children(recursive=True)) < 2 and process.poll() is None:
+        while not (tmp_path / rows.FILE).exists() and process.poll() is None:  # in the middle of the work
             time.sleep(0.05)
         workers = program.children(recursive=True)
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
