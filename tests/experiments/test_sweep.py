@@ -246,4 +246,4 @@ def test_an_interrupt_ends_the_workers(tmp_path, source):
         os.killpg(process.pid, signal.SIGINT)  # as a terminal does, to the workers too
     assert process.returncode == -signal.SIGINT
     assert not psutil.wait_procs(workers, timeout=30)[1]
-    assert rows.read(Path(tmp_path)) == []
+    assert 1 <= len(rows.read(tmp_path)) < 10  # what was done by then is kept
