@@ -54,12 +54,23 @@ class Local:
 
 @contextmanager
 def _interrupts_held_back() -> Iterator[None]:
-    """Processes started meanwhile never see interrupts; this one gets those that came, afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    """Processes started meanwhile never see interrupts; this one gets those that came, afterwards.
+
+    Processes inherit the mask. It holds this thread alone: an interrupt that another thread receives would still be
+    raised in the main thread, in the middle of starting a worker, were it not for the handler.
+    """
+    came: list[int] = []
+    main = threading.current_thread() is threading.main_thread()  # the only one that may set a handler
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = signal.signal(signal.SIGINT, lambda number, frame: came.append(number)) if main else None
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        if came:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _obey_parent() -> None:
