@@ -9,6 +9,9 @@ Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ
 the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and Q = (ρ ∘ ρ) q. A
 datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is exactly zero.
 So the adjoint equation needs two n × n products a step and no 2n × 2n matrix.
+
+Where the objective is stationary none of this is needed: ∂J/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂J/∂m = α, the
+derivatives of the log integral of prior times sites.
 """
 
 from __future__ import annotations
@@ -20,17 +23,18 @@ from jax.flatten_util import ravel_pytree
 from jax.scipy.sparse.linalg import gmres
 from jaxtyping import Array, Float
 
-from quantprop.engine.fixed_point import Problem
+from quantprop.engine.fixed_point import Evaluation, Problem
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary
 from quantprop.objectives import Objective
-from quantprop.priors.base import Posterior, Response
+from quantprop.priors.base import Response
+from quantprop.priors.triangular import symmetric_product
 from quantprop.sites import Marginal
 
 TOLERANCE = 1e-10  # of the adjoint equation, relative to its right side
-RESTART = 40
-CYCLES = 10
+RESTART = 10  # a cycle always runs to its end, and most equations take one
+CYCLES = 60
 
 
 class Gradient(eqx.Module):
@@ -100,17 +104,19 @@ class Pull(eqx.Module):
     mean: Float[Array, " n"]
 
 
-def pull(problem: Problem, objective: Objective, post: Posterior, sites: Natural, values: Array) -> Pull:
-    """∂J/∂(values, surroundings, sites, log |I + S K|, prior mean) of the objective's total."""
+def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) -> tuple[Scalar, Pull]:
+    """The objective's total, and ∂J/∂(values, surroundings, sites, log |I + S K|, prior mean) of it."""
 
     def total(values, c, s, log_determinant, mean):
-        near, own = jax.vmap(moved, in_axes=(0, 0, 1, 1))(post.marginals, sites, c, s)
+        near, own = jax.vmap(moved, in_axes=(0, 0, 1, 1))(at.marginals, at.sites, c, s)
         summary = Summary(mean, own, near, log_determinant, problem.weight.total)
         return objective.total(problem.method, values, summary)
 
     nothing = jnp.zeros((2, len(values)))
-    by = jax.grad(total, argnums=(0, 1, 2, 3, 4))(values, nothing, nothing, post.log_determinant, problem.prior.mean)
-    return Pull(*by)
+    value, by = jax.value_and_grad(total, argnums=(0, 1, 2, 3, 4))(
+        values, nothing, nothing, at.log_determinant, problem.prior.mean
+    )
+    return value, Pull(*by)
 
 
 def adjoint(slope: Slopes, correlation: Array, right: Float[Array, "2 n"], scale: Scalar) -> tuple[Array, Scalar]:
@@ -137,43 +143,78 @@ class Local(eqx.Module):
     likelihood: Float[Array, " l"]
 
 
-def gradient(problem: Problem, objective: Objective, sites: Natural, exact: bool) -> tuple[Scalar, Gradient]:
+def gradient(problem: Problem, objective: Objective, at: Evaluation, exact: bool) -> tuple[Scalar, Gradient]:
     """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`."""
-    post = problem.prior.posterior(sites, problem.negative_sites)
-    response = problem.prior.response(sites, problem.negative_sites)
-    values, slope = slopes(problem, objective, post.marginals, sites)
-    total = pull(problem, objective, post, sites, values)
+    if objective.stationary(problem.method):
+        return _stationary(problem, objective, at)
+    response = problem.prior.response(at.sites, problem.negative_sites)
+    values, slope = slopes(problem, objective, at.marginals, at.sites)
+    value, total = pull(problem, objective, at, values)
     local = Local(
         total.around + jnp.einsum("nj,n->jn", slope.around[:, 2], total.value),
         jnp.einsum("nl,n->l", slope.likelihood[:, 2], total.value),
     )
-    left = jnp.zeros(())
-    if exact and not objective.stationary(problem.method):
-        local, left = with_moving_sites(problem, post, response, slope, total, local)
-    summary = Summary(problem.prior.mean, sites, post.marginals, post.log_determinant, problem.weight.total)
-    return objective.total(problem.method, values, summary), to_prior(post, response, sites, total, local, left)
+    moving = Moving(local, jnp.zeros(()), jnp.zeros(()))
+    if exact:
+        moving = with_moving_sites(problem, at, response, slope, total, local)
+    return value + moving.gain, to_prior(at, response, total, moving)
+
+
+def _stationary(problem: Problem, objective: Objective, at: Evaluation) -> tuple[Scalar, Gradient]:
+    """The gradient of an objective that does not change with the sites: they and the marginals stand still."""
+    flat, rebuilt = ravel_pytree(problem.likelihood)
+
+    def one(datum, weight, marginal, site):
+        def value(lik):
+            new = problem.method.renew(rebuilt(lik), datum, weight, marginal, site)
+            value = objective.local(rebuilt(lik), datum, weight, marginal, site, new)
+            return value, value
+
+        return jax.jacfwd(value, has_aux=True)(flat)
+
+    by, values = jax.vmap(one)(problem.data, problem.weight, at.marginals, at.sites)
+    counts = problem.weight.total > 0
+    values, by = jnp.where(counts, values, 0.0), jnp.where(counts[:, None], by, 0.0)
+    summary = Summary(problem.prior.mean, at.sites, at.marginals, at.log_determinant, problem.weight.total)
+    alpha = at.marginals.alpha
+    outer = alpha[:, None] * alpha
+    covariance = 0.5 * (outer - problem.prior.precision(at.sites, problem.negative_sites))
+    value = objective.total(problem.method, values, summary)
+    return value, Gradient(alpha, covariance, jnp.sum(by, axis=0), jnp.zeros(()))
+
+
+class Moving(eqx.Module):
+    """Cotangents with what comes through the sites, what they still have to gain, and how well that was solved."""
+
+    local: Local
+    gain: Scalar  # yᵀ(R(s) − s): the objective at the fixed point less that at these sites, to first order
+    adjoint_residual: Scalar
 
 
 def with_moving_sites(
-    problem: Problem, post: Posterior, response: Response, slope: Slopes, total: Pull, fixed: Local
-) -> tuple[Local, Scalar]:
-    """The cotangents with what comes through the sites added, and the adjoint equation's relative residual."""
+    problem: Problem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: Local
+) -> Moving:
+    """Let the sites follow the prior and the likelihood."""
     site = total.site + jnp.einsum("nj,n->jn", slope.site[:, 2], total.value)
     site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
-    sd = jnp.sqrt(post.marginals.variance)
+    mean, variance = at.marginals.mean, at.marginals.variance
+    sd = jnp.sqrt(variance)
     correlation = response.covariance / (sd[:, None] * sd)
     sent = jnp.stack([correlation @ fixed.around[0], correlation**2 @ fixed.around[1]]) - fixed.around
     right = jnp.where(problem.weight.total > 0, site + sent, 0.0)
     y, left = adjoint(slope, correlation, right, jnp.linalg.norm(site) + jnp.linalg.norm(sent))
     around = fixed.around + jnp.einsum("nij,in->jn", slope.around[:, :2], y)
-    return Local(around, fixed.likelihood + jnp.einsum("nil,in->l", slope.likelihood[:, :2], y)), left
+    likelihood = fixed.likelihood + jnp.einsum("nil,in->l", slope.likelihood[:, :2], y)
+    change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
+    return Moving(Local(around, likelihood), jnp.sum(y * change), left)
 
 
-def to_prior(post: Posterior, response: Response, sites: Natural, total: Pull, local: Local, left: Scalar) -> Gradient:
+def to_prior(at: Evaluation, response: Response, total: Pull, moving: Moving) -> Gradient:
     """Cotangents of the surroundings carried back to the prior: δμ = A(δm + δK α), δΣ = A δK Aᵀ."""
-    m, a = post.marginals, response.transfer
+    m, a, local = at.marginals, response.transfer, moving.local
     by_mean, by_variance = local.around[0] / jnp.sqrt(m.variance), -local.around[1] / m.variance
     sent = a.T @ by_mean
     outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-    covariance = outer + a.T @ (by_variance[:, None] * a) + total.log_determinant * sites.tau[:, None] * a
-    return Gradient(total.mean + sent, covariance, local.likelihood, left)
+    through_variance = symmetric_product(a, by_variance[:, None] * a)
+    covariance = outer + through_variance + total.log_determinant * at.sites.tau[:, None] * a
+    return Gradient(total.mean + sent, covariance, local.likelihood, moving.adjoint_residual)

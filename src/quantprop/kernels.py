@@ -127,8 +127,22 @@ class Power(Kernel):
 
 @jax.custom_vjp
 def squared_distances(x: Points, z: Points, lengthscale: Float[Array, "..."]) -> Matrix:
-    """Σ_d ((x_id − z_jd)/ℓ_d)²; XLA fuses the sum over features. No derivative in x or z."""
-    return jax.vmap(lambda a: jnp.sum(((a - z) / lengthscale) ** 2, axis=1))(x)
+    """Σ_d ((x_id − z_jd)/ℓ_d)², a few features at a time. No derivative in x or z.
+
+    Never as |x|² + |z|² − 2 xᵀz: near pairs would lose their digits, and a large variance shows it.
+    """
+    x, z = _scaled(x, z, lengthscale)
+
+    def add(square, feature):
+        return square + (feature[0][:, None] - feature[1]) ** 2, None
+
+    return jax.lax.scan(add, jnp.zeros((len(x), len(z))), (x.T, z.T), unroll=4)[0]
+
+
+def _scaled(x, z, lengthscale):
+    """Points in units of the lengthscale, about the mean of z, where little cancels."""
+    centre = jnp.mean(z, axis=0)
+    return (x - centre) / lengthscale, (z - centre) / lengthscale
 
 
 def _distances_forward(x, z, lengthscale):
@@ -136,10 +150,9 @@ def _distances_forward(x, z, lengthscale):
 
 
 def _distances_backward(saved, by):
-    """Σ_ij c_ij (x_id − z_jd)² through products of matrices: about the mean of z, where little cancels."""
-    x, z, lengthscale = saved
-    centre = jnp.mean(z, axis=0)
-    x, z = (x - centre) / lengthscale, (z - centre) / lengthscale
+    """Σ_ij c_ij (x_id − z_jd)² through products of matrices."""
+    lengthscale = saved[2]
+    x, z = _scaled(*saved)
     squares = by.sum(1) @ x**2 + by.sum(0) @ z**2 - 2.0 * jnp.sum(x * (by @ z), axis=0)  # of each feature
     squares = squares if jnp.ndim(lengthscale) and jnp.size(lengthscale) > 1 else jnp.sum(squares)
     slope = -2.0 * jnp.reshape(squares, jnp.shape(lengthscale)) / lengthscale

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from quantprop.data import pad
 from quantprop.engine import REASONS, Outcome, Problem, solve_parallel
+from quantprop.foretold import MEMORY, Known, foretold
 from quantprop.gaussian import Natural
 from quantprop.implicit import Gradient, gradient
 from quantprop.infer import Task, starting_sites
@@ -89,7 +90,7 @@ def _mean_of(plain: Any, x: Any) -> Array:
 def _core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
     """The sites at rest, the objective there, and its gradient in the prior and the likelihood."""
     out = solve_parallel(problem, start, tol, max_sweeps)
-    return out, *gradient(problem, objective, out.at.sites, exact)
+    return out, *gradient(problem, objective, out.at, exact)
 
 
 @program
@@ -108,7 +109,7 @@ def pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
 
 @dataclass
 class Landscape:
-    """objective(θ) for one model, data set and method. Remembers the sites of the last usable point."""
+    """objective(θ) for one model, data set and method. Sites start from those that the last usable points foretell."""
 
     model: Model
     task: Task
@@ -119,7 +120,7 @@ class Landscape:
     max_sweeps: int = 200
     parts: Parts = field(init=False)
     cold: Natural = field(init=False)
-    warm: Natural | None = field(init=False, default=None)
+    known: tuple[Known, ...] = field(init=False, default=())
 
     def __post_init__(self) -> None:
         self.parts = parts_of(self.model, self.task)
@@ -130,30 +131,41 @@ class Landscape:
         """Sites to start from, checked and padded; None for the likelihood's own."""
         return starting_sites(values(self.parts.likelihood), self.task, sites)
 
+    def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
+        """Start the next evaluation from sites that someone knows for θ."""
+        self.known = (Known(theta, self.padded_sites(sites)),)
+
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""
-        return self._from(theta, self.cold)
+        return self._from(theta, self.cold, self.tol)
 
-    def at(self, theta: Float[np.ndarray, " theta"]) -> Point:
-        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller roundings."""
-        point = self._from(theta, self.cold if self.warm is None else self.warm)
-        if not point.usable and self.warm is not None:
-            point = self._from(theta, self.cold)
+    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
+        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller roundings.
+
+        Inference stops at `tol` where that is larger than the landscape's own.
+        """
+        tol = max(tol, self.tol)
+        point = self._from(theta, foretold(self.known, theta) if self.known else self.cold, tol)
+        if not point.usable and self.known:
+            point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
-            point = self._from(theta, self.cold, dense_prior)
+            point = self._from(theta, self.cold, tol, dense_prior)
         if point.usable:
-            self.warm = point.out.at.sites
+            sites = Natural(np.asarray(point.out.at.sites.nu), np.asarray(point.out.at.sites.tau))
+            self.known = (Known(point.theta, sites), *self.known)[:MEMORY]
         return point
 
     @float64
-    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, prior: Callable = DensePrior) -> Point:
+    def _from(
+        self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, prior: Callable = DensePrior
+    ) -> Point:
         """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
         began = time.perf_counter()
         theta, x = np.array(theta, dtype=np.float64), self.task.padded
         parts = without_bounds(self.parts)
         mean, k, likelihood = prior_at(theta, parts, x)
         problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
-        out, value, by = _core(problem, self.objective, start, self.tol, self.max_sweeps, exact=self.exact)
+        out, value, by = _core(problem, self.objective, start, tol, self.max_sweeps, exact=self.exact)
         log_prior, slope = pulled_back(theta, parts, x, by)
         slope = np.asarray(slope, dtype=np.float64)
         seconds = time.perf_counter() - began

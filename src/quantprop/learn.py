@@ -22,6 +22,8 @@ from quantprop.solution import Solution
 
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
+LOOSE = 1e-4  # largest tolerance of inference on the way, and what it is of the slope there, per root of the rows
+LOOSE_SLOPE = 1e-3
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _REMEDIES = {
@@ -138,9 +140,9 @@ def fit(
         raise ValueError(f"restarts must be at least 0; got {restarts}")
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
-    if sites is not None:
-        landscape.warm = landscape.padded_sites(sites)
     theta, bounds = starting_point(landscape.parts)
+    if sites is not None:
+        landscape.warmed(theta, sites)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective))
@@ -217,24 +219,29 @@ class Climb:
 
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
         """The best point reached from θ, and the optimiser's word on why it stopped."""
-        from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
-
         self.restart += 1
         best = self._visit(theta)
         if not best.usable:
             return best, "inference-failed"
         if not len(theta):
             return best, "nothing-to-learn"
-        scale = 1.0 + abs(best.value)
+        best, why = self._climbed(best)
+        return self._settled(best), why
+
+    def _climbed(self, best: Point) -> tuple[Point, str]:
+        """L-BFGS-B from a usable point, inference as precise as the slope deserves."""
+        from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
+
+        scale, slope = 1.0 + abs(best.value), self._slope(best)
 
         def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
-            nonlocal best
-            point = best if np.array_equal(theta, best.theta) else self._visit(theta)
+            nonlocal best, slope
+            point = best if np.array_equal(theta, best.theta) else self._visit(theta, self._loose(slope))
             if not point.usable:
                 away = theta - best.theta
                 return -best.value + scale * (1.0 + float(away @ away)), 2.0 * scale * away
             if point.value > best.value:
-                best = point
+                best, slope = point, self._slope(point)
             return -point.value, -point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
@@ -243,7 +250,7 @@ class Climb:
             left = last - len(self.trace)
             result = minimize(
                 negated, best.theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
-                options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 1e-5, "maxcor": 10},
+                options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT, "maxcor": 10},
             )  # fmt: skip
             if len(self.trace) >= last:
                 return best, "max-evaluations"
@@ -252,8 +259,19 @@ class Climb:
                 break
         return best, why
 
-    def _visit(self, theta: np.ndarray) -> Point:
-        point = self.landscape.at(theta)
+    def _loose(self, slope: float) -> float:
+        """Tolerance of inference: errors of the gradient stay small against it."""
+        return min(LOOSE, LOOSE_SLOPE * slope / np.sqrt(len(self.landscape.task.x)))
+
+    def _settled(self, point: Point) -> Point:
+        """The same point with inference at the landscape's own tolerance."""
+        if float(point.out.at.residual) <= self.landscape.tol:
+            return point
+        tight = self._visit(point.theta)
+        return tight if tight.usable else point
+
+    def _visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
+        point = self.landscape.at(theta, tol)
         slope = self._slope(point)
         self.trace.append(
             Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)

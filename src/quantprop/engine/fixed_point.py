@@ -35,6 +35,7 @@ class Evaluation(eqx.Module):
     sites: Natural
     change: Natural  # new sites − sites
     marginals: Marginal
+    log_determinant: Scalar
     residual: Scalar
     merit: Scalar
     evidence: Scalar
@@ -61,7 +62,9 @@ def evaluate(problem: Problem, sites: Natural) -> Evaluation:
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
-    return Evaluation(sites, change, post.marginals, residual, merit, evidence, proper, improper)
+    return Evaluation(
+        sites, change, post.marginals, post.log_determinant, residual, merit, evidence, proper, improper
+    )
 
 
 def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:

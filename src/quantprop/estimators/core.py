@@ -157,9 +157,9 @@ def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: di
     """Learn a model from checked data."""
     task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
-    if warm is not None and len(warm.nu) == len(task.x):
-        landscape.warm = landscape.padded_sites(warm)
     theta, bounds = packed(landscape.parts), box(landscape.parts)
+    if warm is not None and len(warm.nu) == len(task.x):
+        landscape.warmed(theta, warm)
     if recipe.optimizer is None or not len(theta):
         return Core(choice, landscape, _unlearned(recipe, landscape, theta, x, y, rows))
     theta = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does

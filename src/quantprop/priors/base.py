@@ -40,6 +40,10 @@ class Prior(eqx.Module):
         """What derivatives in the prior are made of (dense backends only)."""
         raise NotImplementedError
 
+    def precision(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
+        """(K + S⁻¹)⁻¹ = S (I + K S)⁻¹, the precision of the sites' means under the prior (dense backends only)."""
+        raise NotImplementedError
+
     def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         """The joint posterior covariance, for schedules that update it in place (dense backends only)."""
         raise NotImplementedError

@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.priors.base import Posterior, Prior, Response
-from quantprop.priors.triangular import triangular_inverse
+from quantprop.priors.triangular import gram_of_lower, triangular_inverse
 from quantprop.programs import program
 from quantprop.sites import Marginal
 
@@ -42,20 +42,24 @@ class DensePrior(Prior):
     def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         return self.response(sites, negative_sites).covariance
 
+    def precision(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
+        if negative_sites:
+            return sites.tau[:, None] * self.response(sites, negative_sites).transfer
+        factor = factorize(self, sites.tau)
+        return factor.root[:, None] * _b_inverse(self, factor) * factor.root
+
     def response(self, sites: Natural, negative_sites: bool) -> Response:
-        """Σ₊ is (I − B⁻¹)/√(τ_i τ_j) between strong sites and K − VᵀV elsewhere; A₊ is B⁻¹_ij √τ_j/√τ_i or I − Σ₊ S₊.
+        """Off the diagonal Σ₊ = −B⁻¹_ij/√(τ_i τ_j), where nothing cancels, and A₊ = −Σ₊ S₊; on it, what `_variances` has.
 
         The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A.
         """
         factor = factorize(self, sites.tau)
-        strong = _strong(self, factor)
-        root = jnp.where(strong, factor.root, 1.0)
-        one, b_inverse = jnp.eye(len(root)), factor.inverse.T @ factor.inverse
-        v = factor.inverse @ (factor.root[:, None] * self.k)
-        scaled = (one - b_inverse) / (root[:, None] * root)
-        covariance = jnp.where(strong[:, None] & strong, scaled, self.k - v.T @ v)
+        b, variance = _variances(self, factor)
+        root = jnp.where(factor.root > 0, factor.root, 1.0)
+        own = jnp.eye(len(root), dtype=bool)
+        covariance = jnp.where(own, variance, -_b_inverse(self, factor) / (root[:, None] * root))
         positive, negative = jnp.maximum(sites.tau, 0.0), jnp.maximum(-sites.tau, 0.0)
-        transfer = jnp.where(strong[:, None], b_inverse * factor.root / root[:, None], one - covariance * positive)
+        transfer = jnp.where(own, b, -covariance * positive)
         if not negative_sites:
             return Response(covariance, transfer)
         _, w = _negative_part(self, factor, sites)
@@ -63,9 +67,12 @@ class DensePrior(Prior):
         return Response(covariance + added, transfer + covariance * negative - added * sites.tau)
 
 
+def _b_inverse(prior: DensePrior, factor: Factor) -> Float[Array, "n n"]:
+    """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
+    return gram_of_lower(factor.inverse) if prior.low is None else factor.inverse.T @ factor.inverse
+
+
 TRACE = 1e-30
-
-
 RANK = 16
 
 

@@ -1,4 +1,4 @@
-"""The inverse of a triangular matrix."""
+"""The inverse of a triangular matrix, and products whose outcome is known to be symmetric."""
 
 from __future__ import annotations
 
@@ -17,9 +17,29 @@ def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     15/32 n³ flops, against n³ for substitution with the whole identity at once.
     """
     n = len(lower)
-    cuts = [n * i // PARTS for i in range(PARTS + 1)]
     columns = [
         jnp.concatenate([jnp.zeros((a, b - a)), solve_triangular(lower[a:, a:], jnp.eye(n - a, b - a), lower=True)])
-        for a, b in itertools.pairwise(cuts)
+        for a, b in _blocks(n)
     ]
     return jnp.concatenate(columns, axis=1)
+
+
+def gram_of_lower(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """Lᵀ L, a block of its lower triangle at a time, without the rows of L that are zero there: 5/8 n³ flops."""
+    return _mirrored([lower[a:, a:b].T @ lower[a:, :b] for a, b in _blocks(len(lower))])
+
+
+def symmetric_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """leftᵀ right where that is symmetric: its lower triangle alone, 5/4 n³ flops."""
+    return _mirrored([left[:, a:b].T @ right[:, :b] for a, b in _blocks(len(left))])
+
+
+def _blocks(n: int) -> list[tuple[int, int]]:
+    return list(itertools.pairwise(n * i // PARTS for i in range(PARTS + 1)))
+
+
+def _mirrored(rows: list[Array]) -> Float[Array, "n n"]:
+    """The symmetric matrix of which these are the block rows, each up to the diagonal."""
+    n = rows[-1].shape[1]
+    lower = jnp.concatenate([jnp.pad(row, ((0, 0), (0, n - row.shape[1]))) for row in rows])
+    return jnp.tril(lower) + jnp.tril(lower, -1).T
