@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -220,7 +221,7 @@ class Climb:
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
         """The best point reached from θ, and the optimiser's word on why it stopped."""
         self.restart += 1
-        best = self._visit(theta)
+        best = self._visit(theta, LOOSE if len(theta) else 0.0)
         if not best.usable:
             return best, "inference-failed"
         if not len(theta):
@@ -261,7 +262,7 @@ class Climb:
 
     def _loose(self, slope: float) -> float:
         """Tolerance of inference: errors of the gradient stay small against it."""
-        return min(LOOSE, LOOSE_SLOPE * slope / np.sqrt(len(self.landscape.task.x)))
+        return min(LOOSE, LOOSE_SLOPE * slope / math.sqrt(len(self.landscape.task.x)))
 
     def _settled(self, point: Point) -> Point:
         """The same point with inference at the landscape's own tolerance."""
