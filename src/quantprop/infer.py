@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
-from quantprop.engine import REASONS, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.engine import REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
@@ -19,7 +20,6 @@ from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
 from quantprop.priors import dense_prior
 from quantprop.programs import program
-from quantprop.sites import Marginal
 from quantprop.solution import Solution, Status
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
@@ -68,7 +68,7 @@ def infer(
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-    return solution_of(model, method, problem, task.x, out, schedule, tol)
+    return solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
 
 
 class Task(NamedTuple):
@@ -171,22 +171,21 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
-@program
-def _loo(problem: Problem, marginals: Marginal, sites: Natural) -> jax.Array:
-    return jax.vmap(lambda *row: loo_log_prob(problem.likelihood, *row))(problem.data, problem.weight, marginals, sites)
+def loo_of(problem: Problem, at: Evaluation) -> jax.Array:
+    """log p(y_i) without datum i, for all data."""
+    row = partial(loo_log_prob, problem.likelihood)
+    return jax.vmap(row)(problem.data, problem.weight, at.marginals, at.sites)
 
 
-@float64
+loo_at = float64(program(loo_of))
+
+
 def solution_of(
-    model: Model, method: Method, problem: Problem, x: np.ndarray, out: Outcome, schedule: str, tol: float
+    model: Model, method: Method, x: np.ndarray, out: Outcome, loo: Any, schedule: str, tol: float
 ) -> Solution:
+    """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
     n = len(x)
-    cut = to_numpy(
-        jax.tree.map(
-            lambda column: column[:n], (out.at.sites, out.at.marginals, _loo(problem, out.at.marginals, out.at.sites))
-        )
-    )
-    sites, marginals, loo = cut
+    sites, marginals, loo = to_numpy(jax.tree.map(lambda column: column[:n], (out.at.sites, out.at.marginals, loo)))
     sweeps, residual = int(out.sweeps), float(out.at.residual)
     return Solution(
         model=model,

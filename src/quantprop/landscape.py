@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -17,18 +16,19 @@ from jaxtyping import Array, Float
 
 from quantprop.data import pad
 from quantprop.engine import REASONS, Outcome, Problem, solve_parallel
-from quantprop.foretold import MEMORY, Known, foretold
+from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.implicit import Gradient, gradient
 from quantprop.infer import Task, starting_sites
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
-from quantprop.parameters import Parameter, declared, log_prior, unpacked, values, without_bounds
+from quantprop.parameters import Parameter, declared, log_prior, packed, unpacked, values, without_bounds
 from quantprop.precision import float64
 from quantprop.priors import DensePrior, dense_prior
 from quantprop.programs import program
 
+ONE = np.zeros(1, dtype=int)  # the only problem there is
 ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
 
 
@@ -72,11 +72,7 @@ class Point(NamedTuple):
         return self.reason == "converged" and bool(np.isfinite(self.value)) and bool(np.isfinite(self.gradient).all())
 
 
-# Three programs, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
-
-
-@program
-def prior_at(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
+def prior(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
     """Prior mean, kernel matrix and plain likelihood at θ."""
     plain = unpacked(parts, theta)
     return _mean_of(plain, x), plain.kernel.gram(x), plain.likelihood
@@ -86,15 +82,13 @@ def _mean_of(plain: Any, x: Any) -> Array:
     return jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
 
 
-@partial(program, static_argnames="exact")
-def _core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
+def core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
     """The sites at rest, the objective there, and its gradient in the prior and the likelihood."""
     out = solve_parallel(problem, start, tol, max_sweeps)
     return out, *gradient(problem, objective, out.at, exact)
 
 
-@program
-def pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
+def pull_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
     """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
 
     def ends(theta):
@@ -105,6 +99,11 @@ def pulled_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
     slope = jax.vjp(ends, theta)[1]((by.mean, by.covariance, by.likelihood))[0]
     prior, prior_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
     return prior, slope + prior_slope
+
+
+# Three programs, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
+prior_at, pulled_back = program(prior), program(pull_back)
+_core = program(core, static_argnames="exact")
 
 
 @dataclass
@@ -120,11 +119,12 @@ class Landscape:
     max_sweeps: int = 200
     parts: Parts = field(init=False)
     cold: Natural = field(init=False)
-    known: tuple[Known, ...] = field(init=False, default=())
+    known: Known = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = parts_of(self.model, self.task)
         self.cold = self.padded_sites(None)
+        self.known = Known(packed(self.parts)[None], _one(self.cold))
 
     @float64
     def padded_sites(self, sites: Natural | None) -> Natural:
@@ -133,7 +133,7 @@ class Landscape:
 
     def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
         """Start the next evaluation from sites that someone knows for θ."""
-        self.known = (Known(theta, self.padded_sites(sites)),)
+        self.known.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""
@@ -144,15 +144,14 @@ class Landscape:
 
         Inference stops at `tol` where that is larger than the landscape's own.
         """
-        tol = max(tol, self.tol)
-        point = self._from(theta, foretold(self.known, theta) if self.known else self.cold, tol)
-        if not point.usable and self.known:
+        tol, warm = max(tol, self.tol), self.known.at(ONE, theta[None])
+        point = self._from(theta, Natural(warm.nu[0], warm.tau[0]), tol)
+        if not point.usable and self.known.seen.any():
             point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
             point = self._from(theta, self.cold, tol, dense_prior)
         if point.usable:
-            sites = Natural(np.asarray(point.out.at.sites.nu), np.asarray(point.out.at.sites.tau))
-            self.known = (Known(point.theta, sites), *self.known)[:MEMORY]
+            self.known.add(ONE, point.theta[None], _one(point.out.at.sites))
         return point
 
     @float64
@@ -172,8 +171,6 @@ class Landscape:
         return Point(theta, float(value + log_prior), slope, problem, out, float(by.adjoint_residual), seconds)
 
 
-def projected(gradient: np.ndarray, theta: np.ndarray, box: Float[np.ndarray, "theta 2"]) -> np.ndarray:
-    """The gradient of a maximisation without the parts that point out of the box."""
-    edge = 1e-9 * np.maximum(1.0, np.abs(theta))
-    out = ((theta <= box[:, 0] + edge) & (gradient < 0)) | ((theta >= box[:, 1] - edge) & (gradient > 0))
-    return np.where(out, 0.0, gradient)
+def _one(sites: Natural) -> Natural:
+    """Sites of one problem as a batch."""
+    return Natural(np.asarray(sites.nu)[None], np.asarray(sites.tau)[None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,15 +12,19 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.ascent import projected
+from quantprop.engine import Outcome
 from quantprop.gaussian import Natural
-from quantprop.infer import as_method, prepare, solution_of
-from quantprop.landscape import Landscape, Point, projected
+from quantprop.infer import as_method, loo_at, prepare, solution_of
+from quantprop.landscape import Landscape, Point
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
 from quantprop.parameters import at, box, declared, free, is_parameter, labels, packed
 from quantprop.solution import Solution
 
+MOST = 300  # evaluations
+FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
 LOOSE = 1e-4  # largest tolerance of inference on the way, and what it is of the slope there, per root of the rows
@@ -114,8 +118,8 @@ def fit(
     exposure: Any = None,
     trials: Any = None,
     tol: float = 1e-8,
-    max_evaluations: int = 300,
-    ftol: float = 1e-12,
+    max_evaluations: int = MOST,
+    ftol: float = FTOL,
     sites: Natural | None = None,
 ) -> Fitted:
     """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
@@ -164,15 +168,42 @@ def learn(
         new, new_end = climb.from_(start)
         if new.usable and (not best.usable or new.value > best.value):
             best, ended = new, new_end
-    return fitted_at(landscape, best, tuple(climb.trace), climb.ending(best, ended))
+    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    return fitted_at(landscape, best, tuple(climb.trace), ending)
 
 
 def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
     """The result at a point of a landscape."""
-    model = _as_given(landscape.model, at(declared(landscape.model), best.theta))
-    task, method = landscape.task, landscape.method
-    solution = solution_of(model, method, best.problem, task.x, best.out, "parallel", landscape.tol)
-    return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)
+    loo = loo_at(best.problem, best.out.at)
+    return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
+
+
+def fitted_from(
+    landscape: Landscape, theta: np.ndarray, value: float, out: Outcome, loo: Any, trace: tuple[Step, ...],
+    ending: Ending,
+) -> Fitted:  # fmt: skip
+    """The result at θ, inference having ended as `out` says."""
+    model = _as_given(landscape.model, at(declared(landscape.model), theta))
+    solution = solution_of(model, landscape.method, landscape.task.x, out, loo, "parallel", landscape.tol)
+    return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
+
+
+def ending_of(
+    landscape: Landscape, bounds: np.ndarray, theta: np.ndarray, slope: float, why: str, trace: Sequence[Step]
+) -> Ending:
+    """The end in words: an optimiser that stopped for any reason where the slope is small is at an optimum."""
+    stopped = why in ("small-gain", "no-progress", "max-evaluations")
+    reason = "converged" if stopped and slope <= FLAT else why
+    edge = 1e-6 * np.maximum(1.0, np.abs(theta))
+    touching = (theta <= bounds[:, 0] + edge) | (theta >= bounds[:, 1] - edge)
+    bounded = tuple(name for name, touches in zip(labels(landscape.parts), touching, strict=True) if touches)
+    failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)
+    return Ending(reason, len(trace), failed, slope, bounded)
+
+
+def loose(slope: Any, n: int) -> Any:
+    """Tolerance of inference on the way: errors of the gradient stay small against the slope."""
+    return np.minimum(LOOSE, LOOSE_SLOPE * slope / math.sqrt(n))
 
 
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -233,16 +264,20 @@ class Climb:
         """L-BFGS-B from a usable point, inference as precise as the slope deserves."""
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
-        scale, slope = 1.0 + abs(best.value), self._slope(best)
+        scale, slope = 1.0 + abs(best.value), self.slope(best)
 
         def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best, slope
-            point = best if np.array_equal(theta, best.theta) else self._visit(theta, self._loose(slope))
+            point = (
+                best
+                if np.array_equal(theta, best.theta)
+                else self._visit(theta, float(loose(slope, len(self.landscape.task.x))))
+            )
             if not point.usable:
                 away = theta - best.theta
                 return -best.value + scale * (1.0 + float(away @ away)), 2.0 * scale * away
             if point.value > best.value:
-                best, slope = point, self._slope(point)
+                best, slope = point, self.slope(point)
             return -point.value, -point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
@@ -260,10 +295,6 @@ class Climb:
                 break
         return best, why
 
-    def _loose(self, slope: float) -> float:
-        """Tolerance of inference: errors of the gradient stay small against it."""
-        return min(LOOSE, LOOSE_SLOPE * slope / math.sqrt(len(self.landscape.task.x)))
-
     def _settled(self, point: Point) -> Point:
         """The same point with inference at the landscape's own tolerance."""
         if float(point.out.at.residual) <= self.landscape.tol:
@@ -273,24 +304,13 @@ class Climb:
 
     def _visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
         point = self.landscape.at(theta, tol)
-        slope = self._slope(point)
+        slope = self.slope(point)
         self.trace.append(
             Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
         )
         self.report(self.trace[-1], len(self.trace))
         return point
 
-    def _slope(self, point: Point) -> float:
+    def slope(self, point: Point) -> float:
+        """The largest entry of the projected gradient."""
         return float(np.max(np.abs(projected(point.gradient, point.theta, self.bounds)), initial=0.0))
-
-    def ending(self, best: Point, why: str) -> Ending:
-        """The end in words."""
-        slope = self._slope(best)
-        stopped = why in ("small-gain", "no-progress", "max-evaluations")
-        reason = "converged" if stopped and slope <= FLAT else why
-        edge = 1e-6 * np.maximum(1.0, np.abs(best.theta))
-        touching = (best.theta <= self.bounds[:, 0] + edge) | (best.theta >= self.bounds[:, 1] - edge)
-        names = labels(self.landscape.parts)
-        bounded = tuple(name for name, touches in zip(names, touching, strict=True) if touches)
-        failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in self.trace)
-        return Ending(reason, len(self.trace), failed, slope, bounded)

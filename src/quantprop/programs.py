@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, wraps
+from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 import jax
@@ -16,12 +17,23 @@ R = TypeVar("R")
 OLDER_GENERATOR = {"xla_cpu_use_fusion_emitters": False}
 
 
-def program(function: Callable[P, R], static_argnames: str | None = None) -> Callable[P, R]:
-    """The function, compiled once for every shape and structure of its arguments, and value of the static ones."""
+# In its caller's thread alone. Programs that are called from several threads at once must be so on a CPU: they share
+# XLA's pool of threads, and loops that wait in it for their own parts may take all of its threads, and wait for ever.
+ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
+
+
+def program(
+    function: Callable[P, R], static_argnames: str | None = None, options: Mapping[str, bool] = MappingProxyType({})
+) -> Callable[P, R]:
+    """The function, compiled once for every shape and structure of its arguments, and value of the static ones.
+
+    `options` are the compiler's, on a CPU.
+    """
 
     @cache
     def compiled() -> Callable[P, R]:
-        return jax.jit(function, static_argnames=static_argnames, compiler_options=_compiler_options())
+        chosen = {**_compiler_options(), **options} if jax.default_backend() == "cpu" else None
+        return jax.jit(function, static_argnames=static_argnames, compiler_options=chosen)
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -31,12 +43,10 @@ def program(function: Callable[P, R], static_argnames: str | None = None) -> Cal
 
 
 @cache
-def _compiler_options() -> dict[str, bool] | None:
-    """The older generator on a CPU, where this XLA still has it."""
-    if jax.default_backend() != "cpu":
-        return None
+def _compiler_options() -> dict[str, bool]:
+    """The older generator, where this XLA still has it."""
     try:
         jax.jit(lambda x: x, compiler_options=OLDER_GENERATOR).lower(0.0).compile()
     except jax.errors.JaxRuntimeError:  # an XLA with one generator only
-        return None
+        return {}
     return OLDER_GENERATOR

@@ -62,9 +62,7 @@ def evaluate(problem: Problem, sites: Natural) -> Evaluation:
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
-    return Evaluation(
-        sites, change, post.marginals, post.log_determinant, residual, merit, evidence, proper, improper
-    )
+    return Evaluation(sites, change, post.marginals, post.log_determinant, residual, merit, evidence, proper, improper)
 
 
 def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:

@@ -21,7 +21,7 @@ from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperpa
 from quantprop.experiments.protocol import Experiment, Split, model_of, split
 from quantprop.gaussian import Natural
 from quantprop.implicit import Gradient, gradient
-from quantprop.infer import as_method, prepare, solution_of
+from quantprop.infer import as_method, loo_at, prepare, solution_of
 from quantprop.landscape import Landscape, prior_at, pulled_back
 from quantprop.learn import starting_point
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
@@ -153,7 +153,8 @@ def as_coded(experiment: Experiment, method: str, parts: Split) -> Learned:
     end = walk.to(ending.x)
     if not (np.isfinite(end.value) and bool(end.out.at.proper)):
         raise Failed(f"as-coded: no proper posterior at the end, after {walk.evaluations} evaluations")
-    solution = solution_of(at(declared(model), end.theta), rule, end.problem, task.x, end.out, "sequential", TOL)
+    learned, loo = at(declared(model), end.theta), loo_at(end.problem, end.out.at)
+    solution = solution_of(learned, rule, task.x, end.out, loo, "sequential", TOL)
     status = (
         f"as-coded: {ending.nit} iterations, {walk.evaluations} evaluations of at most {SWEEPS} sweeps; "
         f"residual {solution.status.residual:.1e}"

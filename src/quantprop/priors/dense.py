@@ -49,7 +49,7 @@ class DensePrior(Prior):
         return factor.root[:, None] * _b_inverse(self, factor) * factor.root
 
     def response(self, sites: Natural, negative_sites: bool) -> Response:
-        """Off the diagonal Σ₊ = −B⁻¹_ij/√(τ_i τ_j), where nothing cancels, and A₊ = −Σ₊ S₊; on it, what `_variances` has.
+        """Off the diagonal Σ₊ = −B⁻¹_ij/√(τ_i τ_j), where nothing cancels, and A₊ = −Σ₊ S₊; on it, see `_variances`.
 
         The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A.
         """

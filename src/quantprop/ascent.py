@@ -1,0 +1,134 @@
+"""Many maximisations at once inside boxes: quasi-Newton steps, each problem at its own pace.
+
+A caller asks for trial points and tells what it found there; nothing here knows what is maximised. The steps are those
+of the BFGS method with the entries of θ that are held by their bounds left out, shortened until the objective rises.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+RISE = 1e-4  # least share of the promised rise
+LONGEST = 3.0  # step of an entry of θ (logarithms)
+SHORTEST = 1e-9
+GOING, FLAT, SMALL_GAIN, NO_PROGRESS, MAX_EVALUATIONS, FAILED = range(6)
+REASONS = ("going", "converged", "small-gain", "no-progress", "max-evaluations", "inference-failed")
+
+
+class Ascent:
+    """b maximisations: `theta`, `value` and `gradient` are the best so far, `trial` is where to look next."""
+
+    def __init__(
+        self,
+        theta: Float[np.ndarray, "b theta"],
+        box: Float[np.ndarray, "theta 2"],
+        flat: float,
+        ftol: float,
+        most: int,
+    ) -> None:
+        b, size = theta.shape
+        self.box, self.flat, self.ftol, self.most = box, flat, ftol, most
+        self.theta, self.trial = np.array(theta), np.array(theta)
+        self.value, self.gradient = np.full(b, -np.inf), np.zeros((b, size))
+        self.curvature = np.zeros((b, size, size))  # of the negated objective
+        self.steps = np.zeros(b, dtype=int)
+        self.evaluations = np.zeros(b, dtype=int)
+        self.reason = np.full(b, GOING)
+
+    def unfinished(self) -> Int[np.ndarray, " k"]:
+        """Which problems still have a trial."""
+        return np.flatnonzero(self.reason == GOING)
+
+    def slope(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """The largest entry of the gradient that the bounds let through."""
+        return np.abs(self._projected(rows)).max(axis=1, initial=0.0)
+
+    def tell(
+        self,
+        rows: Int[np.ndarray, " k"],
+        value: Float[np.ndarray, " k"],
+        gradient: Float[np.ndarray, "k theta"],
+        usable: Bool[np.ndarray, " k"],
+    ) -> None:
+        """What the objective is at the trials of some problems, and where it could not be had."""
+        self.evaluations[rows] += 1
+        first = np.isneginf(self.value[rows])
+        promised = (self.gradient[rows] * (self.trial[rows] - self.theta[rows])).sum(1)
+        old = np.where(first, 0.0, self.value[rows])
+        risen = usable & (first | (value >= old + RISE * promised))
+        self._keep(rows[risen], value[risen], gradient[risen])
+        failed = rows[first & ~usable]
+        self.reason[failed] = FAILED
+        back = ~first & ~risen
+        self._shorten(rows[back], np.where(usable, value - old, -np.inf)[back], promised[back])
+        late = rows[(self.reason[rows] == GOING) & (self.evaluations[rows] >= self.most)]
+        self.reason[late] = MAX_EVALUATIONS
+
+    def _keep(self, rows: Int[np.ndarray, " k"], value: np.ndarray, gradient: np.ndarray) -> None:
+        """Move to the trials, learn the curvature from the step, and plan the next one."""
+        step, bend = self.trial[rows] - self.theta[rows], self.gradient[rows] - gradient
+        started = ~np.isneginf(self.value[rows])
+        gain = np.where(started, value - np.where(started, self.value[rows], 0.0), np.inf)
+        self.theta[rows], self.value[rows], self.gradient[rows] = self.trial[rows], value, gradient
+        self._bend(rows[started], step[started], bend[started])
+        size = np.sqrt((gradient**2).sum(1))
+        self.curvature[rows[~started]] = (size[:, None, None] * np.eye(gradient.shape[1]))[~started]
+        self.steps[rows] += started
+        small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
+        self.reason[rows[small]] = SMALL_GAIN
+        self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
+        self._plan(rows[self.reason[rows] == GOING])
+
+    def _bend(self, rows: Int[np.ndarray, " k"], step: np.ndarray, bend: np.ndarray) -> None:
+        """The BFGS update; where the objective curves upwards, the next step is to be longer."""
+        inner = (step * bend).sum(1)
+        convex = inner > 1e-10 * np.sqrt((step**2).sum(1) * (bend**2).sum(1))
+        fresh = convex & (self.steps[rows] == 0)
+        safe = np.where(convex, inner, 1.0)
+        scale = (bend**2).sum(1) / safe
+        now = np.where(fresh[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), self.curvature[rows])
+        pushed = (now @ step[:, :, None])[:, :, 0]
+        old = np.maximum((pushed * step).sum(1), np.finfo(float).tiny)
+        better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / old[:, None, None]
+        self.curvature[rows] = np.where(convex[:, None, None], better, now / 4.0)
+
+    def _plan(self, rows: Int[np.ndarray, " k"]) -> None:
+        """The next trial: the quasi-Newton step over the entries that are free to move, not too long, in the box."""
+        gradient = self._projected(rows)
+        free = gradient != 0
+        mixed = free[:, :, None] & free[:, None, :]
+        matrix = np.where(mixed, self.curvature[rows], np.eye(free.shape[1]))
+        step = np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
+        size = np.sqrt((gradient**2).sum(1))
+        uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
+        step = np.where(uphill[:, None], step, gradient / size[:, None])
+        longest = np.abs(step).max(axis=1)
+        step = step * np.minimum(1.0, LONGEST / longest)[:, None]
+        self.trial[rows] = np.clip(self.theta[rows] + step, self.box[:, 0], self.box[:, 1])
+        promised = 0.5 * (gradient * (self.trial[rows] - self.theta[rows])).sum(1)
+        self.reason[rows[promised <= self.ftol * np.maximum(1.0, np.abs(self.value[rows]))]] = SMALL_GAIN
+
+    def _shorten(self, rows: Int[np.ndarray, " k"], gain: np.ndarray, promised: np.ndarray) -> None:
+        """A trial nearer by: at the top of the parabola through both ends, or a quarter of the way to a failure."""
+        share = np.where(np.isfinite(gain), 0.5 * promised / np.maximum(promised - gain, 1e-300), 0.25)
+        share = np.where(np.isfinite(gain), np.clip(share, 0.1, 0.5), share)
+        step = share[:, None] * (self.trial[rows] - self.theta[rows])
+        self.trial[rows] = self.theta[rows] + step
+        self.reason[rows[np.abs(step).max(axis=1) < SHORTEST]] = NO_PROGRESS
+
+    def _projected(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k theta"]:
+        return projected(self.gradient[rows], self.theta[rows], self.box)
+
+
+def projected(
+    gradient: Float[np.ndarray, "*b theta"], theta: Float[np.ndarray, "*b theta"], box: Float[np.ndarray, "theta 2"]
+) -> Float[np.ndarray, "*b theta"]:
+    """The gradient of a maximisation without the entries that point out of the box."""
+    edge = 1e-9 * np.maximum(1.0, np.abs(theta))
+    out = ((theta <= box[:, 0] + edge) & (gradient < 0)) | ((theta >= box[:, 1] - edge) & (gradient > 0))
+    return np.where(out, 0.0, gradient)
+
+
+def _outer(a: Float[np.ndarray, "k t"]) -> Float[np.ndarray, "k t t"]:
+    return a[:, :, None] * a[:, None, :]

@@ -1,0 +1,295 @@
+"""Many fits at once: `fit_many`. One program evaluates a batch of problems, each at its own hyperparameters."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Array, Float, Int
+from threadpoolctl import threadpool_limits
+
+from quantprop.ascent import REASONS as REASONS_OF_ASCENT
+from quantprop.ascent import Ascent, projected
+from quantprop.engine import REASONS, Outcome, Problem
+from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
+from quantprop.foretold import Known
+from quantprop.gaussian import Natural
+from quantprop.infer import as_method, loo_of, prepare
+from quantprop.landscape import ADJOINT, Landscape, Parts, core, prior, pull_back
+from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, starting_point
+from quantprop.likelihoods.base import Datum
+from quantprop.methods import QP, Method
+from quantprop.methods.base import Weight
+from quantprop.model import Model
+from quantprop.objectives import Objective, as_objective
+from quantprop.parameters import without_bounds
+from quantprop.priors import DensePrior
+from quantprop.programs import ONE_THREAD, program
+
+SPELL = 25  # sweeps before the whole batch is looked at again: one slow problem does not keep the others waiting
+CPU_SLOTS = 8  # problems evaluated at a time by one thread
+GPU_SLOTS = 512
+MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation
+
+Report = Callable[[int, int], None]  # fits done, fits in all
+Rows = Int[np.ndarray, " k"]
+
+
+def fit_many(
+    model: Model | Sequence[Model],
+    X: Sequence[Any],
+    y: Sequence[Any],
+    method: Method | str = QP(),
+    objective: Objective | str = "evidence",
+    gradient: str = "exact",
+    *,
+    weights: Sequence[Any] | None = None,
+    exposure: Sequence[Any] | None = None,
+    trials: Sequence[Any] | None = None,
+    tol: float = 1e-8,
+    max_evaluations: int = MOST,
+    ftol: float = FTOL,
+    report: Report = lambda done, total: None,
+) -> list[Fitted]:
+    """Learn many models of the same form, one for each pair of X and y: folds, classes, restarts.
+
+    Gives the optima that `fit` gives one by one, in a fraction of the time: problems whose rows fill the same padded
+    shape share one program, which evaluates a batch of them at a time. `model` is one start for all or one for each;
+    `report(done, total)` is called as fits end. A problem that the batch cannot finish is given to `fit`'s own search.
+    """
+    method, objective = as_method(method), as_objective(objective)
+    objective.check(method)
+    if gradient not in ("exact", "partial"):
+        raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
+    total = len(X)
+    models = [model] * total if isinstance(model, Model) else list(model)
+    columns = [
+        models,
+        list(X),
+        list(y),
+        *([None] * total if c is None else list(c) for c in (weights, exposure, trials)),
+    ]
+    if {len(column) for column in columns} != {total}:
+        raise ValueError(f"model, X, y, weights, exposure and trials must have one entry a problem; got "
+                         f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
+    surfaces = []
+    for one, x, t, w, e, trial in zip(*columns, strict=True):
+        task = prepare(one, x, t, method, w, e, trial)
+        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol))
+    finished: dict[int, Fitted] = {}
+
+    def note(rows: Sequence[int], fitted: Sequence[Fitted]) -> None:
+        finished.update(zip(rows, fitted, strict=True))
+        report(len(finished), total)
+
+    import scipy.linalg  # noqa: F401  # whose BLAS is JAX's too; only what is loaded can be limited
+
+    with threadpool_limits(1, "blas"), ThreadPoolExecutor(_threads()) as pool:
+        for rows, fitted in pool.map(lambda rows: (rows, _together([surfaces[i] for i in rows], max_evaluations, ftol)),
+                                     _alike(surfaces)):  # fmt: skip
+            note(rows, fitted)
+    return [finished[i] for i in range(total)]
+
+
+def _threads() -> int:
+    """On a CPU every core drives a batch of its own; an accelerator is driven by two, so that it need not wait."""
+    return 2 if jax.default_backend() != "cpu" else len(os.sched_getaffinity(0))
+
+
+def _alike(surfaces: Sequence[Landscape]) -> list[list[int]]:
+    """The problems by shape and form, each kind dealt out to the threads."""
+    kinds: dict[Any, list[int]] = {}
+    for i, surface in enumerate(surfaces):
+        leaves, form = jax.tree.flatten((surface.task.padded, surface.task.weight, without_bounds(surface.parts)))
+        kinds.setdefault((form, tuple(np.shape(leaf) for leaf in leaves)), []).append(i)
+    return [rows[k :: _threads()] for rows in kinds.values() for k in range(_threads()) if rows[k :: _threads()]]
+
+
+class Batch(NamedTuple):
+    """Problems of one shape, stacked."""
+
+    parts: Parts
+    x: Float[np.ndarray, "b n d"]
+    data: Datum
+    weight: Weight
+
+
+class Visits(NamedTuple):
+    """What one evaluation found at the trials of some problems."""
+
+    value: Array
+    gradient: Array
+    out: Outcome
+    adjoint_residual: Array
+    loo: Array
+
+
+def _evaluate(batch: Batch, rows, theta, start: Natural, tol, sweeps, method, objective: Objective, exact: bool):
+    """The objectives of some problems of a batch, each at its own θ, from its own sites, to its own tolerance.
+
+    An accelerator sweeps all of them together until the last one rests. A core takes one after the other, which
+    spares it the sweeps of those at rest, and keeps one problem's matrices in its cache.
+    """
+
+    def one(parts: Parts, x, data, weight, theta, start, tol) -> Visits:
+        mean, k, likelihood = prior(theta, parts, x)
+        problem = Problem(likelihood, method, DensePrior(mean, k), data, weight)
+        out, value, by = core(problem, objective, start, tol, sweeps, exact)
+        log_prior, slope = pull_back(theta, parts, x, by)
+        return Visits(value + log_prior, slope, out, by.adjoint_residual, loo_of(problem, out.at))
+
+    each = (*jax.tree.map(lambda column: column[rows], batch), theta, start, tol)
+    if jax.default_backend() == "cpu":
+        return jax.lax.map(lambda args: one(*args), each)
+    return jax.vmap(one)(*each)
+
+
+_evaluated = program(_evaluate, static_argnames="exact", options=ONE_THREAD)
+
+
+class Search:
+    """Learning of b problems of one shape: an ascent, the sites it has seen, and those that each trial starts from."""
+
+    def __init__(self, surfaces: list[Landscape], most: int, ftol: float) -> None:
+        first, b = surfaces[0], len(surfaces)
+        self.surfaces, self.first = surfaces, first
+        theta, self.box = np.array([starting_point(s.parts)[0] for s in surfaces]), starting_point(first.parts)[1]
+        self.ascent = Ascent(theta, self.box, 0.5 * FLAT, ftol, most)
+        whole = [Batch(without_bounds(s.parts), s.task.padded, s.task.data, s.task.weight) for s in surfaces]
+        with jax.enable_x64(True):
+            self.batch: Batch = jax.device_put(_stacked(whole))
+        self.slots = min(b, _slots(len(first.task.padded)))
+        self.cold: Natural = _stacked([s.cold for s in surfaces])
+        self.start: Natural = jax.tree.map(np.copy, self.cold)
+        self.known = Known(theta, self.cold)
+        self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial
+        self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
+        self.traces: list[list[Step]] = [[] for _ in surfaces]
+
+    def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
+        """The objectives of up to `slots` problems; the program always has all slots filled."""
+        pick, first = np.resize(np.arange(len(rows)), self.slots), self.first
+        start = jax.tree.map(lambda part: part[rows[pick]], self.start)
+        with jax.enable_x64(True):
+            found = _evaluated(
+                self.batch, rows[pick], theta[pick], start, tol[pick], SPELL, first.method, first.objective,
+                exact=first.exact,
+            )  # fmt: skip
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(rows)], found)
+
+    def step(self) -> None:
+        """One evaluation of as many unfinished problems as there are slots.
+
+        A trial that is still converging is gone on with, one that failed from foretold sites begins again from cold
+        ones; all others are told to the ascent, which names the next trial.
+        """
+        began, first = time.perf_counter(), self.first
+        rows = self.ascent.unfinished()[: self.slots]
+        theta = self.ascent.trial[rows]
+        slope = np.where(self.ascent.evaluations[rows] > 0, self.ascent.slope(rows), np.inf)
+        found = self.evaluate(rows, theta, np.maximum(loose(slope, len(first.task.x)), first.tol))
+        self.spent[rows] += found.out.sweeps
+        usable = _usable(found)
+        going = (found.out.reason == MAX_SWEEPS) & (self.spent[rows] < first.max_sweeps)
+        again = ~usable & ~going & self.warm[rows]
+        told = ~going & ~again
+        self._start(rows[going], _of(found.out.at.sites, going))
+        self._restart(rows[again])
+        self._note(rows[told], theta[told], _of(found, told), (time.perf_counter() - began) / len(rows))
+        self.known.add(rows[usable], theta[usable], _of(found.out.at.sites, usable))
+        self.ascent.tell(rows[told], found.value[told], found.gradient[told], usable[told])
+        self._foretell(rows[told])
+
+    def _start(self, rows: Rows, sites: Natural) -> None:
+        self.start.nu[rows], self.start.tau[rows] = sites.nu, sites.tau
+
+    def _restart(self, rows: Rows) -> None:
+        self._start(rows, _of(self.cold, rows))
+        self.spent[rows], self.warm[rows] = 0, False
+
+    def _foretell(self, rows: Rows) -> None:
+        self._start(rows, self.known.at(rows, self.ascent.trial[rows]))
+        self.spent[rows], self.warm[rows] = 0, True
+
+    def _note(self, rows: Rows, theta: np.ndarray, found: Visits, seconds: float) -> None:
+        """A line of each problem's trace; the seconds are its share of the batch's."""
+        slopes = np.abs(projected(found.gradient, theta, self.box)).max(axis=1, initial=0.0)
+        for i, row in enumerate(rows):
+            step = Step(0, theta[i], float(found.value[i]), float(slopes[i]), _reason(found, i), int(self.spent[row]),
+                        seconds)  # fmt: skip
+            self.traces[row].append(step)
+
+    def settled(self) -> Visits:
+        """All problems at their best θ, inference at its own tolerance."""
+        parts = [self._settled(rows) for rows in _chunks(len(self.surfaces), self.slots)]
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+    def _settled(self, rows: Rows) -> Visits:
+        theta, tol = self.ascent.theta[rows], np.full(len(rows), self.first.tol)
+        self._start(rows, self.known.at(rows, theta))
+        for _ in range(self.first.max_sweeps // SPELL):
+            found = self.evaluate(rows, theta, tol)
+            if not (found.out.reason == MAX_SWEEPS).any():
+                break
+            self._start(rows, found.out.at.sites)
+        return found
+
+    def results(self) -> list[Fitted]:
+        """What was learned; problems that did not end well are done again, one by one."""
+        found = self.settled()
+        usable, why = _usable(found), [REASONS_OF_ASCENT[r] for r in self.ascent.reason]
+        slopes = np.abs(projected(found.gradient, self.ascent.theta, self.box)).max(axis=1, initial=0.0)
+        fitted = []
+        for i, surface in enumerate(self.surfaces):
+            theta, trace = self.ascent.theta[i], tuple(self.traces[i])
+            ending = ending_of(surface, self.box, theta, float(slopes[i]), why[i], trace)
+            if not usable[i] or ending.reason in ("no-progress", "inference-failed"):
+                start = starting_point(surface.parts)[0]
+                fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
+            else:
+                one = _of(found, i)
+                fitted.append(fitted_from(surface, theta, float(one.value), one.out, one.loo, trace, ending))
+        return fitted
+
+
+def _together(surfaces: list[Landscape], most: int, ftol: float) -> list[Fitted]:
+    search = Search(surfaces, most, ftol)
+    while len(search.ascent.unfinished()):
+        search.step()
+    return search.results()
+
+
+def _usable(found: Visits) -> np.ndarray:
+    """Where inference converged and everything is a number."""
+    numbers = np.isfinite(found.value) & np.isfinite(found.gradient).all(axis=1)
+    return (found.out.reason == CONVERGED) & (found.adjoint_residual <= ADJOINT) & numbers
+
+
+def _reason(found: Visits, i: int) -> str:
+    reason = REASONS[int(found.out.reason[i])]
+    return "adjoint-failed" if reason == "converged" and not found.adjoint_residual[i] <= ADJOINT else reason
+
+
+def _of(tree: Any, rows: Any) -> Any:
+    return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, dtype=np.float64) for leaf in leaves]), *trees)
+
+
+def _chunks(b: int, size: int) -> list[Rows]:
+    return [np.arange(k, min(k + size, b)) for k in range(0, b, size)]
+
+
+def _slots(n: int) -> int:
+    """How many problems of n rows are evaluated at a time."""
+    if jax.default_backend() == "cpu":
+        return CPU_SLOTS
+    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
+    return max(1, min(GPU_SLOTS, int(0.5 * memory / _threads() / (MATRICES * 8 * n * n))))
