@@ -1,117 +1,61 @@
-"""Speed as ratios within one run: `make bench`. Prints a table and writes benchmarks/out/results.json.
+"""Speed of quantprop: `make bench`. Ratios inside the library, the comparison with peers, growth with the rows.
 
-Each line compares a cost with a yardstick measured in the same process, alternately, so that a busy machine slows both.
+Tables go to the terminal, JSON and a picture to benchmarks/out. Peers are installed into benchmarks/.envs, each into an
+environment of its own; one that cannot be installed is named in the table and left out.
 """
 
 from __future__ import annotations
 
-import json
-import time
-from collections.abc import Callable
+import argparse
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from scipy.linalg import lapack
-
-from quantprop import EP, QP, Model, datasets, infer, kernels, likelihoods
-from quantprop.engine import Problem, evaluate
-from quantprop.gaussian import Natural, Normal
-from quantprop.likelihoods import Datum
-from quantprop.methods.base import Weight
-from quantprop.priors import DensePrior
-from quantprop.projections import KL, Wasserstein
+from compare import PROGRAMS, Choice, compare
+from inside import measure_inside
+from picture import draw
+from scaling import SIZES, measure_scaling
+from splits import SETS
 
 OUT = Path(__file__).parent / "out"
-ROUNDS = 15
+PARTS = ("inside", "peers", "scaling")
 
 
-def seconds(function: Callable) -> float:
-    start = time.perf_counter()
-    jax.block_until_ready(function())
-    return time.perf_counter() - start
-
-
-def ratio(cost: Callable, yardstick: Callable) -> tuple[float, float, float]:
-    """Median times of both, measured alternately after a warm-up, and the ratio of the medians."""
-    cost(), yardstick()
-    pairs = np.array([(seconds(cost), seconds(yardstick)) for _ in range(ROUNDS)])
-    a, b = np.median(pairs, axis=0)
-    return float(a), float(b), float(a / b)
-
-
-def sweep_against_lapack(n: int = 1000) -> tuple[float, float, float]:
-    """One parallel probit EP sweep against potrf + potri of the same size."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(n, 5))
-    k = 10.0 * np.exp(-0.125 * ((x[:, None] - x[None]) ** 2).sum(-1))
-    y, one = np.sign(rng.normal(size=n)), np.ones(n)
-    problem = Problem(
-        likelihoods.Probit(),
-        EP(),
-        DensePrior(jnp.zeros(n), jnp.asarray(k)),
-        Datum(jnp.asarray(y), jnp.asarray(one), jnp.asarray(one)),
-        Weight(jnp.asarray(one), jnp.asarray(one), None),
-    )
-    sites = Natural(jnp.asarray(0.3 * y), jnp.asarray(0.5 * one))
-    compiled = jax.jit(evaluate)
-    spd = np.asfortranarray(np.eye(n) + 0.5 * k)
-
-    def inverse():
-        factor, _ = lapack.dpotrf(spd, lower=1)
-        return lapack.dpotri(factor, lower=1)[0]
-
-    return ratio(lambda: compiled(problem, sites).residual, inverse)
-
-
-def probit_projection(n: int = 100_000) -> tuple[float, float, float]:
-    """A QP projection of a probit datum against a KL one."""
-    rng = np.random.default_rng(1)
-    data = Datum(jnp.asarray(np.sign(rng.normal(size=n))), jnp.ones(n), jnp.ones(n))
-    cavity = Normal(jnp.asarray(3.0 * rng.normal(size=n)), jnp.asarray(np.exp(2.0 * rng.normal(size=n))))
-    probit = likelihoods.Probit()
-
-    def compiled(projection):
-        project = jax.jit(lambda d, c: jax.vmap(lambda a, b: projection.project(probit, a, b))(d, c))
-        return lambda: project(data, cavity)
-
-    return ratio(compiled(Wasserstein(2)), compiled(KL()))
-
-
-def inference(name: str) -> tuple[float, float, float]:
-    """QP's infer against EP's."""
-    if name == "probit":
-        data = datasets.load("pima")
-        x, y = (data.X - data.X.mean(0)) / data.X.std(0), data.y
-        model = Model(kernels.SquaredExponential(3.9, 6.8), likelihoods.Probit())
-    else:
-        rng = np.random.default_rng(2)
-        x = np.sort(rng.uniform(0, 100, size=(600, 1)), axis=0)
-        y = rng.poisson((1.5 + np.sin(x[:, 0] / 8)) ** 2).astype(float)
-        model = Model(kernels.SquaredExponential(0.5, 5.0), likelihoods.Poisson("square"), mean=1.5)
-    return ratio(lambda: infer(model, x, y, method=QP()).loo, lambda: infer(model, x, y, method=EP()).loo)
-
-
-LINES = {
-    "probit sweep, n = 1000, over LAPACK potrf + potri": (sweep_against_lapack, 1.6),
-    "probit projection, W2 over KL": (probit_projection, 3.0),
-    "infer on pima (probit), QP over EP": (lambda: inference("probit"), 1.1),
-    "infer at n = 600 (square-link Poisson), QP over EP": (lambda: inference("poisson"), 2.0),
-}
+def arguments() -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    programs = [program.name for program in PROGRAMS]
+    parser.add_argument("--only", choices=PARTS, action="append", help="this part only; may be repeated")
+    parser.add_argument("--programs", type=_some(programs), default=(), help=f"of the peers: {','.join(programs)}")
+    parser.add_argument("--sets", type=_some(SETS), default=(), help=f"for every program chosen: {','.join(SETS)}")
+    parser.add_argument("--add", action="store_true", help="keep the rows of peers.json that are not measured again")
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds that one process of a peer may take")
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of rows in the scaling curves")
+    return parser.parse_args()
 
 
 def main() -> None:
-    results = []
-    print(f"{'what':<52} {'cost ms':>9} {'yardstick ms':>13} {'ratio':>6} {'at most':>8}")
-    with jax.enable_x64(True):
-        for name, (measure, bound) in LINES.items():
-            cost, yardstick, r = measure()
-            results.append({"what": name, "seconds": cost, "yardstick_seconds": yardstick, "ratio": r, "bound": bound})
-            verdict = "" if r <= bound else "  OVER"
-            print(f"{name:<52} {1e3 * cost:>9.2f} {1e3 * yardstick:>13.2f} {r:>6.2f} {bound:>8.1f}{verdict}")
+    asked = arguments()
     OUT.mkdir(exist_ok=True)
-    (OUT / "results.json").write_text(json.dumps({"device": str(jax.devices()[0]), "lines": results}, indent=1))
+    parts = asked.only or PARTS
+    if "inside" in parts:
+        measure_inside(OUT)
+    if "peers" in parts:
+        compare(OUT, Choice(asked.programs, asked.sets, asked.add, asked.limit))
+    if "scaling" in parts:
+        measure_scaling(OUT, asked.most)
+    draw(OUT)
+
+
+def _some(known):
+    """A reader of comma-separated names among the known ones."""
+
+    def names(text: str) -> tuple[str, ...]:
+        chosen = tuple(text.split(","))
+        unknown = [name for name in chosen if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"unknown: {', '.join(unknown)}; known: {', '.join(known)}")
+        return chosen
+
+    return names
 
 
 if __name__ == "__main__":

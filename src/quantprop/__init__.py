@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 from quantprop import datasets, kernels, likelihoods, means, projections, storage
 from quantprop.infer import infer
 from quantprop.learn import Fitted, fit
+from quantprop.many import fit_many
 from quantprop.methods import EP, QP, VB, Laplace, PowerEP
 from quantprop.model import Model
 from quantprop.parameters import Parameter
+from quantprop.predict_many import predict_many
 from quantprop.project import project
 from quantprop.solution import PrecisionWarning, Solution, Status
 
@@ -56,12 +58,14 @@ __all__ = [
     "datasets",
     "estimators",
     "fit",
+    "fit_many",
     "infer",
     "kernels",
     "likelihoods",
     "load",
     "means",
     "plots",
+    "predict_many",
     "project",
     "projections",
     "save",

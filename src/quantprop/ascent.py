@@ -102,8 +102,8 @@ class Ascent:
         step = np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
         size = np.sqrt((gradient**2).sum(1))
         uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
-        step = np.where(uphill[:, None], step, gradient / size[:, None])
-        longest = np.abs(step).max(axis=1)
+        step = np.where(uphill[:, None], step, gradient / np.maximum(size, 1e-300)[:, None])
+        longest = np.abs(step).max(axis=1, initial=1e-300)
         step = step * np.minimum(1.0, LONGEST / longest)[:, None]
         self.trial[rows] = np.clip(self.theta[rows] + step, self.box[:, 0], self.box[:, 1])
         promised = 0.5 * (gradient * (self.trial[rows] - self.theta[rows])).sum(1)
@@ -115,7 +115,7 @@ class Ascent:
         share = np.where(np.isfinite(gain), np.clip(share, 0.1, 0.5), share)
         step = share[:, None] * (self.trial[rows] - self.theta[rows])
         self.trial[rows] = self.theta[rows] + step
-        self.reason[rows[np.abs(step).max(axis=1) < SHORTEST]] = NO_PROGRESS
+        self.reason[rows[np.abs(step).max(axis=1, initial=0.0) < SHORTEST]] = NO_PROGRESS
 
     def _projected(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k theta"]:
         return projected(self.gradient[rows], self.theta[rows], self.box)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -117,14 +118,21 @@ class Landscape:
     exact: bool = True
     tol: float = 1e-8
     max_sweeps: int = 200
-    parts: Parts = field(init=False)
-    cold: Natural = field(init=False)
-    known: Known = field(init=False)
+    parts: Parts | None = None  # of the model, where they are known already
 
     def __post_init__(self) -> None:
-        self.parts = parts_of(self.model, self.task)
-        self.cold = self.padded_sites(None)
-        self.known = Known(packed(self.parts)[None], _one(self.cold))
+        if self.parts is None:
+            self.parts = parts_of(self.model, self.task)
+
+    @cached_property
+    def cold(self) -> Natural:
+        """The likelihood's own starting sites."""
+        return self.padded_sites(None)
+
+    @cached_property
+    def known(self) -> Known:
+        """Sites at the last usable points."""
+        return Known(packed(self.parts)[None], _one(self.cold))
 
     @float64
     def padded_sites(self, sites: Natural | None) -> Natural:

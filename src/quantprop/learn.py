@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,8 +26,7 @@ MOST = 300  # evaluations
 FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
-LOOSE = 1e-4  # largest tolerance of inference on the way, and what it is of the slope there, per root of the rows
-LOOSE_SLOPE = 1e-3
+LOOSE = 1e-4  # tolerance of inference on the way, where the slope is 1 or more
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _REMEDIES = {
@@ -201,9 +199,9 @@ def ending_of(
     return Ending(reason, len(trace), failed, slope, bounded)
 
 
-def loose(slope: Any, n: int) -> Any:
-    """Tolerance of inference on the way: errors of the gradient stay small against the slope."""
-    return np.minimum(LOOSE, LOOSE_SLOPE * slope / math.sqrt(n))
+def loose(slope: Any) -> Any:
+    """Tolerance of inference on the way. It falls faster than the slope: along a valley the slope is smaller still."""
+    return LOOSE * np.minimum(1.0, np.square(slope))
 
 
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -268,11 +266,7 @@ class Climb:
 
         def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best, slope
-            point = (
-                best
-                if np.array_equal(theta, best.theta)
-                else self._visit(theta, float(loose(slope, len(self.landscape.task.x))))
-            )
+            point = best if np.array_equal(theta, best.theta) else self._visit(theta, float(loose(slope)))
             if not point.usable:
                 away = theta - best.theta
                 return -best.value + scale * (1.0 + float(away @ away)), 2.0 * scale * away

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -10,11 +9,11 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float, Int
-from threadpoolctl import threadpool_limits
+from jaxtyping import Array, Float
 
 from quantprop.ascent import REASONS as REASONS_OF_ASCENT
 from quantprop.ascent import Ascent, projected
+from quantprop.batches import Rows, chunks, each, filled, kinds, of, one_blas_thread, slots, stacked, threads
 from quantprop.engine import REASONS, Outcome, Problem
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.foretold import Known
@@ -27,17 +26,14 @@ from quantprop.methods import QP, Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
-from quantprop.parameters import without_bounds
+from quantprop.parameters import values, without_bounds
+from quantprop.precision import to_numpy
 from quantprop.priors import DensePrior
-from quantprop.programs import ONE_THREAD, program
+from quantprop.programs import program
 
 SPELL = 25  # sweeps before the whole batch is looked at again: one slow problem does not keep the others waiting
-CPU_SLOTS = 8  # problems evaluated at a time by one thread
-GPU_SLOTS = 512
-MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation
 
 Report = Callable[[int, int], None]  # fits done, fits in all
-Rows = Int[np.ndarray, " k"]
 
 
 def fit_many(
@@ -60,7 +56,7 @@ def fit_many(
 
     Gives the optima that `fit` gives one by one, in a fraction of the time: problems whose rows fill the same padded
     shape share one program, which evaluates a batch of them at a time. `model` is one start for all or one for each;
-    `report(done, total)` is called as fits end. A problem that the batch cannot finish is given to `fit`'s own search.
+    `report(done, total)` is called as fits end. A problem at which the batch's inference fails is given to `fit`'s own search.
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
@@ -77,37 +73,25 @@ def fit_many(
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry a problem; got "
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
-    surfaces = []
-    for one, x, t, w, e, trial in zip(*columns, strict=True):
-        task = prepare(one, x, t, method, w, e, trial)
-        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol))
+    surfaces: list[Landscape] = []
+    for one, *rows in zip(*columns, strict=True):
+        task = prepare(one, *rows[:2], method, *rows[2:])
+        parts = surfaces[-1].parts if surfaces and surfaces[-1].model is one and not callable(one.mean) else None
+        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol, parts=parts))
     finished: dict[int, Fitted] = {}
-
-    def note(rows: Sequence[int], fitted: Sequence[Fitted]) -> None:
-        finished.update(zip(rows, fitted, strict=True))
-        report(len(finished), total)
-
-    import scipy.linalg  # noqa: F401  # whose BLAS is JAX's too; only what is loaded can be limited
-
-    with threadpool_limits(1, "blas"), ThreadPoolExecutor(_threads()) as pool:
-        for rows, fitted in pool.map(lambda rows: (rows, _together([surfaces[i] for i in rows], max_evaluations, ftol)),
-                                     _alike(surfaces)):  # fmt: skip
-            note(rows, fitted)
+    with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
+        shares = _shares(surfaces)
+        jobs = pool.map(lambda rows: _together([surfaces[i] for i in rows], max_evaluations, ftol), shares)
+        for rows, fitted in zip(shares, jobs, strict=True):
+            finished.update(zip(rows, fitted, strict=True))
+            report(len(finished), total)
     return [finished[i] for i in range(total)]
 
 
-def _threads() -> int:
-    """On a CPU every core drives a batch of its own; an accelerator is driven by two, so that it need not wait."""
-    return 2 if jax.default_backend() != "cpu" else len(os.sched_getaffinity(0))
-
-
-def _alike(surfaces: Sequence[Landscape]) -> list[list[int]]:
+def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape and form, each kind dealt out to the threads."""
-    kinds: dict[Any, list[int]] = {}
-    for i, surface in enumerate(surfaces):
-        leaves, form = jax.tree.flatten((surface.task.padded, surface.task.weight, without_bounds(surface.parts)))
-        kinds.setdefault((form, tuple(np.shape(leaf) for leaf in leaves)), []).append(i)
-    return [rows[k :: _threads()] for rows in kinds.values() for k in range(_threads()) if rows[k :: _threads()]]
+    alike = kinds([(s.task.padded, s.task.weight, without_bounds(s.parts)) for s in surfaces])
+    return [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
 
 
 class Batch(NamedTuple):
@@ -129,12 +113,8 @@ class Visits(NamedTuple):
     loo: Array
 
 
-def _evaluate(batch: Batch, rows, theta, start: Natural, tol, sweeps, method, objective: Objective, exact: bool):
-    """The objectives of some problems of a batch, each at its own θ, from its own sites, to its own tolerance.
-
-    An accelerator sweeps all of them together until the last one rests. A core takes one after the other, which
-    spares it the sweeps of those at rest, and keeps one problem's matrices in its cache.
-    """
+def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
+    """The objectives of some problems, each at its own θ, from its own sites, to its own tolerance."""
 
     def one(parts: Parts, x, data, weight, theta, start, tol) -> Visits:
         mean, k, likelihood = prior(theta, parts, x)
@@ -143,13 +123,14 @@ def _evaluate(batch: Batch, rows, theta, start: Natural, tol, sweeps, method, ob
         log_prior, slope = pull_back(theta, parts, x, by)
         return Visits(value + log_prior, slope, out, by.adjoint_residual, loo_of(problem, out.at))
 
-    each = (*jax.tree.map(lambda column: column[rows], batch), theta, start, tol)
-    if jax.default_backend() == "cpu":
-        return jax.lax.map(lambda args: one(*args), each)
-    return jax.vmap(one)(*each)
+    return each(one, used, *picked, theta, start, tol)
 
 
-_evaluated = program(_evaluate, static_argnames="exact", options=ONE_THREAD)
+_evaluated = program(_evaluate, static_argnames="exact")
+_picked = program(lambda batch, rows: of(batch, rows))  # apart, so that their number does not matter to the other
+_started = program(
+    lambda likelihood, data: jax.vmap(lambda one, rows: Natural(*jax.vmap(one.start)(rows)))(likelihood, data)
+)
 
 
 class Search:
@@ -162,9 +143,11 @@ class Search:
         self.ascent = Ascent(theta, self.box, 0.5 * FLAT, ftol, most)
         whole = [Batch(without_bounds(s.parts), s.task.padded, s.task.data, s.task.weight) for s in surfaces]
         with jax.enable_x64(True):
-            self.batch: Batch = jax.device_put(_stacked(whole))
-        self.slots = min(b, _slots(len(first.task.padded)))
-        self.cold: Natural = _stacked([s.cold for s in surfaces])
+            self.batch: Batch = jax.device_put(stacked(whole))
+            cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
+        self.slots = min(b, slots(len(first.task.padded)))
+        counts = np.stack([s.task.weight.total for s in surfaces]) > 0
+        self.cold: Natural = jax.tree.map(lambda part: np.where(counts, part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)
         self.known = Known(theta, self.cold)
         self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial
@@ -173,12 +156,12 @@ class Search:
 
     def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
         """The objectives of up to `slots` problems; the program always has all slots filled."""
-        pick, first = np.resize(np.arange(len(rows)), self.slots), self.first
+        pick, first = filled(np.arange(len(rows)), self.slots), self.first
         start = jax.tree.map(lambda part: part[rows[pick]], self.start)
         with jax.enable_x64(True):
             found = _evaluated(
-                self.batch, rows[pick], theta[pick], start, tol[pick], SPELL, first.method, first.objective,
-                exact=first.exact,
+                _picked(self.batch, rows[pick]), theta[pick], start, tol[pick], SPELL, len(rows), first.method,
+                first.objective, exact=first.exact,
             )  # fmt: skip
         return jax.tree.map(lambda leaf: np.asarray(leaf)[: len(rows)], found)
 
@@ -192,16 +175,16 @@ class Search:
         rows = self.ascent.unfinished()[: self.slots]
         theta = self.ascent.trial[rows]
         slope = np.where(self.ascent.evaluations[rows] > 0, self.ascent.slope(rows), np.inf)
-        found = self.evaluate(rows, theta, np.maximum(loose(slope, len(first.task.x)), first.tol))
+        found = self.evaluate(rows, theta, np.maximum(loose(slope), first.tol))
         self.spent[rows] += found.out.sweeps
         usable = _usable(found)
         going = (found.out.reason == MAX_SWEEPS) & (self.spent[rows] < first.max_sweeps)
         again = ~usable & ~going & self.warm[rows]
         told = ~going & ~again
-        self._start(rows[going], _of(found.out.at.sites, going))
+        self._start(rows[going], of(found.out.at.sites, going))
         self._restart(rows[again])
-        self._note(rows[told], theta[told], _of(found, told), (time.perf_counter() - began) / len(rows))
-        self.known.add(rows[usable], theta[usable], _of(found.out.at.sites, usable))
+        self._note(rows[told], theta[told], of(found, told), (time.perf_counter() - began) / len(rows))
+        self.known.add(rows[usable], theta[usable], of(found.out.at.sites, usable))
         self.ascent.tell(rows[told], found.value[told], found.gradient[told], usable[told])
         self._foretell(rows[told])
 
@@ -209,7 +192,7 @@ class Search:
         self.start.nu[rows], self.start.tau[rows] = sites.nu, sites.tau
 
     def _restart(self, rows: Rows) -> None:
-        self._start(rows, _of(self.cold, rows))
+        self._start(rows, of(self.cold, rows))
         self.spent[rows], self.warm[rows] = 0, False
 
     def _foretell(self, rows: Rows) -> None:
@@ -226,7 +209,7 @@ class Search:
 
     def settled(self) -> Visits:
         """All problems at their best θ, inference at its own tolerance."""
-        parts = [self._settled(rows) for rows in _chunks(len(self.surfaces), self.slots)]
+        parts = [self._settled(rows) for rows in chunks(len(self.surfaces), self.slots)]
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def _settled(self, rows: Rows) -> Visits:
@@ -240,7 +223,7 @@ class Search:
         return found
 
     def results(self) -> list[Fitted]:
-        """What was learned; problems that did not end well are done again, one by one."""
+        """What was learned; a problem whose inference failed is done again by itself, with all of `fit`'s remedies."""
         found = self.settled()
         usable, why = _usable(found), [REASONS_OF_ASCENT[r] for r in self.ascent.reason]
         slopes = np.abs(projected(found.gradient, self.ascent.theta, self.box)).max(axis=1, initial=0.0)
@@ -248,11 +231,11 @@ class Search:
         for i, surface in enumerate(self.surfaces):
             theta, trace = self.ascent.theta[i], tuple(self.traces[i])
             ending = ending_of(surface, self.box, theta, float(slopes[i]), why[i], trace)
-            if not usable[i] or ending.reason in ("no-progress", "inference-failed"):
+            if not usable[i]:
                 start = starting_point(surface.parts)[0]
                 fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
             else:
-                one = _of(found, i)
+                one = of(found, i)
                 fitted.append(fitted_from(surface, theta, float(one.value), one.out, one.loo, trace, ending))
         return fitted
 
@@ -273,23 +256,3 @@ def _usable(found: Visits) -> np.ndarray:
 def _reason(found: Visits, i: int) -> str:
     reason = REASONS[int(found.out.reason[i])]
     return "adjoint-failed" if reason == "converged" and not found.adjoint_residual[i] <= ADJOINT else reason
-
-
-def _of(tree: Any, rows: Any) -> Any:
-    return jax.tree.map(lambda leaf: leaf[rows], tree)
-
-
-def _stacked(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, dtype=np.float64) for leaf in leaves]), *trees)
-
-
-def _chunks(b: int, size: int) -> list[Rows]:
-    return [np.arange(k, min(k + size, b)) for k in range(0, b, size)]
-
-
-def _slots(n: int) -> int:
-    """How many problems of n rows are evaluated at a time."""
-    if jax.default_backend() == "cpu":
-        return CPU_SLOTS
-    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
-    return max(1, min(GPU_SLOTS, int(0.5 * memory / _threads() / (MATRICES * 8 * n * n))))

@@ -12,8 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.precision import float64
-
 
 class Parameter(eqx.Module):
     """A number (or vector) of a kernel, likelihood or mean that learning may change.
@@ -125,9 +123,10 @@ def _plain(parameter: Parameter, pieces: Iterator[Array]) -> Any:
     if parameter.fixed:
         return parameter.value
     piece = next(pieces)
+    xp = np if isinstance(piece, np.ndarray) else jnp  # plain numbers need no compiled operations
     if parameter.ordered:
-        return piece[0] + jnp.concatenate([jnp.zeros(1), jnp.cumsum(jnp.exp(piece[1:]))])
-    return jnp.reshape(jnp.exp(piece) if _logarithmic(parameter) else piece, np.shape(parameter.value))
+        return piece[0] + xp.concatenate([xp.zeros(1), xp.cumsum(xp.exp(piece[1:]))])
+    return xp.reshape(xp.exp(piece) if _logarithmic(parameter) else piece, np.shape(parameter.value))
 
 
 def without_bounds(tree: Any) -> Any:
@@ -142,7 +141,6 @@ def without_bounds(tree: Any) -> Any:
     return jax.tree.map(plain, tree, is_leaf=is_parameter)
 
 
-@float64
 def at(tree: Any, theta: Float[np.ndarray, " theta"]) -> Any:
     """A declared tree with the values of its free parameters at θ."""
     plain = jax.tree.leaves(unpacked(tree, np.asarray(theta, dtype=np.float64)))

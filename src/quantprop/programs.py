@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache, wraps
-from types import MappingProxyType
 from typing import ParamSpec, TypeVar
 
 import jax
@@ -17,22 +16,12 @@ R = TypeVar("R")
 OLDER_GENERATOR = {"xla_cpu_use_fusion_emitters": False}
 
 
-# In its caller's thread alone. Programs that are called from several threads at once must be so on a CPU: they share
-# XLA's pool of threads, and loops that wait in it for their own parts may take all of its threads, and wait for ever.
-ONE_THREAD = {"xla_cpu_multi_thread_eigen": False}
-
-
-def program(
-    function: Callable[P, R], static_argnames: str | None = None, options: Mapping[str, bool] = MappingProxyType({})
-) -> Callable[P, R]:
-    """The function, compiled once for every shape and structure of its arguments, and value of the static ones.
-
-    `options` are the compiler's, on a CPU.
-    """
+def program(function: Callable[P, R], static_argnames: str | None = None) -> Callable[P, R]:
+    """The function, compiled once for every shape and structure of its arguments, and value of the static ones."""
 
     @cache
     def compiled() -> Callable[P, R]:
-        chosen = {**_compiler_options(), **options} if jax.default_backend() == "cpu" else None
+        chosen = _compiler_options() if jax.default_backend() == "cpu" else None
         return jax.jit(function, static_argnames=static_argnames, compiler_options=chosen)
 
     @wraps(function)

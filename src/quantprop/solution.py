@@ -95,7 +95,7 @@ class Solution:
             _gram(kernel, new) if full_cov else own,
         )
         latent, prior = to_numpy((latent, own))
-        variance = _above_rounding(latent.variance[:k], prior[:k], len(self.X))
+        variance = above_rounding(latent.variance[:k], prior[:k], len(self.X))
         if not full_cov:
             return Normal(latent.mean[:k], variance)
         joint = np.array(latent.covariance[:k, :k])
@@ -133,7 +133,7 @@ _diagonal = program(lambda kernel, x: kernel.diagonal(x))
 _predictor_of, _condition = program(predictor), program(condition)
 
 
-def _above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
+def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
     """A predictive variance is prior minus explained: below n ε of the prior it is rounding, and that is returned."""
     bound = n * np.finfo(float).eps * prior
     lost = variance < bound

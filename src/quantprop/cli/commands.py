@@ -13,6 +13,7 @@ from loky import cpu_count
 import quantprop
 from quantprop import datasets
 from quantprop.cli.screen import bars, plainly
+from quantprop.experiments.batched import Batched
 from quantprop.experiments.cluster import Dask
 from quantprop.experiments.pool import Local
 from quantprop.experiments.protocol import KERNELS, METHODS, MINING_SPLITS, OBJECTIVES, VARIANTS
@@ -53,6 +54,7 @@ def reproduce(
     variant: Annotated[str, typer.Option(help=_one_of(VARIANTS))] = "paper",
     split: Annotated[str, typer.Option(help=f"Of mining. {_one_of(MINING_SPLITS)}")] = "year",
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one a core]")] = None,
+    batched: Annotated[bool, typer.Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
     dask: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
@@ -63,7 +65,7 @@ def reproduce(
         raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
     default = "ep,qp" if what is Target.figure1 else "ep,qp,vb"
     with plainly(debug):
-        workers = _workers(jobs, dask)
+        workers = _workers(jobs, dask, batched)
         plan = _checked(
             datasets=_words(names, datasets.names()), methods=_words(methods or default, METHODS), rounds=rounds,
             variant=variant, kernel=kernel, objective=objective, split=split,
@@ -85,9 +87,13 @@ def _words(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
     return every if words == ("all",) else words
 
 
-def _workers(jobs: int | None, dask: str | None) -> Workers:
-    if dask is not None and jobs is not None:
-        raise typer.BadParameter("--jobs is for this machine and --dask for a cluster: give one of them")
+def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
+    if (dask is not None) + (jobs is not None) + batched > 1:
+        raise typer.BadParameter(
+            "--jobs is for processes on this machine, --batched for batches on it, --dask for a cluster: give one"
+        )
+    if batched:
+        return Batched()
     return Local(jobs or cpu_count()) if dask is None else Dask(dask)
 
 

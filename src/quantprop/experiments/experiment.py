@@ -22,6 +22,8 @@ from quantprop.experiments.forecast import Forecast, exact_count, label, negativ
 from quantprop.experiments.learning import Failed, Hyperparameters, Learned, by_the_text, hyperparameters, model_at
 from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of, split
 from quantprop.experiments.rows import Row
+from quantprop.gaussian import Normal
+from quantprop.predictive import Predictive
 
 FAILURES = (ValueError, ArithmeticError)  # of a fit, by the library's word; anything else is a fault of the program
 TOL = 1e-8  # of inference, as in learning
@@ -32,16 +34,20 @@ def carry_out(experiment: Experiment, method: str, ep: Row | None = None) -> Row
 
     Never raises for a fit that fails: the row then has neither te nor ntll, and its status says why.
     """
-    if ep is None and follows_ep(experiment.variant, method):
-        raise ValueError(f"{method} goes on from EP's result in variant {experiment.variant}: carry out ep before it")
     began = time.perf_counter()
+    if ep is None:
+        hyperparameters_of_ep(experiment, method, ep)  # raises where they are needed
     with _notes() as notes:
         try:
             result = _result(experiment, method, ep)
         except FAILURES as error:
-            result = _no_result(f"failed: {error}")
-    result["status"] = "; ".join([result["status"], *notes])
-    seconds = time.perf_counter() - began
+            result = no_result(f"failed: {error}")
+    return row_of(experiment, method, result, notes, time.perf_counter() - began)
+
+
+def row_of(experiment: Experiment, method: str, result: dict[str, Any], notes: list[str], seconds: float) -> Row:
+    """A result as a row, notes added to its status."""
+    result = {**result, "status": "; ".join([result["status"], *notes])}
     about = {**asdict(experiment), "method": method, "seed": experiment.seed}
     return Row(**about, **result, seconds=seconds, versions=versions())
 
@@ -68,26 +74,42 @@ def versions() -> dict[str, str]:
     return {**own, **packages, "machine": platform.machine(), "device": jax.default_backend()}
 
 
-def _no_result(status: str) -> dict[str, Any]:
+def no_result(status: str) -> dict[str, Any]:
+    """What a row says where there is no result."""
     nothing = dict.fromkeys(("te", "ntll", "evidence", "sweeps", "evaluations"))
     return {**nothing, "hyperparameters": {}, "status": status, "converged": False, "forecasts": {}, "test": {}}
 
 
 def _result(experiment: Experiment, method: str, ep: Row | None) -> dict[str, Any]:
-    parts = split(experiment)
-    at_ep = _of_ep(ep) if ep is not None and follows_ep(experiment.variant, method) else {}
+    parts, at_ep = split(experiment), hyperparameters_of_ep(experiment, method, ep)
     if experiment.variant == "code" and method in ("ep", "qp"):
         result = as_coded(experiment, method, parts)
     else:
         result = by_the_text(experiment, method, parts, at_ep)
-    forecasts = _forecasts(experiment, result, parts)
-    chosen = next(iter(forecasts.values()))
-    latent = result.solution.predict(parts.x_test)
+    predictive = result.solution.predict_y(parts.x_test)
+    other = {"variance_at_ep": _variance_of_qp(experiment, parts, at_ep)} if method == "qp" else {}
+    return described(result, predictive.latent, parts.y_test, forecasts(experiment, predictive, parts.y_test), other)
+
+
+def hyperparameters_of_ep(experiment: Experiment, method: str, ep: Row | None) -> Hyperparameters:
+    """What a method that goes on from EP's result starts with; nothing for one that does not."""
+    if not follows_ep(experiment.variant, method):
+        return {}
+    if ep is None:
+        raise ValueError(f"{method} goes on from EP's result in variant {experiment.variant}: carry out ep before it")
+    if ep.failed:
+        raise Failed(f"EP, whose result this goes on from, has none: {ep.status}")
+    return ep.hyperparameters
+
+
+def described(
+    result: Learned, latent: Normal, y: np.ndarray, forecasts: dict[str, Forecast], more: dict[str, np.ndarray]
+) -> dict[str, Any]:
+    """What a row says of a learned posterior and its forecasts of the test rows."""
     if not (np.isfinite(latent.mean).all() and np.isfinite(latent.variance).all()):
         raise Failed(f"predictions are not numbers, although learning ended so: {result.status}")
-    test = {"y": parts.y_test, "mean": latent.mean, "variance": latent.variance, "log_prob": chosen.log_prob}
-    if method == "qp":
-        test["variance_at_ep"] = _variance_of_qp(experiment, parts, at_ep)
+    chosen = next(iter(forecasts.values()))
+    test = {"y": y, "mean": latent.mean, "variance": latent.variance, "log_prob": chosen.log_prob, **more}
     return {
         **_scores(chosen),
         "hyperparameters": hyperparameters(result.solution.model),
@@ -101,21 +123,11 @@ def _result(experiment: Experiment, method: str, ep: Row | None) -> dict[str, An
     }
 
 
-def _of_ep(ep: Row) -> Hyperparameters:
-    if ep.failed:
-        raise Failed(f"EP, whose result this goes on from, has none: {ep.status}")
-    return ep.hyperparameters
-
-
-def _forecasts(experiment: Experiment, result: Learned, parts: Split) -> dict[str, Forecast]:
+def forecasts(experiment: Experiment, predictive: Predictive, y: np.ndarray) -> dict[str, Forecast]:
     """Forecasts by name, the one that te and ntll are of first."""
-    predictive = result.solution.predict_y(parts.x_test)
     if experiment.dataset != "mining":
-        return {"label": label(predictive, parts.y_test)}
-    both = {
-        "negative-binomial": negative_binomial(predictive.latent, parts.y_test),
-        "exact": exact_count(predictive, parts.y_test),
-    }
+        return {"label": label(predictive, y)}
+    both = {"negative-binomial": negative_binomial(predictive.latent, y), "exact": exact_count(predictive, y)}
     return dict(reversed(both.items())) if experiment.variant == "clean" else both
 
 

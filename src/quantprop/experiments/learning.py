@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import numpy as np
 
-from quantprop import Model, Solution, fit
+from quantprop import Fitted, Model, Solution, fit
 from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of
 from quantprop.parameters import declared, named
 
-MAX_EVALUATIONS = 1000  # of the objective, and the optimiser's relative tolerance: those of the paper
-FTOL = 1e-9
+LIMITS: dict[str, Any] = {"max_evaluations": 1000, "ftol": 1e-9}  # of the optimiser: those of the paper
 
 Hyperparameters = Mapping[str, float | list[float]]
 
@@ -33,15 +32,19 @@ class Learned(NamedTuple):
 
 
 def by_the_text(experiment: Experiment, method: str, parts: Split, ep: Hyperparameters) -> Learned:
-    """Learn by L-BFGS-B from each start, and keep the best end by the objective.
+    """Learn by L-BFGS-B from each start, and keep the best end by the objective."""
+    options = {"objective": experiment.objective, "gradient": gradient_of(experiment, method)}
+    begin = starts(experiment, method, parts.x.shape[1], ep)
+    return best_of([fit(start, parts.x, parts.y, method, **options, **LIMITS) for start in begin])
 
-    The paper's gradient of QP is the one with the sites held fixed, which is exact only for EP.
-    """
-    gradient = "partial" if method == "qp" and experiment.variant != "clean" else "exact"
-    ends = [
-        fit(start, parts.x, parts.y, method, experiment.objective, gradient, max_evaluations=MAX_EVALUATIONS, ftol=FTOL)
-        for start in starts(experiment, method, parts.x.shape[1], ep)
-    ]
+
+def gradient_of(experiment: Experiment, method: str) -> str:
+    """Which gradient the optimiser gets: the paper's of QP holds the sites fixed, which is exact only for EP."""
+    return "partial" if method == "qp" and experiment.variant != "clean" else "exact"
+
+
+def best_of(ends: Sequence[Fitted]) -> Learned:
+    """The best end by the objective."""
     usable = [end for end in ends if end.status.reason != "inference-failed"]
     if not usable:
         raise Failed("; ".join(f"{end.status}; {end.solution.status}" for end in ends))

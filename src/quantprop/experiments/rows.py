@@ -111,12 +111,12 @@ def read(folder: Path) -> list[Row]:
     return rows
 
 
-def append(folder: Path, row: Row) -> None:
-    """Write a row; when this returns it is on the disk. Only for the holder of `locked`."""
-    line = (to_json(row) + "\n").encode("utf-8")
+def append(folder: Path, *new: Row) -> None:
+    """Write rows; when this returns they are on the disk. Only for the holder of `locked`."""
+    lines = "".join(to_json(row) + "\n" for row in new).encode("utf-8")
     file = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        if os.write(file, line) != len(line):
+        if os.write(file, lines) != len(lines):
             raise OSError(f"{folder / FILE}: a row could not be written whole; is the disk full?")
         os.fsync(file)
     finally:

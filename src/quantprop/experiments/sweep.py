@@ -121,8 +121,7 @@ def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: 
             report(name, done[name], total[name])
         with closing(workers.carry_out(units)) as results:
             for unit, new in results:
-                for row in new:
-                    rows.append(folder, row)
+                rows.append(folder, *new)
                 name = unit.experiment.dataset
                 done[name] += 1
                 report(name, done[name], total[name])

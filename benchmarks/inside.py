@@ -1,0 +1,113 @@
+"""Speed as ratios inside quantprop: a sweep against LAPACK, QP against EP. Writes benchmarks/out/inside.json.
+
+Each line compares a cost with a yardstick measured in the same process, alternately, so that a busy machine slows both.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from scipy.linalg import lapack
+
+from quantprop import EP, QP, Model, datasets, infer, kernels, likelihoods
+from quantprop.engine import Problem, evaluate
+from quantprop.gaussian import Natural, Normal
+from quantprop.likelihoods import Datum
+from quantprop.methods.base import Weight
+from quantprop.priors import DensePrior
+from quantprop.projections import KL, Wasserstein
+
+ROUNDS = 15
+
+
+def seconds(function: Callable) -> float:
+    start = time.perf_counter()
+    jax.block_until_ready(function())
+    return time.perf_counter() - start
+
+
+def ratio(cost: Callable, yardstick: Callable) -> tuple[float, float, float]:
+    """Median times of both, measured alternately after a warm-up, and the ratio of the medians."""
+    cost(), yardstick()
+    pairs = np.array([(seconds(cost), seconds(yardstick)) for _ in range(ROUNDS)])
+    a, b = np.median(pairs, axis=0)
+    return float(a), float(b), float(a / b)
+
+
+def sweep_against_lapack(n: int = 1000) -> tuple[float, float, float]:
+    """One parallel probit EP sweep against potrf + potri of the same size."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(n, 5))
+    k = 10.0 * np.exp(-0.125 * ((x[:, None] - x[None]) ** 2).sum(-1))
+    y, one = np.sign(rng.normal(size=n)), np.ones(n)
+    problem = Problem(
+        likelihoods.Probit(),
+        EP(),
+        DensePrior(jnp.zeros(n), jnp.asarray(k)),
+        Datum(jnp.asarray(y), jnp.asarray(one), jnp.asarray(one)),
+        Weight(jnp.asarray(one), jnp.asarray(one), None),
+    )
+    sites = Natural(jnp.asarray(0.3 * y), jnp.asarray(0.5 * one))
+    compiled = jax.jit(evaluate)
+    spd = np.asfortranarray(np.eye(n) + 0.5 * k)
+
+    def inverse():
+        factor, _ = lapack.dpotrf(spd, lower=1)
+        return lapack.dpotri(factor, lower=1)[0]
+
+    return ratio(lambda: compiled(problem, sites).residual, inverse)
+
+
+def probit_projection(n: int = 100_000) -> tuple[float, float, float]:
+    """A QP projection of a probit datum against a KL one."""
+    rng = np.random.default_rng(1)
+    data = Datum(jnp.asarray(np.sign(rng.normal(size=n))), jnp.ones(n), jnp.ones(n))
+    cavity = Normal(jnp.asarray(3.0 * rng.normal(size=n)), jnp.asarray(np.exp(2.0 * rng.normal(size=n))))
+    probit = likelihoods.Probit()
+
+    def compiled(projection):
+        project = jax.jit(lambda d, c: jax.vmap(lambda a, b: projection.project(probit, a, b))(d, c))
+        return lambda: project(data, cavity)
+
+    return ratio(compiled(Wasserstein(2)), compiled(KL()))
+
+
+def inference(name: str) -> tuple[float, float, float]:
+    """QP's infer against EP's."""
+    if name == "probit":
+        data = datasets.load("pima")
+        x, y = (data.X - data.X.mean(0)) / data.X.std(0), data.y
+        model = Model(kernels.SquaredExponential(3.9, 6.8), likelihoods.Probit())
+    else:
+        rng = np.random.default_rng(2)
+        x = np.sort(rng.uniform(0, 100, size=(600, 1)), axis=0)
+        y = rng.poisson((1.5 + np.sin(x[:, 0] / 8)) ** 2).astype(float)
+        model = Model(kernels.SquaredExponential(0.5, 5.0), likelihoods.Poisson("square"), mean=1.5)
+    return ratio(lambda: infer(model, x, y, method=QP()).loo, lambda: infer(model, x, y, method=EP()).loo)
+
+
+LINES = {
+    "probit sweep, n = 1000, over LAPACK potrf + potri": (sweep_against_lapack, 1.6),
+    "probit projection, W2 over KL": (probit_projection, 3.0),
+    "infer on pima (probit), QP over EP": (lambda: inference("probit"), 1.1),
+    "infer at n = 600 (square-link Poisson), QP over EP": (lambda: inference("poisson"), 2.0),
+}
+
+
+def measure_inside(out: Path) -> None:
+    """Print the table of ratios and write it to the folder."""
+    results = []
+    print(f"{'what':<52} {'cost ms':>9} {'yardstick ms':>13} {'ratio':>6} {'at most':>8}")
+    with jax.enable_x64(True):
+        for name, (measure, bound) in LINES.items():
+            cost, yardstick, r = measure()
+            results.append({"what": name, "seconds": cost, "yardstick_seconds": yardstick, "ratio": r, "bound": bound})
+            verdict = "" if r <= bound else "  OVER"
+            print(f"{name:<52} {1e3 * cost:>9.2f} {1e3 * yardstick:>13.2f} {r:>6.2f} {bound:>8.1f}{verdict}")
+    (out / "inside.json").write_text(json.dumps({"device": str(jax.devices()[0]), "lines": results}, indent=1))

@@ -1,0 +1,83 @@
+"""Problems of one form, stacked: how many are computed at a time, and how."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Int
+from threadpoolctl import threadpool_limits
+
+CPU_SLOTS = 8  # problems evaluated at a time by one thread
+GPU_SLOTS = 512
+MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation
+SHARE = 0.15  # of the memory of an accelerator for one batch: a few are in work at a time
+
+Rows = Int[np.ndarray, " k"]
+
+
+def threads() -> int:
+    """On a CPU every core drives a batch of its own; an accelerator is driven by two, so that it need not wait."""
+    return 2 if jax.default_backend() != "cpu" else len(os.sched_getaffinity(0))
+
+
+def slots(n: int) -> int:
+    """How many problems of n rows are computed at a time."""
+    if jax.default_backend() == "cpu":
+        return CPU_SLOTS
+    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
+    return max(1, min(GPU_SLOTS, int(SHARE * memory / (MATRICES * 8 * n * n))))
+
+
+def each(one: Callable, used: Any, *columns: Any) -> Any:
+    """`one` for every slot. An accelerator computes all of them together. A core takes one after the other: this spares
+    it the slots that are not `used` and the loops of those that have ended, and keeps one problem's matrices in cache.
+    """
+    if jax.default_backend() != "cpu":
+        return jax.vmap(one)(*columns)
+    blank = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), jax.eval_shape(jax.vmap(one), *columns))
+    count = len(jax.tree.leaves(columns)[0])
+    return jax.lax.map(lambda i: jax.lax.cond(i < used, lambda: one(*of(columns, i)), lambda: blank), jnp.arange(count))
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """While several threads compute at once: those of BLAS would wait for each other far longer than they work."""
+    import scipy.linalg  # noqa: F401  # whose BLAS is JAX's too; only a library that is loaded can be limited
+
+    with threadpool_limits(1, "blas"):
+        yield
+
+
+def kinds(cases: Sequence[Any]) -> list[list[int]]:
+    """The cases by the form and the shapes of their trees."""
+    found: dict[Any, list[int]] = {}
+    for i, case in enumerate(cases):
+        leaves, form = jax.tree.flatten(case)
+        found.setdefault((form, tuple(np.shape(leaf) for leaf in leaves)), []).append(i)
+    return list(found.values())
+
+
+def stacked(trees: Sequence[Any]) -> Any:
+    """Trees of one form as one tree of float64 arrays."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf, dtype=np.float64) for leaf in leaves]), *trees)
+
+
+def of(tree: Any, rows: Any) -> Any:
+    """Some rows of every array."""
+    return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def filled(rows: Rows, size: int) -> Rows:
+    """The rows repeated up to `size` of them."""
+    return np.resize(rows, size)
+
+
+def chunks(b: int, size: int) -> list[Rows]:
+    """0 … b − 1 in pieces."""
+    return [np.arange(k, min(k + size, b)) for k in range(0, b, size)]

@@ -1,0 +1,154 @@
+"""All experiments of one data set at once, by `fit_many`: what an accelerator is for."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from quantprop import Model, Parameter, fit_many, predict_many
+from quantprop.experiments.experiment import described, forecasts, hyperparameters_of_ep, no_result, row_of
+from quantprop.experiments.forecast import Forecast
+from quantprop.experiments.learning import (
+    LIMITS,
+    Failed,
+    Hyperparameters,
+    Learned,
+    best_of,
+    gradient_of,
+    model_at,
+    starts,
+)
+from quantprop.experiments.protocol import METHODS, Experiment, Split, model_of, split
+from quantprop.experiments.rows import Row
+from quantprop.experiments.sweep import Results, Unit
+from quantprop.gaussian import Normal
+from quantprop.parameters import declared, is_parameter
+from quantprop.predictive import Predictive
+
+TOGETHER = 3  # data sets in work at a time: while one compiles, others compute
+
+
+@dataclass(frozen=True)
+class Batched:
+    """All folds of a data set as one batch, some data sets at a time. Rows come when a data set is done."""
+
+    def carry_out(self, units: list[Unit]) -> Results:
+        """Each unit with its rows."""
+        if any(unit.experiment.variant == "code" for unit in units):
+            raise ValueError("variant code follows the authors' program step by step: leave --batched out")
+        groups = [list(group) for _, group in groupby(units, key=lambda unit: unit.experiment.dataset)]
+        with ThreadPoolExecutor(TOGETHER) as pool:
+            for done in as_completed([pool.submit(_rows_of, group) for group in groups]):
+                yield from done.result()
+
+
+class Case(NamedTuple):
+    """One experiment on its way through a method, with what EP learned where the method goes on from there."""
+
+    experiment: Experiment
+    parts: Split
+    at_ep: Hyperparameters
+
+
+def _rows_of(units: list[Unit]) -> list[tuple[Unit, list[Row]]]:
+    """The rows of all units of one data set, method by method."""
+    parts = [split(unit.experiment) for unit in units]
+    rows: list[list[Row]] = [[] for _ in units]
+    ep = [unit.ep for unit in units]
+    for method in METHODS:
+        began = time.perf_counter()
+        wanted = [i for i, unit in enumerate(units) if method in unit.methods]
+        results = _results([(units[i].experiment, parts[i], ep[i]) for i in wanted], method) if wanted else []
+        seconds = (time.perf_counter() - began) / max(1, len(wanted))  # each one's share
+        for i, (result, notes) in zip(wanted, results, strict=True):
+            row = row_of(units[i].experiment, method, result, notes, seconds)
+            rows[i].append(row)
+            ep[i] = row if method == "ep" else ep[i]
+    return list(zip(units, rows, strict=True))
+
+
+def _results(given: list[tuple[Experiment, Split, Row | None]], method: str) -> list[tuple[dict[str, Any], list[str]]]:
+    """What rows say of one method in many experiments, and notes; failures as such."""
+    cases: list[Case | str] = []
+    for experiment, parts, ep in given:
+        try:
+            cases.append(Case(experiment, parts, hyperparameters_of_ep(experiment, method, ep)))
+        except Failed as error:
+            cases.append(f"failed: {error}")
+    told = iter(_told([case for case in cases if isinstance(case, Case)], method))
+    return [next(told) if isinstance(case, Case) else (no_result(case), []) for case in cases]
+
+
+def _told(cases: list[Case], method: str) -> list[tuple[dict[str, Any], list[str]]]:
+    """Learn all cases, forecast all their test rows, and say what came of it."""
+    ends = _learned(cases, method)
+    good = [(case, end) for case, end in zip(cases, ends, strict=True) if isinstance(end, Learned)]
+    latent = predict_many([end.solution for _, end in good], [case.parts.x_test for case, _ in good])
+    more = _qp_at_ep([case for case, _ in good]) if method == "qp" else [{}] * len(good)
+    every = _forecasts([case for case, _ in good], [end for _, end in good], latent)
+    told = iter(_described(case, end, *rest) for (case, end), *rest in zip(good, latent, every, more, strict=True))
+    return [next(told) if isinstance(end, Learned) else (no_result(end), []) for end in ends]
+
+
+def _described(
+    case: Case, end: Learned, latent: Normal, every: dict[str, Forecast], more: dict[str, np.ndarray]
+) -> tuple[dict[str, Any], list[str]]:
+    least = len(case.parts.y) * np.finfo(float).eps * float(end.solution.model.plain_kernel.variance)
+    lost = int((latent.variance <= least * (1.0 + 1e-9)).sum())
+    notes = [f"{lost} predictive variances are below what double precision resolves"] if lost else []
+    try:
+        return described(end, latent, case.parts.y_test, every, more), notes
+    except Failed as error:
+        return no_result(f"failed: {error}"), notes
+
+
+def _learned(cases: list[Case], method: str) -> list[Learned | str]:
+    """The best end of each case over its starts, or why there is none."""
+    if not cases:
+        return []
+    first, x, y = cases[0].experiment, [case.parts.x for case in cases], [case.parts.y for case in cases]
+    options = {"objective": first.objective, "gradient": gradient_of(first, method)}
+    begin = [starts(case.experiment, method, case.parts.x.shape[1], case.at_ep) for case in cases]
+    ends = [fit_many(list(models), x, y, method, **options, **LIMITS) for models in zip(*begin, strict=True)]
+    found: list[Learned | str] = []
+    for each in zip(*ends, strict=True):
+        try:
+            found.append(best_of(each))
+        except Failed as error:
+            found.append(f"failed: {error}")
+    return found
+
+
+def _forecasts(cases: list[Case], ends: list[Learned], latent: list[Normal]) -> list[dict[str, Forecast]]:
+    """The forecasts of all test rows in one go; the likelihoods of the experiments have no numbers of their own."""
+    if not cases:
+        return []
+    whole = Normal(np.concatenate([n.mean for n in latent]), np.concatenate([n.variance for n in latent]))
+    y, one = np.concatenate([case.parts.y_test for case in cases]), np.ones(len(whole.mean))
+    predictive = Predictive(ends[0].solution.model.plain_likelihood, whole, one, one)
+    every = forecasts(cases[0].experiment, predictive, y)
+    cuts = np.cumsum([len(n.mean) for n in latent])[:-1]
+    columns = {name: zip(*(np.split(part, cuts) for part in each), strict=True) for name, each in every.items()}
+    return [{name: Forecast(*next(column)) for name, column in columns.items()} for _ in cases]
+
+
+def _qp_at_ep(cases: list[Case]) -> list[dict[str, np.ndarray]]:
+    """QP's latent predictive variance at EP's hyperparameters: the projections compared, and nothing else."""
+    models = [_fixed(model_at(model_of(case.experiment, "qp", case.parts.x.shape[1]), case.at_ep)) for case in cases]
+    fitted = fit_many(models, [case.parts.x for case in cases], [case.parts.y for case in cases], "qp")
+    latent = predict_many([each.solution for each in fitted], [case.parts.x_test for case in cases])
+    return [{"variance_at_ep": each.variance} for each in latent]
+
+
+def _fixed(model: Model) -> Model:
+    """The model with nothing to learn."""
+    return jax.tree.map(
+        lambda node: Parameter(node.value, fixed=True) if is_parameter(node) else node, declared(model),
+        is_leaf=is_parameter,
+    )  # fmt: skip

@@ -1,0 +1,61 @@
+"""Predictions of many posteriors at once: `predict_many`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop.batches import chunks, each, filled, kinds, of, one_blas_thread, slots, stacked
+from quantprop.data import bucket, inputs, pad
+from quantprop.gaussian import Natural, Normal
+from quantprop.precision import to_numpy
+from quantprop.priors.dense import DensePrior, condition, predictor
+from quantprop.programs import program
+from quantprop.solution import Solution, above_rounding
+
+
+def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Normal]:
+    """The posteriors of f at new inputs, one set of inputs for each solution: as by `Solution.predict`, one by one.
+
+    Solutions whose kernels have the same form and whose rows fill the same padded shapes share a program. Kernels of
+    huge variance (over 1e6) lose a few more digits here: their dominant part is not split off.
+    """
+    if len(solutions) != len(Xnew):
+        raise ValueError(f"Xnew must have one entry a solution, {len(solutions)}; got {len(Xnew)}")
+    new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]
+    cases = [_case(solution, x) for solution, x in zip(solutions, new, strict=True)]
+    found: list[Any] = [None] * len(cases)
+    with one_blas_thread(), jax.enable_x64(True):
+        for alike in kinds(cases):
+            for rows in chunks(len(alike), size := slots(bucket(len(solutions[alike[0]].X)))):
+                batch = stacked([cases[alike[i]] for i in filled(rows, min(size, len(alike)))])
+                latent = to_numpy(_conditioned(batch, len(rows)))
+                for k, i in enumerate(rows):
+                    found[alike[i]] = of(latent, k)
+    return [_cut(*each, len(x), len(s.X)) for each, x, s in zip(found, new, solutions, strict=True)]
+
+
+def _case(solution: Solution, new: np.ndarray) -> tuple:
+    """Everything about one prediction, padded."""
+    model, size = solution.model, bucket(len(solution.X))
+    sites = Natural(*(np.pad(part, (0, size - len(part))) for part in (solution.sites.nu, solution.sites.tau)))
+    train = (pad(solution.X, size), pad(model.prior_mean(solution.X), size), sites)
+    return model.plain_kernel, *train, pad(new, bucket(len(new))), pad(model.prior_mean(new), bucket(len(new)))
+
+
+@program
+def _conditioned(batch: tuple, used: int) -> tuple:
+    def one(kernel, x, mean, sites, new, new_mean):
+        own = kernel.diagonal(new)
+        by = predictor(DensePrior(mean, kernel.gram(x)), sites)
+        latent = condition(by, new_mean, kernel.cross(x, new), own)
+        return latent.mean, latent.variance, own
+
+    return each(one, used, *batch)
+
+
+def _cut(mean: np.ndarray, variance: np.ndarray, own: np.ndarray, k: int, n: int) -> Normal:
+    return Normal(mean[:k], above_rounding(variance[:k], own[:k], n))
