@@ -45,7 +45,9 @@ def test_what_is_returned_agrees_with_inference_at_the_learned_numbers():
     np.testing.assert_allclose(fitted.solution.marginals.mean, again.marginals.mean, atol=1e-6)
     assert fitted.hyperparameters["kernel.lengthscale"] == fitted.model.kernel.lengthscale
     assert len(fitted.trace) == fitted.status.evaluations
-    assert max(step.value for step in fitted.trace) == fitted.objective_value
+    values = [step.value for step in fitted.trace]
+    assert fitted.objective_value in values
+    assert max(values) == pytest.approx(fitted.objective_value, abs=1e-9)  # on the way inference is less precise
 
 
 def test_fixed_and_bounded_parameters_are_kept():
@@ -95,7 +97,9 @@ def test_a_start_where_inference_fails_says_so(monkeypatch):
 
 def test_the_leave_one_out_objective_is_the_sum_of_loo():
     fitted = fit(probit(), X, Y, method="ep", objective="loo")
-    assert fitted.objective_value == pytest.approx(fitted.solution.loo.sum(), abs=1e-7)
+    precise = infer(fitted.model, X, Y, method="ep", tol=1e-12).loo.sum()
+    assert fitted.objective_value == pytest.approx(precise, abs=1e-9)  # at the fixed point, to second order
+    assert fitted.solution.loo.sum() == pytest.approx(precise, abs=1e-6)  # at sites within 1e-8 of it
 
 
 @pytest.mark.parametrize(

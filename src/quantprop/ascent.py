@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 RISE = 1e-4  # least share of the promised rise
 LONGEST = 3.0  # step of an entry of θ (logarithms)
 SHORTEST = 1e-9
+TINY = np.finfo(float).tiny
 GOING, FLAT, SMALL_GAIN, NO_PROGRESS, MAX_EVALUATIONS, FAILED = range(6)
 REASONS = ("going", "converged", "small-gain", "no-progress", "max-evaluations", "inference-failed")
 
@@ -32,7 +33,8 @@ class Ascent:
         self.theta, self.trial = np.array(theta), np.array(theta)
         self.value, self.gradient = np.full(b, -np.inf), np.zeros((b, size))
         self.curvature = np.zeros((b, size, size))  # of the negated objective
-        self.steps = np.zeros(b, dtype=int)
+        self.steps = np.zeros(b, dtype=int)  # that the curvature was learned from
+        self.shortened = np.zeros(b, dtype=bool)  # whether the trial is nearer than it was planned
         self.evaluations = np.zeros(b, dtype=int)
         self.reason = np.full(b, GOING)
 
@@ -72,13 +74,19 @@ class Ascent:
         gain = np.where(started, value - np.where(started, self.value[rows], 0.0), np.inf)
         self.theta[rows], self.value[rows], self.gradient[rows] = self.trial[rows], value, gradient
         self._bend(rows[started], step[started], bend[started])
-        size = np.sqrt((gradient**2).sum(1))
-        self.curvature[rows[~started]] = (size[:, None, None] * np.eye(gradient.shape[1]))[~started]
         self.steps[rows] += started
         small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
-        self.reason[rows[small]] = SMALL_GAIN
+        misled = small & self.shortened[rows] & (self.steps[rows] > 1)  # by the curvature: begin it anew
+        self._forget(rows[~started | misled])
+        self.reason[rows[small & ~misled]] = SMALL_GAIN
         self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
         self._plan(rows[self.reason[rows] == GOING])
+
+    def _forget(self, rows: Int[np.ndarray, " k"]) -> None:
+        """Curvature such that the next step has length 1, up the gradient."""
+        size = np.sqrt((self.gradient[rows] ** 2).sum(1))
+        self.curvature[rows] = size[:, None, None] * np.eye(self.theta.shape[1])
+        self.steps[rows] = 0
 
     def _bend(self, rows: Int[np.ndarray, " k"], step: np.ndarray, bend: np.ndarray) -> None:
         """The BFGS update; where the objective curves upwards, the next step is to be longer."""
@@ -89,25 +97,39 @@ class Ascent:
         scale = (bend**2).sum(1) / safe
         now = np.where(fresh[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), self.curvature[rows])
         pushed = (now @ step[:, :, None])[:, :, 0]
-        old = np.maximum((pushed * step).sum(1), np.finfo(float).tiny)
+        old = np.maximum((pushed * step).sum(1), TINY)
         better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / old[:, None, None]
         self.curvature[rows] = np.where(convex[:, None, None], better, now / 4.0)
 
     def _plan(self, rows: Int[np.ndarray, " k"]) -> None:
         """The next trial: the quasi-Newton step over the entries that are free to move, not too long, in the box."""
-        gradient = self._projected(rows)
-        free = gradient != 0
-        mixed = free[:, :, None] & free[:, None, :]
-        matrix = np.where(mixed, self.curvature[rows], np.eye(free.shape[1]))
-        step = np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
+        gradient, theta = self._projected(rows), self.theta[rows]
+        step = self._newton(rows, gradient)
+        out = projected(step, theta, self.box) != step  # at a bound, and the step would go through it
+        gradient = np.where(out, 0.0, gradient)
+        step = self._newton(rows, gradient)
         size = np.sqrt((gradient**2).sum(1))
         uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
-        step = np.where(uphill[:, None], step, gradient / np.maximum(size, 1e-300)[:, None])
-        longest = np.abs(step).max(axis=1, initial=1e-300)
-        step = step * np.minimum(1.0, LONGEST / longest)[:, None]
-        self.trial[rows] = np.clip(self.theta[rows] + step, self.box[:, 0], self.box[:, 1])
-        promised = 0.5 * (gradient * (self.trial[rows] - self.theta[rows])).sum(1)
+        step = np.where(uphill[:, None], step, gradient / np.maximum(size, TINY)[:, None])
+        step = step * np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), TINY))[:, None]
+        step = step * self._room(theta, step)[:, None]
+        self.trial[rows] = np.clip(theta + step, self.box[:, 0], self.box[:, 1])
+        self.shortened[rows] = False
+        promised = 0.5 * (gradient * (self.trial[rows] - theta)).sum(1)
         self.reason[rows[promised <= self.ftol * np.maximum(1.0, np.abs(self.value[rows]))]] = SMALL_GAIN
+
+    def _newton(self, rows: Int[np.ndarray, " k"], gradient: np.ndarray) -> Float[np.ndarray, "k theta"]:
+        """The quasi-Newton step over the entries whose gradient is not 0."""
+        free = gradient != 0
+        matrix = np.where(free[:, :, None] & free[:, None, :], self.curvature[rows], np.eye(free.shape[1]))
+        return np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
+
+    def _room(self, theta: np.ndarray, step: np.ndarray) -> Float[np.ndarray, " k"]:
+        """How much of a step fits into the box: cut short it still leads up, bent along a bound it might not."""
+        ends = np.where(step > 0, self.box[:, 1], self.box[:, 0])
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.where(step != 0, (ends - theta) / step, np.inf)
+        return np.clip(room.min(axis=1, initial=np.inf), 0.0, 1.0)
 
     def _shorten(self, rows: Int[np.ndarray, " k"], gain: np.ndarray, promised: np.ndarray) -> None:
         """A trial nearer by: at the top of the parabola through both ends, or a quarter of the way to a failure."""
@@ -115,6 +137,7 @@ class Ascent:
         share = np.where(np.isfinite(gain), np.clip(share, 0.1, 0.5), share)
         step = share[:, None] * (self.trial[rows] - self.theta[rows])
         self.trial[rows] = self.theta[rows] + step
+        self.shortened[rows] = True
         self.reason[rows[np.abs(step).max(axis=1, initial=0.0) < SHORTEST]] = NO_PROGRESS
 
     def _projected(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k theta"]:

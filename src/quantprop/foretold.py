@@ -40,7 +40,7 @@ class Known:
         steps = np.swapaxes(known[:, 1:] - known[:, :1], 1, 2)  # k × theta × m − 1
         share = np.linalg.pinv(steps, rcond=1e-3) @ (theta - known[:, 0])[:, :, None]
         share = np.where(np.abs(share).max(axis=1, keepdims=True) <= REACH, share, 0.0)
-        positive = (tau > 0).all(axis=1)
+        positive = np.all(tau > 0, axis=1)
         safe = np.where(positive[:, None], tau, 1.0)
         log_tau, pull = np.log(safe), nu / np.sqrt(safe)
         new_tau = np.exp(log_tau[:, 0] + (share * (log_tau[:, 1:] - log_tau[:, :1])).sum(1))

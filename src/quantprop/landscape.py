@@ -118,11 +118,12 @@ class Landscape:
     exact: bool = True
     tol: float = 1e-8
     max_sweeps: int = 200
-    parts: Parts | None = None  # of the model, where they are known already
+    known_parts: Parts | None = None  # of the model, where another landscape has them already
 
-    def __post_init__(self) -> None:
-        if self.parts is None:
-            self.parts = parts_of(self.model, self.task)
+    @cached_property
+    def parts(self) -> Parts:
+        """The model's parts, every number declared."""
+        return parts_of(self.model, self.task) if self.known_parts is None else self.known_parts
 
     @cached_property
     def cold(self) -> Natural:
@@ -176,7 +177,8 @@ class Landscape:
         log_prior, slope = pulled_back(theta, parts, x, by)
         slope = np.asarray(slope, dtype=np.float64)
         seconds = time.perf_counter() - began
-        return Point(theta, float(value + log_prior), slope, problem, out, float(by.adjoint_residual), seconds)
+        data_only = eqx.tree_at(lambda p: p.prior, problem, None)  # a matrix that nobody needs again is large
+        return Point(theta, float(value + log_prior), slope, data_only, out, float(by.adjoint_residual), seconds)
 
 
 def _one(sites: Natural) -> Natural:

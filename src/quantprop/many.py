@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from quantprop.ascent import REASONS as REASONS_OF_ASCENT
 from quantprop.ascent import Ascent, projected
@@ -56,7 +56,8 @@ def fit_many(
 
     Gives the optima that `fit` gives one by one, in a fraction of the time: problems whose rows fill the same padded
     shape share one program, which evaluates a batch of them at a time. `model` is one start for all or one for each;
-    `report(done, total)` is called as fits end. A problem at which the batch's inference fails is given to `fit`'s own search.
+    `report(done, total)` is called as fits end. A problem at which the batch's inference fails is given to `fit`'s own
+    search.
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
@@ -74,10 +75,10 @@ def fit_many(
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry a problem; got "
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
     surfaces: list[Landscape] = []
-    for one, *rows in zip(*columns, strict=True):
-        task = prepare(one, *rows[:2], method, *rows[2:])
+    for one, x, t, w, e, k in zip(*columns, strict=True):
+        task = prepare(one, x, t, method, w, e, k)
         parts = surfaces[-1].parts if surfaces and surfaces[-1].model is one and not callable(one.mean) else None
-        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol, parts=parts))
+        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol, known_parts=parts))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
         shares = _shares(surfaces)
@@ -104,13 +105,13 @@ class Batch(NamedTuple):
 
 
 class Visits(NamedTuple):
-    """What one evaluation found at the trials of some problems."""
+    """What one evaluation found at the trials of some problems; arrays of JAX inside a program, of NumPy outside."""
 
-    value: Array
-    gradient: Array
+    value: Any
+    gradient: Any
     out: Outcome
-    adjoint_residual: Array
-    loo: Array
+    adjoint_residual: Any
+    loo: Any
 
 
 def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
@@ -215,11 +216,12 @@ class Search:
     def _settled(self, rows: Rows) -> Visits:
         theta, tol = self.ascent.theta[rows], np.full(len(rows), self.first.tol)
         self._start(rows, self.known.at(rows, theta))
+        found = self.evaluate(rows, theta, tol)
         for _ in range(self.first.max_sweeps // SPELL):
-            found = self.evaluate(rows, theta, tol)
             if not (found.out.reason == MAX_SWEEPS).any():
                 break
             self._start(rows, found.out.at.sites)
+            found = self.evaluate(rows, theta, tol)
         return found
 
     def results(self) -> list[Fitted]:

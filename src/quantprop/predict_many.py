@@ -35,7 +35,7 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
                 latent = to_numpy(_conditioned(batch, len(rows)))
                 for k, i in enumerate(rows):
                     found[alike[i]] = of(latent, k)
-    return [_cut(*each, len(x), len(s.X)) for each, x, s in zip(found, new, solutions, strict=True)]
+    return [_cut(latent, len(x), len(s.X)) for latent, x, s in zip(found, new, solutions, strict=True)]
 
 
 def _case(solution: Solution, new: np.ndarray) -> tuple:
@@ -57,5 +57,6 @@ def _conditioned(batch: tuple, used: int) -> tuple:
     return each(one, used, *batch)
 
 
-def _cut(mean: np.ndarray, variance: np.ndarray, own: np.ndarray, k: int, n: int) -> Normal:
+def _cut(latent: tuple[np.ndarray, np.ndarray, np.ndarray], k: int, n: int) -> Normal:
+    mean, variance, own = latent
     return Normal(mean[:k], above_rounding(variance[:k], own[:k], n))

@@ -86,7 +86,7 @@ def few_sweeps(problem: Problem, start: Natural) -> Outcome:
 @program
 def _core(problem: Problem, objective: Objective, start: Natural) -> tuple[Outcome, Scalar, Gradient]:
     out = few_sweeps(problem, start)
-    return out, *gradient(problem, objective, out.at.sites, exact=False)
+    return out, *gradient(problem, objective, out.at, exact=False)
 
 
 class Point(NamedTuple):

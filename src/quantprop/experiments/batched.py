@@ -92,7 +92,10 @@ def _told(cases: list[Case], method: str) -> list[tuple[dict[str, Any], list[str
     latent = predict_many([end.solution for _, end in good], [case.parts.x_test for case, _ in good])
     more = _qp_at_ep([case for case, _ in good]) if method == "qp" else [{}] * len(good)
     every = _forecasts([case for case, _ in good], [end for _, end in good], latent)
-    told = iter(_described(case, end, *rest) for (case, end), *rest in zip(good, latent, every, more, strict=True))
+    told = (
+        _described(case, end, normal, forecast, also)
+        for (case, end), normal, forecast, also in zip(good, latent, every, more, strict=True)
+    )
     return [next(told) if isinstance(end, Learned) else (no_result(end), []) for end in ends]
 
 

@@ -1,0 +1,137 @@
+"""Many fits at once against one by one, and the ascent behind them against functions with known maxima."""
+
+import numpy as np
+import pytest
+from scipy.optimize import rosen, rosen_der
+
+from quantprop import Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
+from quantprop.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
+from quantprop.foretold import Known
+from quantprop.gaussian import Natural
+
+BOX = np.array([[-5.0, 5.0], [-5.0, 5.0]])
+RNG = np.random.default_rng(5)
+
+
+def climbed(function, slope, starts, box=BOX, usable=lambda theta: np.ones(len(theta), dtype=bool), **options):
+    ascent = Ascent(np.asarray(starts, dtype=float), box, **{"flat": 1e-6, "ftol": 1e-15, "most": 500, **options})
+    while len(rows := ascent.unfinished()[:3]):  # three at a time, as slots would
+        at = ascent.trial[rows]
+        ascent.tell(rows, np.array([function(t) for t in at]), np.array([slope(t) for t in at]), usable(at))
+    return ascent
+
+
+def test_all_problems_climb_to_the_top():
+    starts = RNG.uniform(-2, 2, size=(7, 2))
+    ascent = climbed(lambda t: -rosen(t), lambda t: -rosen_der(t), starts)
+    assert (ascent.reason == FLAT).all()
+    np.testing.assert_allclose(ascent.theta, 1.0, atol=1e-5)
+    assert ascent.evaluations.max() < 150
+
+
+def test_bounds_hold_what_points_out_of_them():
+    box = np.array([[-5.0, 0.5], [-5.0, 5.0]])
+    ascent = climbed(lambda t: -rosen(t), lambda t: -rosen_der(t), [[-1.0, 2.0], [0.0, 0.0]], box)
+    assert (ascent.reason == FLAT).all()
+    np.testing.assert_allclose(ascent.theta, [[0.5, 0.25]] * 2, atol=1e-6)
+
+
+def test_an_ascent_backs_away_from_failures():
+    """Nothing is known beyond 0.7, and the top of the parabola is at 0.6."""
+    ascent = climbed(
+        lambda t: -np.sum((t - 0.6) ** 2), lambda t: -2 * (t - 0.6), [[-3.0, -3.0]],
+        usable=lambda theta: (theta < 0.7).all(axis=1),
+    )  # fmt: skip
+    np.testing.assert_allclose(ascent.theta, 0.6, atol=1e-6)
+
+
+def test_an_ascent_says_how_it_ended():
+    flat = climbed(lambda t: -rosen(t), lambda t: -rosen_der(t), [[-1.0, 1.0]], most=3)
+    assert flat.reason == MAX_EVALUATIONS
+    assert flat.evaluations == 3
+    lost = climbed(rosen, rosen_der, [[0.0, 0.0]], usable=lambda theta: np.zeros(len(theta), dtype=bool))
+    assert lost.reason == FAILED
+    nothing = Ascent(np.zeros((2, 0)), np.zeros((0, 2)), 1e-6, 1e-12, 10)
+    nothing.tell(np.arange(2), np.zeros(2), np.zeros((2, 0)), np.ones(2, dtype=bool))
+    assert (nothing.reason != GOING).all()
+
+
+def test_sites_that_scale_with_the_hyperparameters_are_foretold_exactly():
+    """log τ and ν/√τ affine in θ: three points tell the rest. A site that is not positive stays."""
+    slope, pull = RNG.normal(size=(4, 2)), RNG.normal(size=(4, 2))
+
+    def sites(theta):
+        tau = np.exp(0.3 + slope @ theta)
+        nu = np.sqrt(tau) * (1.0 + pull @ theta)
+        tau[3] = -1.0
+        return Natural(nu[None], tau[None])
+
+    one = np.zeros(1, dtype=int)
+    known = Known(np.zeros((1, 2)), sites(np.zeros(2)))
+    thetas = np.array([[0.0, 0.0], [0.5, 0.1], [0.2, 0.6]])
+    for theta in thetas:
+        known.add(one, theta[None], sites(theta))
+    new, expected = known.at(one, np.array([[0.7, 0.4]])), sites(np.array([0.7, 0.4]))
+    np.testing.assert_allclose(new.tau[0, :3], expected.tau[0, :3], rtol=1e-10)
+    np.testing.assert_allclose(new.nu[0, :3], expected.nu[0, :3], rtol=1e-10)
+    last = sites(thetas[-1])
+    assert (new.nu[0, 3], new.tau[0, 3]) == (last.nu[0, 3], last.tau[0, 3])
+
+
+def problems(count, n=28):
+    rng = np.random.default_rng(6)
+    x = [np.sort(rng.uniform(-3, 3, size=(n + i % 3, 1)), axis=0) for i in range(count)]
+    y = [np.where(np.sin(2 * a[:, 0]) + rng.normal(size=len(a)) > 0, 1.0, -1.0) for a in x]
+    return x, y
+
+
+def test_many_fits_are_those_one_by_one():
+    x, y = problems(10)
+    kernel = kernels.SquaredExponential(Parameter(1.0, bounds=(0.3, 20.0)), 1.0)  # one optimum, and no plateau
+    model = Model(kernel, likelihoods.Probit(), mean=Parameter(0.1))
+    reports = []
+    many = fit_many(model, x, y, report=lambda done, total: reports.append((done, total)))
+    for one, a, b in zip(many, x, y, strict=True):
+        single = fit(model, a, b)
+        assert one.objective_value == pytest.approx(single.objective_value, rel=1e-6)
+        assert one.converged
+        assert len(one.trace) == one.status.evaluations
+        ratio = [f.solution.marginals.mean / np.sqrt(1.0 + f.solution.marginals.variance) for f in (one, single)]
+        np.testing.assert_allclose(*ratio, atol=1e-3)
+        np.testing.assert_allclose(one.solution.loo, single.solution.loo, atol=1e-3)
+    assert reports[-1] == (10, 10)
+    new = [a + 0.1 for a in x]
+    for latent, one, at in zip(predict_many([f.solution for f in many], new), many, new, strict=True):
+        expected = one.solution.predict(at)
+        np.testing.assert_allclose(latent.mean, expected.mean, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(latent.variance, expected.variance, rtol=1e-9)
+
+
+def test_models_may_differ_in_form_and_start():
+    x, y = problems(2)
+    models = [
+        Model(kernels.Matern32(2.0, 0.5), likelihoods.Probit()),
+        Model(kernels.SquaredExponential(), likelihoods.Probit(), mean=means.Linear([0.2])),
+    ]
+    for one, model, a, b in zip(fit_many(models, x, y, "ep"), models, x, y, strict=True):
+        assert one.objective_value == pytest.approx(fit(model, a, b, "ep").objective_value, rel=1e-6)
+        assert type(one.model.kernel) is type(model.kernel)
+
+
+def test_a_problem_with_nothing_to_learn_is_inferred():
+    x, y = problems(1)
+    model = Model(
+        kernels.SquaredExponential(Parameter(1.5, fixed=True), Parameter(0.8, fixed=True)), likelihoods.Probit()
+    )
+    (one,) = fit_many(model, x, y, "ep")
+    single = fit(model, x[0], y[0], "ep")
+    assert one.objective_value == pytest.approx(single.objective_value, abs=1e-9)
+    assert one.solution.converged
+
+
+def test_columns_of_different_length_are_refused():
+    x, y = problems(2)
+    with pytest.raises(ValueError, match="one entry a problem"):
+        fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), x, y[:1])
+    with pytest.raises(ValueError, match="one entry a solution"):
+        predict_many([], x)
