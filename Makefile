@@ -29,14 +29,14 @@ lint: $(VENV)/.stamp-dev ## Check style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 
-bench: $(VENV)/.stamp-plots ## Measure speed
+bench: $(VENV)/.stamp-plots ## Measure speed, alone and beside peers
 	$(BIN)/python benchmarks/run.py
 
 docs: ## Check that links in README.md and docs/ lead somewhere
 	$(PYTHON) docs/check_links.py
 
 clean: ## Remove the environment, caches and build outputs
-	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis benchmarks/out
+	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis benchmarks/out benchmarks/.envs
 	find . -name .git -prune -o \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
 
 $(BIN)/python:

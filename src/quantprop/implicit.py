@@ -10,8 +10,8 @@ the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = 
 datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is exactly zero.
 So the adjoint equation needs two n × n products a step and no 2n × 2n matrix.
 
-Where the objective is stationary none of this is needed: ∂J/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂J/∂m = α, the
-derivatives of the log integral of prior times sites.
+Where the objective is stationary none of this is needed at the fixed point: ∂J/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and
+∂J/∂m = α, the derivatives of the log integral of prior times sites.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Local(eqx.Module):
 
 def gradient(problem: Problem, objective: Objective, at: Evaluation, exact: bool) -> tuple[Scalar, Gradient]:
     """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`."""
-    if objective.stationary(problem.method):
+    if exact and objective.stationary(problem.method):
         return _stationary(problem, objective, at)
     response = problem.prior.response(at.sites, problem.negative_sites)
     values, slope = slopes(problem, objective, at.marginals, at.sites)
