@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ENVIRONMENTS = Path(__file__).parent / ".envs"
+PATIENCE = 600  # seconds for one installation: where there is no wheel, some packages compile for an hour
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ def _install(folder: Path, python: Path, requirements: tuple[str, ...]) -> str:
     """Make the environment anew; empty if all went well, else the error in one line."""
     subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True)
     pip = [str(python), "-m", "pip", "install", "--disable-pip-version-check", "--quiet", *requirements]
-    done = subprocess.run(pip, capture_output=True, text=True)
+    try:
+        done = subprocess.run(pip, capture_output=True, text=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return f"pip was stopped after {PATIENCE} s"
     if done.returncode == 0:
         return ""
     lines = [line.strip() for line in done.stderr.splitlines() if line.strip()] or ["pip failed"]
