@@ -90,7 +90,7 @@ def _words(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
 def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
     if (dask is not None) + (jobs is not None) + batched > 1:
         raise typer.BadParameter(
-            "--jobs is for processes on this machine, --batched for batches on it, --dask for a cluster: give one"
+            "--jobs is for processes here, --batched for batches here, --dask for a cluster: give one of them"
         )
     if batched:
         return Batched()
