@@ -119,6 +119,18 @@ def test_models_may_differ_in_form_and_start():
         assert type(one.model.kernel) is type(model.kernel)
 
 
+def test_each_problem_has_its_own_bounds():
+    x, y = problems(2)
+    models = [
+        Model(kernels.SquaredExponential(1.0, Parameter(1.0, bounds=(0.9, top))), likelihoods.Probit())
+        for top in (1.1, 3.0)
+    ]
+    tight, wide = fit_many(models, [x[0]] * 2, [y[0]] * 2, "ep")
+    assert 0.9 <= tight.model.kernel.lengthscale.value <= 1.1
+    single = fit(models[1], x[0], y[0], "ep")
+    assert wide.objective_value == pytest.approx(single.objective_value, rel=1e-6)
+
+
 @pytest.mark.campaign
 def test_a_problem_with_nothing_to_learn_is_inferred():
     x, y = problems(1)

@@ -54,10 +54,10 @@ def fit_many(
 ) -> list[Fitted]:
     """Learn many models of the same form, one for each pair of X and y: folds, classes, restarts.
 
-    Gives the optima that `fit` gives one by one, in a fraction of the time: problems whose rows fill the same padded
-    shape share one program, which evaluates a batch of them at a time. `model` is one start for all or one for each;
-    `report(done, total)` is called as fits end. A problem at which the batch's inference fails is given to `fit`'s own
-    search.
+    Problems whose rows fill the same padded shape share one program, which evaluates a batch of them at a time. The
+    optima are those of `fit`, though where an objective has several it may be another one. `model` is one start for all
+    or one for each; `report(done, total)` is called as fits end. A problem at which the batch's inference fails goes
+    to `fit`'s own search.
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
@@ -65,12 +65,8 @@ def fit_many(
         raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
-    columns = [
-        models,
-        list(X),
-        list(y),
-        *([None] * total if c is None else list(c) for c in (weights, exposure, trials)),
-    ]
+    extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
+    columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry a problem; got "
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
@@ -90,8 +86,8 @@ def fit_many(
 
 
 def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
-    """The problems by shape and form, each kind dealt out to the threads."""
-    alike = kinds([(s.task.padded, s.task.weight, without_bounds(s.parts)) for s in surfaces])
+    """The problems by shape, form and bounds, each kind dealt out to the threads."""
+    alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     return [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
 
 
