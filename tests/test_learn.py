@@ -99,7 +99,7 @@ def test_the_leave_one_out_objective_is_the_sum_of_loo():
     fitted = fit(probit(), X, Y, method="ep", objective="loo")
     precise = infer(fitted.model, X, Y, method="ep", tol=1e-12).loo.sum()
     assert fitted.objective_value == pytest.approx(precise, abs=1e-9)  # at the fixed point, to second order
-    assert fitted.solution.loo.sum() == pytest.approx(precise, abs=1e-6)  # at sites within 1e-8 of it
+    assert fitted.solution.loo.sum() == pytest.approx(precise, abs=2e-7)  # at sites within 1e-8 of it
 
 
 @pytest.mark.parametrize(

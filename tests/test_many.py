@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy.optimize import rosen, rosen_der
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from quantprop import Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
+from quantprop.batches import one_blas_thread
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 
@@ -141,6 +143,24 @@ def test_a_problem_with_nothing_to_learn_is_inferred():
     single = fit(model, x[0], y[0], "ep")
     assert one.objective_value == pytest.approx(single.objective_value, abs=1e-9)
     assert one.solution.converged
+
+
+def blas_threads():
+    import scipy.linalg  # noqa: F401
+
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_overlapping_limits_of_blas_threads_end_with_the_last():
+    with threadpool_limits(2, "blas"):
+        before = blas_threads()
+        first, second = one_blas_thread(), one_blas_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)
+        assert set(blas_threads()) == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == before
 
 
 def test_columns_of_different_length_are_refused():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from threading import Lock
 from typing import Any
 
 import jax
@@ -45,13 +46,32 @@ def each(one: Callable, used: Any, *columns: Any) -> Any:
     return jax.lax.map(lambda i: jax.lax.cond(i < used, lambda: one(*of(columns, i)), lambda: blank), jnp.arange(count))
 
 
+_gate = Lock()
+_holders = 0
+_limits: list[threadpool_limits] = []  # one at most
+
+
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """While several threads compute at once: those of BLAS would wait for each other far longer than they work."""
+    """While several threads compute at once: those of BLAS would wait for each other far longer than they work.
+
+    The limit is the process's. Holders that overlap in time share it; taken each for itself, the one that leaves first
+    would lift it for the others, and the last would restore the limit instead of what was before.
+    """
     import scipy.linalg  # noqa: F401  # whose BLAS is JAX's too; only a library that is loaded can be limited
 
-    with threadpool_limits(1, "blas"):
+    global _holders
+    with _gate:
+        _holders += 1
+        if _holders == 1:
+            _limits.append(threadpool_limits(1, "blas"))
+    try:
         yield
+    finally:
+        with _gate:
+            _holders -= 1
+            if _holders == 0:
+                _limits.pop().restore_original_limits()
 
 
 def kinds(cases: Sequence[Any]) -> list[list[int]]:
@@ -71,11 +91,6 @@ def stacked(trees: Sequence[Any]) -> Any:
 def of(tree: Any, rows: Any) -> Any:
     """Some rows of every array."""
     return jax.tree.map(lambda leaf: leaf[rows], tree)
-
-
-def filled(rows: Rows, size: int) -> Rows:
-    """The rows repeated up to `size` of them."""
-    return np.resize(rows, size)
 
 
 def chunks(b: int, size: int) -> list[Rows]:

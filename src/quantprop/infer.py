@@ -186,7 +186,9 @@ def solution_of(
     """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
     n = len(x)
     sites, marginals, loo = to_numpy(jax.tree.map(lambda column: column[:n], (out.at.sites, out.at.marginals, loo)))
-    sweeps, residual = int(out.sweeps), float(out.at.residual)
+    sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
+    if reason == "converged" and residual > tol:  # to a looser tolerance, on the way of learning
+        reason = "max-sweeps"
     return Solution(
         model=model,
         method=method,
@@ -195,5 +197,5 @@ def solution_of(
         marginals=Normal(marginals.mean, marginals.variance),
         log_evidence=float(out.at.evidence),
         loo=loo,
-        status=Status(REASONS[int(out.reason)], sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
+        status=Status(reason, sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
     )

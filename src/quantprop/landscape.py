@@ -64,13 +64,18 @@ class Point(NamedTuple):
     @property
     def reason(self) -> str:
         """How inference ended, and the equation for the gradient after it."""
-        reason = REASONS[int(self.out.reason)]
-        return "adjoint-failed" if reason == "converged" and not self.adjoint_residual <= ADJOINT else reason
+        return how_it_ended(self.out.reason, self.adjoint_residual)
 
     @property
     def usable(self) -> bool:
         """Whether inference converged and everything is a number."""
         return self.reason == "converged" and bool(np.isfinite(self.value)) and bool(np.isfinite(self.gradient).all())
+
+
+def how_it_ended(reason: Any, adjoint_residual: float) -> str:
+    """The word for how inference ended, and the equation for the gradient after it."""
+    word = REASONS[int(reason)]
+    return "adjoint-failed" if word == "converged" and not adjoint_residual <= ADJOINT else word
 
 
 def prior(theta, parts: Parts, x) -> tuple[Array, Array, Any]:

@@ -11,15 +11,14 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.ascent import REASONS as REASONS_OF_ASCENT
-from quantprop.ascent import Ascent, projected
-from quantprop.batches import Rows, chunks, each, filled, kinds, of, one_blas_thread, slots, stacked, threads
-from quantprop.engine import REASONS, Outcome, Problem
+from quantprop.ascent import REASONS, Ascent, projected
+from quantprop.batches import Rows, chunks, each, kinds, of, one_blas_thread, slots, stacked, threads
+from quantprop.engine import Outcome, Problem
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.infer import as_method, loo_of, prepare
-from quantprop.landscape import ADJOINT, Landscape, Parts, core, prior, pull_back
+from quantprop.landscape import ADJOINT, Landscape, Parts, core, how_it_ended, prior, pull_back
 from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, starting_point
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import QP, Method
@@ -56,7 +55,7 @@ def fit_many(
 
     Problems whose rows fill the same padded shape share one program, which evaluates a batch of them at a time. The
     optima are those of `fit`, though where an objective has several it may be another one. `model` is one start for all
-    or one for each; `report(done, total)` is called as fits end. A problem at which the batch's inference fails goes
+    or one for each; `report(done, total)` is called as batches end. A problem at which the batch's inference fails goes
     to `fit`'s own search.
     """
     method, objective = as_method(method), as_objective(objective)
@@ -153,7 +152,7 @@ class Search:
 
     def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
         """The objectives of up to `slots` problems; the program always has all slots filled."""
-        pick, first = filled(np.arange(len(rows)), self.slots), self.first
+        pick, first = np.resize(np.arange(len(rows)), self.slots), self.first
         start = jax.tree.map(lambda part: part[rows[pick]], self.start)
         with jax.enable_x64(True):
             found = _evaluated(
@@ -200,8 +199,9 @@ class Search:
         """A line of each problem's trace; the seconds are its share of the batch's."""
         slopes = np.abs(projected(found.gradient, theta, self.box)).max(axis=1, initial=0.0)
         for i, row in enumerate(rows):
-            step = Step(0, theta[i], float(found.value[i]), float(slopes[i]), _reason(found, i), int(self.spent[row]),
-                        seconds)  # fmt: skip
+            reason = how_it_ended(found.out.reason[i], found.adjoint_residual[i])
+            value, slope, sweeps = float(found.value[i]), float(slopes[i]), int(self.spent[row])
+            step = Step(0, theta[i], value, slope, reason, sweeps, seconds)
             self.traces[row].append(step)
 
     def settled(self) -> Visits:
@@ -223,7 +223,7 @@ class Search:
     def results(self) -> list[Fitted]:
         """What was learned; a problem whose inference failed is done again by itself, with all of `fit`'s remedies."""
         found = self.settled()
-        usable, why = _usable(found), [REASONS_OF_ASCENT[r] for r in self.ascent.reason]
+        usable, why = _usable(found), [REASONS[r] for r in self.ascent.reason]
         slopes = np.abs(projected(found.gradient, self.ascent.theta, self.box)).max(axis=1, initial=0.0)
         fitted = []
         for i, surface in enumerate(self.surfaces):
@@ -249,8 +249,3 @@ def _usable(found: Visits) -> np.ndarray:
     """Where inference converged and everything is a number."""
     numbers = np.isfinite(found.value) & np.isfinite(found.gradient).all(axis=1)
     return (found.out.reason == CONVERGED) & (found.adjoint_residual <= ADJOINT) & numbers
-
-
-def _reason(found: Visits, i: int) -> str:
-    reason = REASONS[int(found.out.reason[i])]
-    return "adjoint-failed" if reason == "converged" and not found.adjoint_residual[i] <= ADJOINT else reason

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from quantprop.batches import chunks, each, filled, kinds, of, one_blas_thread, slots, stacked
+from quantprop.batches import chunks, each, kinds, of, one_blas_thread, slots, stacked
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.precision import to_numpy
@@ -31,7 +31,7 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     with one_blas_thread(), jax.enable_x64(True):
         for alike in kinds(cases):
             for rows in chunks(len(alike), size := slots(bucket(len(solutions[alike[0]].X)))):
-                batch = stacked([cases[alike[i]] for i in filled(rows, min(size, len(alike)))])
+                batch = stacked([cases[alike[i]] for i in np.resize(rows, min(size, len(alike)))])
                 latent = to_numpy(_conditioned(batch, len(rows)))
                 for k, i in enumerate(rows):
                     found[alike[i]] = of(latent, k)

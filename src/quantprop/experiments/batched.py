@@ -31,7 +31,7 @@ from quantprop.gaussian import Normal
 from quantprop.parameters import declared, is_parameter
 from quantprop.predictive import Predictive
 
-TOGETHER = 3  # data sets in work at a time: while one compiles, others compute
+TOGETHER = 3  # data sets in work at a time on an accelerator: while one compiles, others compute
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,12 @@ class Batched:
         if any(unit.experiment.variant == "code" for unit in units):
             raise ValueError("variant code follows the authors' program step by step: leave --batched out")
         groups = [list(group) for _, group in groupby(units, key=lambda unit: unit.experiment.dataset)]
-        with ThreadPoolExecutor(TOGETHER) as pool:
+        pool = ThreadPoolExecutor(1 if jax.default_backend() == "cpu" else TOGETHER)
+        try:
             for done in as_completed([pool.submit(_rows_of, group) for group in groups]):
                 yield from done.result()
+        finally:
+            pool.shutdown(cancel_futures=True)  # waits for the data sets in work
 
 
 class Case(NamedTuple):
@@ -90,21 +93,22 @@ def _told(cases: list[Case], method: str) -> list[tuple[dict[str, Any], list[str
     ends = _learned(cases, method)
     good = [(case, end) for case, end in zip(cases, ends, strict=True) if isinstance(end, Learned)]
     latent = predict_many([end.solution for _, end in good], [case.parts.x_test for case, _ in good])
-    more = _qp_at_ep([case for case, _ in good]) if method == "qp" else [{}] * len(good)
+    more = _qp_at_ep([case for case, _ in good]) if method == "qp" else [({}, [])] * len(good)
     every = _forecasts([case for case, _ in good], [end for _, end in good], latent)
     told = (
-        _described(case, end, normal, forecast, also)
+        _described(case, end, normal, forecast, *also)
         for (case, end), normal, forecast, also in zip(good, latent, every, more, strict=True)
     )
     return [next(told) if isinstance(end, Learned) else (no_result(end), []) for end in ends]
 
 
 def _described(
-    case: Case, end: Learned, latent: Normal, every: dict[str, Forecast], more: dict[str, np.ndarray]
+    case: Case, end: Learned, latent: Normal, every: dict[str, Forecast], more: dict[str, np.ndarray], notes: list[str]
 ) -> tuple[dict[str, Any], list[str]]:
     least = len(case.parts.y) * np.finfo(float).eps * float(end.solution.model.plain_kernel.variance)
     lost = int((latent.variance <= least * (1.0 + 1e-9)).sum())
-    notes = [f"{lost} predictive variances are below what double precision resolves"] if lost else []
+    if lost:
+        notes = [f"{lost} predictive variances are below what double precision resolves", *notes]
     try:
         return described(end, latent, case.parts.y_test, every, more), notes
     except Failed as error:
@@ -141,12 +145,13 @@ def _forecasts(cases: list[Case], ends: list[Learned], latent: list[Normal]) -> 
     return [{name: Forecast(*next(column)) for name, column in columns.items()} for _ in cases]
 
 
-def _qp_at_ep(cases: list[Case]) -> list[dict[str, np.ndarray]]:
-    """QP's latent predictive variance at EP's hyperparameters: the projections compared, and nothing else."""
+def _qp_at_ep(cases: list[Case]) -> list[tuple[dict[str, np.ndarray], list[str]]]:
+    """QP's latent predictive variance at EP's hyperparameters, and a note where inference did not converge there."""
     models = [_fixed(model_at(model_of(case.experiment, "qp", case.parts.x.shape[1]), case.at_ep)) for case in cases]
     fitted = fit_many(models, [case.parts.x for case in cases], [case.parts.y for case in cases], "qp")
     latent = predict_many([each.solution for each in fitted], [case.parts.x_test for case in cases])
-    return [{"variance_at_ep": each.variance} for each in latent]
+    notes = [[] if f.solution.converged else [f"variance_at_ep: {f.solution.status}"] for f in fitted]
+    return [({"variance_at_ep": normal.variance}, note) for normal, note in zip(latent, notes, strict=True)]
 
 
 def _fixed(model: Model) -> Model:

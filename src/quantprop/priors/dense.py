@@ -22,6 +22,10 @@ from quantprop.priors.triangular import gram_of_lower, triangular_inverse
 from quantprop.programs import program
 from quantprop.sites import Marginal
 
+TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)
+HUGE = 1e6  # variance from which the dominant part is split off
+RANK = 16  # of that part
+
 
 class DensePrior(Prior):
     """N(mean, k) at the training inputs, k the kernel matrix.
@@ -72,10 +76,6 @@ def _b_inverse(prior: DensePrior, factor: Factor) -> Float[Array, "n n"]:
     return gram_of_lower(factor.inverse) if prior.low is None else factor.inverse.T @ factor.inverse
 
 
-TRACE = 1e-30
-RANK = 16
-
-
 @program
 def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
     """G with k ≈ G Gᵀ: the first RANK columns of k's Cholesky factor with pivoting.
@@ -94,9 +94,6 @@ def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
 
     n = len(k)
     return jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), jnp.diagonal(k)))[0]
-
-
-HUGE = 1e6  # variance from which the dominant part is split off
 
 
 def dense_prior(mean: Vector, k: Vector) -> DensePrior:
