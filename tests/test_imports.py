@@ -18,6 +18,7 @@ LAYERS = (
     "programs",
     "gaussian",
     "special",
+    "krylov",
     "quadrature",
     "parameters",
     "kernels",

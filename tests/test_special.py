@@ -31,9 +31,9 @@ def relative_error(values, exact):
 @pytest.mark.parametrize(
     ("function", "exact"),
     [
-        (special.hazard, lambda x: phi(x) / cdf(x)),
+        (lambda x: special.truncated_normal(x).hazard, lambda x: phi(x) / cdf(x)),
         (special.log_ndtr, lambda x: mpmath.log(cdf(x))),
-        (special.truncated_variance, lambda x: 1 - phi(x) / cdf(x) * (x + phi(x) / cdf(x))),
+        (lambda x: special.truncated_normal(x).variance, lambda x: 1 - phi(x) / cdf(x) * (x + phi(x) / cdf(x))),
     ],
 )
 def test_normal_tails(function, exact):
@@ -48,6 +48,15 @@ def test_derivatives_of_log_ndtr():
     n = np.array([float(phi(mpmath.mpf(v)) / cdf(mpmath.mpf(v))) for v in x])
     np.testing.assert_allclose(evaluate(jax.grad(special.log_ndtr), x), n, rtol=1e-13)
     np.testing.assert_allclose(evaluate(jax.grad(jax.grad(special.log_ndtr)), x)[1:], (-n * (x + n))[1:], rtol=1e-9)
+
+
+def test_derivative_of_the_truncated_variance():
+    x = np.array([-1e4, -300.0, -20.0, -1.0, -1e-9, 0.0, 0.5, 4.0])
+    with mpmath.workdps(80):
+        n = [phi(mpmath.mpf(v)) / cdf(mpmath.mpf(v)) for v in x]
+        exact = [m * ((mpmath.mpf(v) + m) ** 2 - (1 - m * (mpmath.mpf(v) + m))) for v, m in zip(x, n, strict=True)]
+    slope = evaluate(jax.grad(lambda v: special.truncated_normal(v).variance), x)
+    assert relative_error(slope, exact) <= 1e-13
 
 
 def test_log_ndtr_difference():

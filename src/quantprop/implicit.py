@@ -16,15 +16,17 @@ Where the objective is stationary none of this is needed at the fixed point: ∂
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
-from jax.scipy.sparse.linalg import gmres
 from jaxtyping import Array, Float
 
 from quantprop.engine.fixed_point import Evaluation, Problem
 from quantprop.gaussian import Natural
+from quantprop.krylov import minimal_residual
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary
 from quantprop.objectives import Objective
@@ -32,9 +34,7 @@ from quantprop.priors.base import Response
 from quantprop.priors.triangular import symmetric_product
 from quantprop.sites import Marginal
 
-TOLERANCE = 1e-10  # of the adjoint equation, relative to its right side
-RESTART = 10  # a cycle always runs to its end, and most equations take one
-CYCLES = 60
+TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
 
 
 class Gradient(eqx.Module):
@@ -131,9 +131,8 @@ def adjoint(slope: Slopes, correlation: Array, right: Float[Array, "2 n"], scale
         site = jnp.einsum("nij,in->jn", slope.site[:, :2], y)
         return y - site - others(around)
 
-    y, _ = gmres(operator, right, tol=TOLERANCE, atol=TOLERANCE * scale, restart=RESTART, maxiter=CYCLES,
-                 solve_method="batched")  # fmt: skip
-    return y, jnp.linalg.norm(operator(y) - right) / scale
+    y, left = minimal_residual(operator, right, TOLERANCE * scale)
+    return y, left / scale
 
 
 class Local(eqx.Module):
@@ -143,11 +142,16 @@ class Local(eqx.Module):
     likelihood: Float[Array, " l"]
 
 
-def gradient(problem: Problem, objective: Objective, at: Evaluation, exact: bool) -> tuple[Scalar, Gradient]:
-    """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`."""
+def gradient(
+    problem: Problem, objective: Objective, at: Evaluation, factor: Any, exact: bool
+) -> tuple[Scalar, Gradient]:
+    """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`.
+
+    `factor` is the prior's for these sites.
+    """
     if exact and objective.stationary(problem.method):
-        return _stationary(problem, objective, at)
-    response = problem.prior.response(at.sites, problem.negative_sites)
+        return _stationary(problem, objective, at, factor)
+    response = problem.prior.response(factor, at.sites, problem.negative_sites)
     values, slope = slopes(problem, objective, at.marginals, at.sites)
     value, total = pull(problem, objective, at, values)
     local = Local(
@@ -160,7 +164,7 @@ def gradient(problem: Problem, objective: Objective, at: Evaluation, exact: bool
     return value + moving.gain, to_prior(at, response, total, moving)
 
 
-def _stationary(problem: Problem, objective: Objective, at: Evaluation) -> tuple[Scalar, Gradient]:
+def _stationary(problem: Problem, objective: Objective, at: Evaluation, factor: Any) -> tuple[Scalar, Gradient]:
     """The gradient of an objective that does not change with the sites: they and the marginals stand still."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
 
@@ -178,7 +182,7 @@ def _stationary(problem: Problem, objective: Objective, at: Evaluation) -> tuple
     summary = Summary(problem.prior.mean, at.sites, at.marginals, at.log_determinant, problem.weight.total)
     alpha = at.marginals.alpha
     outer = alpha[:, None] * alpha
-    covariance = 0.5 * (outer - problem.prior.precision(at.sites, problem.negative_sites))
+    covariance = 0.5 * (outer - problem.prior.precision(factor, at.sites, problem.negative_sites))
     value = objective.total(problem.method, values, summary)
     return value, Gradient(alpha, covariance, jnp.sum(by, axis=0), jnp.zeros(()))
 

@@ -156,7 +156,8 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)
 
 
-_parallel, _sequential = program(solve_parallel), program(solve_sequential)
+_parallel = program(lambda *args: solve_parallel(*args)[0])
+_sequential = program(solve_sequential)
 
 
 def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:

@@ -146,17 +146,19 @@ def _scaled(x, z, lengthscale):
 
 
 def _distances_forward(x, z, lengthscale):
-    return squared_distances(x, z, lengthscale), (x, z, lengthscale)
+    square = squared_distances(x, z, lengthscale)
+    return square, (x, z, lengthscale, square)
 
 
 def _distances_backward(saved, by):
-    """Σ_ij c_ij (x_id − z_jd)² through products of matrices."""
-    lengthscale = saved[2]
-    x, z = _scaled(*saved)
-    squares = by.sum(1) @ x**2 + by.sum(0) @ z**2 - 2.0 * jnp.sum(x * (by @ z), axis=0)  # of each feature
-    squares = squares if jnp.ndim(lengthscale) and jnp.size(lengthscale) > 1 else jnp.sum(squares)
-    slope = -2.0 * jnp.reshape(squares, jnp.shape(lengthscale)) / lengthscale
-    return jnp.zeros_like(saved[0]), jnp.zeros_like(saved[1]), slope
+    """∂/∂ℓ_d Σ_ij c_ij r²_ij = −2/ℓ_d Σ_ij c_ij ((x_id − z_jd)/ℓ_d)²; of each feature, through products of matrices."""
+    x, z, lengthscale, square = saved
+    zeros = jnp.zeros_like(x), jnp.zeros_like(z)
+    if jnp.size(lengthscale) == 1:
+        return *zeros, -2.0 * jnp.reshape(jnp.vdot(by, square), jnp.shape(lengthscale)) / lengthscale
+    x, z = _scaled(x, z, lengthscale)
+    squares = by.sum(1) @ x**2 + by.sum(0) @ z**2 - 2.0 * jnp.sum(x * (by @ z), axis=0)
+    return *zeros, -2.0 * squares / lengthscale
 
 
 squared_distances.defvjp(_distances_forward, _distances_backward)

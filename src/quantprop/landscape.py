@@ -90,8 +90,8 @@ def _mean_of(plain: Any, x: Any) -> Array:
 
 def core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
     """The sites at rest, the objective there, and its gradient in the prior and the likelihood."""
-    out = solve_parallel(problem, start, tol, max_sweeps)
-    return out, *gradient(problem, objective, out.at, exact)
+    out, factor = solve_parallel(problem, start, tol, max_sweeps)
+    return out, *gradient(problem, objective, out.at, factor, exact)
 
 
 def pull_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:

@@ -5,6 +5,9 @@ Scalar in, scalar out; JAX-traceable and differentiable. `x` is any real number 
 
 from __future__ import annotations
 
+from functools import reduce
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,17 +29,16 @@ _TRUNCATED_VARIANCE = (
     -4.88368175042089e-18, 7.736490918373008e-18, 3.444683986990092e-18,
 )  # fmt: skip
 
+_POWERS = np.polynomial.chebyshev.cheb2poly(_TRUNCATED_VARIANCE)  # in powers of t: their sizes sum to 3, so as accurate
+
 _SQRT2 = 2.0**0.5
 _EULER_GAMMA = 0.5772156649015329
 _LOG2 = 0.6931471805599453
 
 
-def chebyshev(coefficients, t):
-    """Σ c_k T_k(t) by Clenshaw's recurrence."""
-    b1 = b2 = jnp.zeros_like(t)
-    for c in coefficients[:0:-1]:
-        b1, b2 = 2.0 * t * b1 - b2 + c, b1
-    return t * b1 - b2 + coefficients[0]
+def horner(coefficients, x):
+    """Σ_k c_k x^k."""
+    return reduce(lambda value, c_k: value * x + c_k, reversed(coefficients))
 
 
 def norm_logpdf(x):
@@ -44,53 +46,48 @@ def norm_logpdf(x):
     return -0.5 * x * x - 0.5 * LOG_2PI
 
 
-def truncated_variance(x):
-    """Variance D of a standard normal truncated to (−x, ∞): 1 − n(x + n) with n = hazard(x); ≈ 1/x² for x → −∞."""
-    positive = jnp.maximum(x, 0.0)
-    n = _upper_hazard(positive)
-    return jnp.where(x < 0, _lower_truncated_variance(jnp.minimum(x, 0.0)), 1.0 - n * (positive + n))
+class Truncated(NamedTuple):
+    """A standard normal truncated to (−x, ∞): log Φ(x), the hazard n = φ(x)/Φ(x), and the variance D = 1 − n(x + n)."""
 
-
-def _lower_truncated_variance(x):
-    return chebyshev(_TRUNCATED_VARIANCE, (-x - 3.0) / (-x + 3.0)) / (1.0 + x * x)
-
-
-def hazard(x):
-    """n = φ(x)/Φ(x), the derivative of log Φ; −x for x → −∞. There it solves n(x + n) = 1 − D."""
-    return jnp.where(x < 0, _lower_hazard(jnp.minimum(x, 0.0)), _upper_hazard(jnp.maximum(x, 0.0)))
-
-
-def _lower_hazard(x):
-    return 0.5 * (jnp.sqrt(x * x + 4.0 * (1.0 - _lower_truncated_variance(x))) - x)
-
-
-def _upper_hazard(x):
-    return jnp.exp(norm_logpdf(x)) / (1.0 - 0.5 * erfc(x / _SQRT2))
+    log_mass: jax.Array
+    hazard: jax.Array
+    variance: jax.Array
 
 
 @jax.custom_jvp
-def log_ndtr(x):
-    """log Φ(x) with a relative error near machine precision for every x; Φ = φ/n in the lower tail."""
+def truncated_normal(x) -> Truncated:
+    """All three with relative errors near machine precision: for x → −∞, D ≈ 1/x² and n, of n(x + n) = 1 − D, ≈ −x."""
     negative, positive = jnp.minimum(x, 0.0), jnp.maximum(x, 0.0)
-    lower_tail = norm_logpdf(negative) - jnp.log(_lower_hazard(negative))
-    return jnp.where(x < 0, lower_tail, jnp.log1p(-0.5 * erfc(positive / _SQRT2)))
+    low_d = _lower_variance(negative)
+    low_n = 0.5 * (jnp.sqrt(negative * negative + 4.0 * (1.0 - low_d)) - negative)
+    beyond = 0.5 * erfc(positive / _SQRT2)
+    n = jnp.exp(norm_logpdf(positive)) / (1.0 - beyond)
+    below = x < 0
+    return Truncated(
+        jnp.where(below, norm_logpdf(negative) - jnp.log(low_n), jnp.log1p(-beyond)),  # Φ = φ/n
+        jnp.where(below, low_n, n),
+        jnp.where(below, low_d, 1.0 - n * (positive + n)),
+    )
 
 
-@log_ndtr.defjvp
+def _lower_variance(x):
+    """D for x ≤ 0."""
+    return horner(_POWERS, (-x - 3.0) / (-x + 3.0)) / (1.0 + x * x)
+
+
+@truncated_normal.defjvp
 def _(primals, tangents):
     (x,), (dx,) = primals, tangents
-    return log_ndtr(x), _hazard_with_derivative(x) * dx
+    at = truncated_normal(x)
+    lower = jax.jvp(_lower_variance, (jnp.minimum(x, 0.0),), (jnp.ones_like(x),))[1]
+    upper = at.hazard * ((x + at.hazard) ** 2 - at.variance)  # the same for all x, but it cancels for x → −∞
+    by_variance = jnp.where(x < 0, lower, upper)
+    return at, Truncated(at.hazard * dx, (at.variance - 1.0) * dx, by_variance * dx)  # n' = −n(x + n)
 
 
-@jax.custom_jvp
-def _hazard_with_derivative(x):
-    return hazard(x)
-
-
-@_hazard_with_derivative.defjvp
-def _(primals, tangents):
-    (x,), (dx,) = primals, tangents
-    return hazard(x), (truncated_variance(x) - 1.0) * dx  # n' = −n(x + n)
+def log_ndtr(x):
+    """log Φ(x)."""
+    return truncated_normal(x).log_mass
 
 
 def log_ndtr_difference(lower, upper):

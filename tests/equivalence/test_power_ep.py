@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from quantprop import EP, VB, Model, PowerEP, infer, kernels, likelihoods
-from quantprop.engine import Evaluation, Problem, evaluate
+from quantprop.engine import Evaluation, Problem, swept
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.likelihoods.remainder import Remainder
@@ -51,7 +51,7 @@ CASES = {
 each_case = pytest.mark.parametrize(
     "name", ["probit", *(pytest.param(name, marks=pytest.mark.campaign) for name in list(CASES)[1:])]
 )
-sweep = jax.jit(evaluate)
+sweep = jax.jit(lambda problem, sites: swept(problem, sites)[0])
 moments = jax.jit(lambda likelihood, datum, cavity: likelihood.moments(datum, cavity))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -43,13 +45,14 @@ class Evaluation(eqx.Module):
     improper_cavities: Int[Array, ""]
 
 
-def evaluate(problem: Problem, sites: Natural) -> Evaluation:
+def evaluate(problem: Problem, sites: Natural, factor: Any) -> Evaluation:
     """Posterior under the sites, every datum's renewed site, and how far the two are apart.
 
-    A datum whose cavity is improper keeps its site until the others have moved, and adds 1 to the squared residual.
+    `factor` is the prior's for these sites. A datum whose cavity is improper keeps its site until the others have
+    moved, and adds 1 to the squared residual.
     """
     prior, weight, method = problem.prior, problem.weight, problem.method
-    post = prior.posterior(sites, problem.negative_sites)
+    post = prior.posterior(factor, sites, problem.negative_sites)
     renew = jax.vmap(lambda *args: method.renew(problem.likelihood, *args))
     new = renew(problem.data, weight, post.marginals, sites)
     counts = weight.total > 0
@@ -63,6 +66,13 @@ def evaluate(problem: Problem, sites: Natural) -> Evaluation:
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
     return Evaluation(sites, change, post.marginals, post.log_determinant, residual, merit, evidence, proper, improper)
+
+
+@jax.jit  # so that it is traced once for all places that need it
+def swept(problem: Problem, sites: Natural) -> tuple[Evaluation, Any]:
+    """One sweep, and the prior's factor behind it."""
+    factor = problem.prior.factor(sites)
+    return evaluate(problem, sites, factor), factor
 
 
 def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, evaluate, outcome, scaled
+from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, outcome, scaled, swept
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Scalar
 
@@ -20,18 +21,19 @@ PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a nea
 
 
 class Memory(NamedTuple):
-    """Anderson's memory: the last DEPTH accepted sites and their changes; `held` of them are in use."""
+    """Anderson's memory: the last DEPTH accepted sites and their changes, (ν, τ) each; `held` of them are in use."""
 
-    sites: Natural
-    changes: Natural
+    sites: Float[Array, "m 2 n"]
+    changes: Float[Array, "m 2 n"]
     held: Int[Array, ""]
 
 
 class State(NamedTuple):
-    """Between two sweeps."""
+    """Between two sweeps. `factor` is the prior's for the last trial, and so for the accepted sites once they rest."""
 
     trial: Natural
     accepted: Evaluation
+    factor: Any
     memory: Memory
     step: Scalar
     sweeps: Int[Array, ""]
@@ -39,32 +41,31 @@ class State(NamedTuple):
 
 def accelerated(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
-    used = jnp.arange(DEPTH) < memory.held
-    d_sites = jax.tree.map(lambda old, now: jnp.where(used[:, None], now - old, 0.0), memory.sites, at.sites)
-    d_change = jax.tree.map(lambda old, now: jnp.where(used[:, None], now - old, 0.0), memory.changes, at.change)
-    basis = jax.vmap(lambda c: scaled(problem, c, at.marginals).ravel())(d_change)  # DEPTH × 2n
+    used = (jnp.arange(DEPTH) < memory.held)[:, None, None]
+    sites, change = _both(at.sites), _both(at.change)
+    d_sites = jnp.where(used, sites - memory.sites, 0.0)
+    d_change = jnp.where(used, change - memory.changes, 0.0)
+    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals).ravel())(d_change)  # DEPTH × 2n
     target = scaled(problem, at.change, at.marginals).ravel()
     norm = jnp.sqrt(jnp.sum(basis**2, axis=1))
     unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None]
-    gram = unit @ unit.T
-    gram = gram + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
-    gamma = jnp.linalg.solve(gram, unit @ target) / jnp.where(norm > 0, norm, 1.0)
-    return jax.tree.map(
-        lambda x, r, dx, dr: x + step * r - gamma @ (dx + step * dr), at.sites, at.change, d_sites, d_change
-    )
+    gram = unit @ unit.T + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
+    factor = jax.lax.linalg.cholesky(gram, symmetrize_input=False)
+    gamma = cho_solve((factor, True), unit @ target) / jnp.where(norm > 0, norm, 1.0)
+    return Natural(*(sites + step * change - jnp.tensordot(gamma, d_sites + step * d_change, axes=1)))
+
+
+def _both(part: Natural) -> Float[Array, "2 n"]:
+    return jnp.stack([part.nu, part.tau])
 
 
 def remember(memory: Memory, at: Evaluation) -> Memory:
     """The memory with one more sweep in front and the oldest dropped."""
-
-    def shift(old, new):
-        return jnp.concatenate([new[None], old[:-1]])
-
-    return Memory(
-        jax.tree.map(shift, memory.sites, at.sites),
-        jax.tree.map(shift, memory.changes, at.change),
-        jnp.minimum(memory.held + 1, DEPTH),
+    sites, changes = (
+        jnp.concatenate([_both(new)[None], old[:-1]])
+        for old, new in ((memory.sites, at.sites), (memory.changes, at.change))
     )
+    return Memory(sites, changes, jnp.minimum(memory.held + 1, DEPTH))
 
 
 def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
@@ -88,23 +89,24 @@ def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, 
     return new.proper & (new.residual <= GROWTH * old.residual)
 
 
-def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
-    """Renew all sites at once until the residual is at most `tol`.
+def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> tuple[Outcome, Any]:
+    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the sites at rest.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
     A method without a merit falls back to plain half steps after PATIENCE sweeps.
     """
-    nothing = jax.tree.map(lambda x: jnp.zeros((DEPTH, len(x))), start)
-    shapes = jax.eval_shape(evaluate, problem, start)
-    blank = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
-    state = State(start, blank, Memory(nothing, nothing, jnp.asarray(0)), jnp.asarray(1.0), jnp.asarray(0))
+    shapes = jax.eval_shape(swept, problem, start)
+    blank, factor = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
+    nothing = jnp.zeros((DEPTH, 2, len(start.nu)))
+    memory = Memory(nothing, nothing, jnp.asarray(0))
+    state = State(start, blank, factor, memory, jnp.asarray(1.0), jnp.asarray(0))
 
     def unfinished(s: State):
         going = (s.accepted.residual > tol) & (s.sweeps < max_sweeps) & (s.step > SMALLEST_STEP) & s.accepted.proper
         return going | (s.sweeps == 0)
 
     def sweep(s: State):
-        new = evaluate(problem, s.trial)
+        new, factor = swept(problem, s.trial)
         first = s.sweeps == 0
         plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
         good = first | improved(problem, new, s.accepted) | (plain & new.proper)
@@ -112,7 +114,7 @@ def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Ar
         memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
         at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
         step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
-        return State(propose(problem, memory, at, step), at, memory, step, s.sweeps + 1)
+        return State(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)
 
     end = jax.lax.while_loop(unfinished, sweep, state)
-    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper)
+    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper), end.factor

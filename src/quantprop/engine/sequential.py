@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, evaluate, outcome
+from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, outcome, swept
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Scalar
 from quantprop.sites import Marginal
@@ -51,18 +51,22 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
 
 def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
     """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep."""
-    first = evaluate(problem, start)
+    first, factor = swept(problem, start)
 
     def unfinished(state):
-        at, sweeps = state
+        at, _, sweeps = state
         return (at.residual > tol) & (sweeps < max_sweeps) & at.proper
 
-    def sweep(state: tuple[Evaluation, Array]):
-        at, sweeps = state
-        m = at.marginals
-        joint = Joint(at.sites, m.mean, problem.prior.covariance(at.sites, problem.negative_sites), m.alpha, m.b)
-        joint = jax.lax.fori_loop(0, len(m.mean), lambda i, j: renew_one(problem, i, j), joint)
-        return evaluate(problem, joint.sites), sweeps + 1
+    def sweep(state: tuple[Evaluation, Any, Array]):
+        at, factor, sweeps = state
+        return *swept(problem, one_by_one(problem, at.sites, at.marginals, factor)), sweeps + 1
 
-    at, sweeps = jax.lax.while_loop(unfinished, sweep, (first, jnp.asarray(0)))
+    at, _, sweeps = jax.lax.while_loop(unfinished, sweep, (first, factor, jnp.asarray(0)))
     return outcome(at, sweeps, tol, ~at.proper, first.proper)
+
+
+def one_by_one(problem: Problem, sites: Natural, at: Marginal, factor: Any) -> Natural:
+    """Every site renewed once, one after the other, from the posterior under all of them."""
+    covariance = problem.prior.response(factor, sites, problem.negative_sites).covariance
+    joint = Joint(sites, at.mean, covariance, at.alpha, at.b)
+    return jax.lax.fori_loop(0, len(at.mean), lambda i, j: renew_one(problem, i, j), joint).sites

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.engine import Outcome, Problem, evaluate
+from quantprop.engine import Outcome, Problem, swept
 from quantprop.engine.fixed_point import outcome
-from quantprop.engine.sequential import Joint, renew_one
+from quantprop.engine.sequential import one_by_one
 from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperparameters, model_at
 from quantprop.experiments.protocol import Experiment, Split, model_of, split
 from quantprop.gaussian import Natural
@@ -57,14 +57,14 @@ def _clipped(site: Natural) -> Natural:
 
 def sweep(problem: Problem, sites: Natural) -> Natural:
     """Every site renewed once, one after the other: Algorithm 1 of the paper, with clipping."""
-    m = problem.prior.posterior(sites, problem.negative_sites).marginals
-    joint = Joint(sites, m.mean, problem.prior.covariance(sites, problem.negative_sites), m.alpha, m.b)
+    factor = problem.prior.factor(sites)
+    marginals = problem.prior.posterior(factor, sites, problem.negative_sites).marginals
     clipping = Problem(problem.likelihood, Clipped(problem.method), problem.prior, problem.data, problem.weight)
-    return jax.lax.fori_loop(0, len(m.mean), lambda i, j: renew_one(clipping, i, j), joint).sites
+    return one_by_one(clipping, sites, marginals, factor)
 
 
-def few_sweeps(problem: Problem, start: Natural) -> Outcome:
-    """At most SWEEPS sweeps, fewer if the sites hardly change; then how far from rest they are."""
+def few_sweeps(problem: Problem, start: Natural) -> tuple[Outcome, Any]:
+    """At most SWEEPS sweeps, fewer if the sites hardly change; then how far from rest they are, and their factor."""
     counts = problem.weight.total > 0
 
     def unfinished(state):
@@ -79,14 +79,14 @@ def few_sweeps(problem: Problem, start: Natural) -> Outcome:
 
     first = jax.tree.map(lambda s: jnp.where(counts, s, 0.0), _clipped(start))
     sites, _, sweeps = jax.lax.while_loop(unfinished, again, (first, jnp.asarray(jnp.inf), jnp.asarray(0)))
-    at = evaluate(problem, sites)
-    return outcome(at, sweeps, TOL, ~at.proper, at.proper)
+    at, factor = swept(problem, sites)
+    return outcome(at, sweeps, TOL, ~at.proper, at.proper), factor
 
 
 @program
 def _core(problem: Problem, objective: Objective, start: Natural) -> tuple[Outcome, Scalar, Gradient]:
-    out = few_sweeps(problem, start)
-    return out, *gradient(problem, objective, out.at, exact=False)
+    out, factor = few_sweeps(problem, start)
+    return out, *gradient(problem, objective, out.at, factor, exact=False)
 
 
 class Point(NamedTuple):

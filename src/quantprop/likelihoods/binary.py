@@ -11,7 +11,7 @@ import numpy as np
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import hazard, log_ndtr, truncated_variance
+from quantprop.special import log_ndtr, truncated_normal
 
 
 class Binary(Likelihood):
@@ -67,9 +67,9 @@ def _threshold_moments(z, y, cavity: Normal, width) -> Moments:
     D = 1 − n(z + n) the variance of a truncated normal; neither is a difference of near-equal numbers.
     """
     total = cavity.variance + width
-    d, share = truncated_variance(z), cavity.variance / total
-    shift = y * hazard(z) * share * jnp.sqrt(total)
-    return Moments(log_ndtr(z), shift, width / total + share * d, share * (1.0 - d))
+    rest, share = truncated_normal(z), cavity.variance / total
+    shift = y * rest.hazard * share * jnp.sqrt(total)
+    return Moments(rest.log_mass, shift, width / total + share * rest.variance, share * (1.0 - rest.variance))
 
 
 class Probit(Binary):

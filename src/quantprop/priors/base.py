@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 from jaxtyping import Array, Bool, Float
 
@@ -28,22 +30,22 @@ class Response(eqx.Module):
 
 
 class Prior(eqx.Module):
-    """Base of all backends."""
+    """Base of all backends. The costly part of a sweep is `factor`; whatever follows from the same sites shares it."""
 
     mean: eqx.AbstractVar[Float[Array, " n"]]
 
-    def posterior(self, sites: Natural, negative_sites: bool) -> Posterior:
+    def factor(self, sites: Natural) -> Any:
+        """What the backend computes of the sites, once, for the methods below."""
+        raise NotImplementedError
+
+    def posterior(self, factor: Any, sites: Natural, negative_sites: bool) -> Posterior:
         """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
         raise NotImplementedError
 
-    def response(self, sites: Natural, negative_sites: bool) -> Response:
+    def response(self, factor: Any, sites: Natural, negative_sites: bool) -> Response:
         """What derivatives in the prior are made of (dense backends only)."""
         raise NotImplementedError
 
-    def precision(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
+    def precision(self, factor: Any, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         """(K + S⁻¹)⁻¹ = S (I + K S)⁻¹, the precision of the sites' means under the prior (dense backends only)."""
-        raise NotImplementedError
-
-    def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
-        """The joint posterior covariance, for schedules that update it in place (dense backends only)."""
         raise NotImplementedError

@@ -37,27 +37,24 @@ class DensePrior(Prior):
     k: Float[Array, "n n"]
     low: Float[Array, "n r"] | None = None
 
-    def posterior(self, sites: Natural, negative_sites: bool) -> Posterior:
-        factor = factorize(self, sites.tau)
+    def factor(self, sites: Natural) -> Factor:
+        return factorize(self, sites.tau)
+
+    def posterior(self, factor: Factor, sites: Natural, negative_sites: bool) -> Posterior:
         if not negative_sites:
             return _positive(self, factor, sites)
         return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
 
-    def covariance(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
-        return self.response(sites, negative_sites).covariance
-
-    def precision(self, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
+    def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         if negative_sites:
-            return sites.tau[:, None] * self.response(sites, negative_sites).transfer
-        factor = factorize(self, sites.tau)
+            return sites.tau[:, None] * self.response(factor, sites, negative_sites).transfer
         return factor.root[:, None] * _b_inverse(self, factor) * factor.root
 
-    def response(self, sites: Natural, negative_sites: bool) -> Response:
+    def response(self, factor: Factor, sites: Natural, negative_sites: bool) -> Response:
         """Off the diagonal Σ₊ = −B⁻¹_ij/√(τ_i τ_j), where nothing cancels, and A₊ = −Σ₊ S₊; on it, see `_variances`.
 
         The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A.
         """
-        factor = factorize(self, sites.tau)
         b, variance = _variances(self, factor)
         root = jnp.where(factor.root > 0, factor.root, 1.0)
         own = jnp.eye(len(root), dtype=bool)
@@ -228,7 +225,7 @@ class Predictor(eqx.Module):
 def predictor(prior: DensePrior, sites: Natural) -> Predictor:
     """Weights and factors for predictions under sites of any sign."""
     factor = factorize(prior, sites.tau)
-    alpha = prior.posterior(sites, negative_sites=True).marginals.alpha
+    alpha = prior.posterior(factor, sites, negative_sites=True).marginals.alpha
     lower, _ = _negative_part(prior, factor, sites)
     base = factor.inverse @ (factor.root[:, None] * prior.k)
     return Predictor(alpha, factor, base, jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower)

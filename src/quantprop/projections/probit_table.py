@@ -19,12 +19,14 @@ at most.
 
 from __future__ import annotations
 
-from functools import cache, reduce
+from functools import cache
 from importlib import resources
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from quantprop.special import horner
 
 BEND = 1.2  # width of the bend of u(z): the value with the least error for a given number of cells
 SHAPE_MAX = 0.8275  # z = 6.5; G is held constant beyond, where 1 − ρ < 3e-12
@@ -68,11 +70,6 @@ def locate(x: jax.Array, cells: int) -> tuple[jax.Array, jax.Array]:
     """Cell of x ∈ [0, 1] and the place in it, −1 to 1."""
     index = jnp.clip((x * cells).astype(jnp.int32), 0, cells - 1)
     return index, 2.0 * (x * cells - index) - 1.0
-
-
-def horner(c: list[jax.Array], x: jax.Array) -> jax.Array:
-    """Σ_k c_k x^k."""
-    return reduce(lambda value, c_k: value * x + c_k, reversed(c))
 
 
 def variance_gap(z: jax.Array, v: jax.Array) -> jax.Array:

@@ -1,0 +1,49 @@
+"""Linear equations given by their operator alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+DIRECTIONS = 20  # kept
+MOST = 600  # steps
+
+
+class _State(NamedTuple):
+    x: Float[Array, " k"]
+    left: Float[Array, " k"]  # right − A x
+    steps: Float[Array, "m k"]  # directions p
+    images: Float[Array, "m k"]  # A p, orthonormal
+    done: Int[Array, ""]
+
+
+def minimal_residual(operator: Callable[[Array], Array], right: Array, tol: Array | float) -> tuple[Array, Array]:
+    """x of A x = right and |right − A x|, which is at most `tol` unless MOST steps were not enough.
+
+    Generalised conjugate residuals (Eisenstat, Elman and Schultz 1983): the iterates of GMRES, one step at a time.
+    After DIRECTIONS steps the newest direction takes the place of the oldest.
+    """
+    shape, flat = right.shape, right.ravel()
+    none = jnp.zeros((DIRECTIONS, len(flat)))
+
+    def unfinished(s: _State):
+        return (jnp.linalg.norm(s.left) > tol) & (s.done < MOST)
+
+    def step(s: _State):
+        image = operator(s.left.reshape(shape)).ravel()
+        seen = s.images @ image
+        image, direction = image - seen @ s.images, s.left - seen @ s.steps
+        size = jnp.linalg.norm(image)
+        image, direction = image / size, direction / size
+        far, i = image @ s.left, s.done % DIRECTIONS
+        return _State(
+            s.x + far * direction, s.left - far * image,
+            s.steps.at[i].set(direction), s.images.at[i].set(image), s.done + 1,
+        )  # fmt: skip
+
+    end = jax.lax.while_loop(unfinished, step, _State(jnp.zeros_like(flat), flat, none, none, jnp.asarray(0)))
+    return end.x.reshape(shape), jnp.linalg.norm(end.left)
