@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 CPU_SLOTS = 8  # problems evaluated at a time by one thread
 GPU_SLOTS = 512
 MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation
-SHARE = 0.15  # of the memory of an accelerator for one batch: a few are in work at a time
+SHARE = 0.35  # of the memory of an accelerator for one batch: two are in work at a time
 
 Rows = Int[np.ndarray, " k"]
 

@@ -12,37 +12,55 @@ REACH = 4.0  # largest multiple of a known difference that is trusted
 
 
 class Known:
-    """Sites at rest at the last MEMORY values of θ, the newest first, for each of b problems; equal ones count once.
+    """Sites at rest at the last MEMORY values of θ for each of b problems; equal ones count once.
 
-    Until a problem has any, it has the sites that it starts from (`seen` says which have).
+    Until a problem has any, it has the sites that it starts from (`seen` says which have). Kept are log τ and ν/√τ, in
+    which a change of the prior's scale is a shift; a datum whose τ is not positive has NaN there.
     """
 
     def __init__(self, theta: Float[np.ndarray, "b theta"], start: Natural) -> None:
-        each = [np.asarray(part, dtype=np.float64)[:, None] for part in (theta, start.nu, start.tau)]
-        self.theta, self.nu, self.tau = (np.repeat(part, MEMORY, axis=1) for part in each)
-        self.seen = np.zeros(len(self.theta), dtype=bool)
+        self.newest = Natural(*(np.array(part, dtype=np.float64) for part in (start.nu, start.tau)))
+        each = (np.asarray(theta, dtype=np.float64), *_affine(self.newest))
+        self.theta, self.log_tau, self.pull = (np.repeat(part[:, None], MEMORY, axis=1) for part in each)
+        self.place = np.zeros(len(theta), dtype=int)  # of the newest
+        self.seen = np.zeros(len(theta), dtype=bool)
 
     def add(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"], sites: Natural) -> None:
         """Put in the sites at rest at one more θ, for some of the problems."""
-        seen = self.seen[rows][:, None, None]
-        for kept, part in ((self.theta, theta), (self.nu, sites.nu), (self.tau, sites.tau)):
-            new = np.asarray(part)[:, None]
-            kept[rows] = np.where(seen, np.concatenate([new, kept[rows, :-1]], axis=1), new)
+        self.newest.nu[rows], self.newest.tau[rows] = sites.nu, sites.tau
+        self.place[rows] = (self.place[rows] + 1) % MEMORY
+        fresh = ~self.seen[rows]
+        for kept, part in zip((self.theta, self.log_tau, self.pull), (theta, *_affine(sites)), strict=True):
+            kept[rows, self.place[rows]] = part
+            kept[rows[fresh]] = np.asarray(part)[fresh][:, None]
         self.seen[rows] = True
 
     def at(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Natural:
         """The sites at θ by the affine function of θ that agrees with the newest, and with the others as it can.
 
-        Affine are log τ and ν/√τ, in which a change of the prior's scale is a shift; a datum whose τ is not positive
-        at every known θ keeps its newest site.
+        A datum whose τ is not positive at every known θ keeps its newest site.
         """
-        known, nu, tau = self.theta[rows], self.nu[rows], self.tau[rows]
-        steps = np.swapaxes(known[:, 1:] - known[:, :1], 1, 2)  # k × theta × m − 1
-        share = np.linalg.pinv(steps, rcond=1e-3) @ (theta - known[:, 0])[:, :, None]
+        share = self._shares(rows, theta)
+        log_tau, pull = ((share[:, None] @ kept[rows])[:, 0] for kept in (self.log_tau, self.pull))
+        tau, known = np.exp(log_tau), np.isfinite(log_tau)
+        newest = Natural(self.newest.nu[rows], self.newest.tau[rows])
+        return Natural(np.where(known, pull * np.sqrt(tau), newest.nu), np.where(known, tau, newest.tau))
+
+    def _shares(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k m"]:
+        """How much of each known θ there is in a new one; they sum to 1."""
+        count = np.arange(len(rows))
+        known, place = self.theta[rows], self.place[rows]
+        origin = known[count, place]
+        steps = np.swapaxes(known - origin[:, None], 1, 2)  # k × theta × m
+        share = (np.linalg.pinv(steps, rcond=1e-3) @ (theta - origin)[:, :, None])[:, :, 0]
         share = np.where(np.abs(share).max(axis=1, keepdims=True) <= REACH, share, 0.0)
-        positive = np.all(tau > 0, axis=1)
-        safe = np.where(positive[:, None], tau, 1.0)
-        log_tau, pull = np.log(safe), nu / np.sqrt(safe)
-        new_tau = np.exp(log_tau[:, 0] + (share * (log_tau[:, 1:] - log_tau[:, :1])).sum(1))
-        new_nu = (pull[:, 0] + (share * (pull[:, 1:] - pull[:, :1])).sum(1)) * np.sqrt(new_tau)
-        return Natural(np.where(positive, new_nu, nu[:, 0]), np.where(positive, new_tau, tau[:, 0]))
+        share[count, place] = 0.0
+        share[count, place] = 1.0 - share.sum(axis=1)
+        return share
+
+
+def _affine(sites: Natural) -> tuple[np.ndarray, np.ndarray]:
+    """log τ and ν/√τ, NaN where τ is not positive."""
+    nu, tau = np.asarray(sites.nu, dtype=np.float64), np.asarray(sites.tau, dtype=np.float64)
+    tau = np.where(tau > 0, tau, np.nan)
+    return np.log(tau), nu / np.sqrt(tau)

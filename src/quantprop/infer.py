@@ -12,7 +12,7 @@ import numpy as np
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
 from quantprop.engine import REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
-from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
@@ -156,7 +156,11 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)
 
 
-_parallel = program(lambda *args: solve_parallel(*args)[0])
+@program
+def _parallel(problem: Problem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+    return solve_parallel(problem, start, tol, max_sweeps)[0]
+
+
 _sequential = program(solve_sequential)
 
 
@@ -172,13 +176,18 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
-def loo_of(problem: Problem, at: Evaluation) -> jax.Array:
+def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
     """log p(y_i) without datum i, for all data."""
-    row = partial(loo_log_prob, problem.likelihood)
-    return jax.vmap(row)(problem.data, problem.weight, at.marginals, at.sites)
+    return jax.vmap(partial(loo_log_prob, likelihood))(data, weight, at.marginals, at.sites)
 
 
-loo_at = float64(program(loo_of))
+_loo_at = program(loo_of)
+
+
+@float64
+def loo_at(problem: Problem, at: Evaluation) -> jax.Array:
+    """The same, of a problem."""
+    return _loo_at(problem.likelihood, problem.data, problem.weight, at)
 
 
 def solution_of(

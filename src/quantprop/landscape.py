@@ -131,6 +131,11 @@ class Landscape:
         return parts_of(self.model, self.task) if self.known_parts is None else self.known_parts
 
     @cached_property
+    def unbounded(self) -> Parts:
+        """The same parts, as compiled programs see them."""
+        return without_bounds(self.parts)
+
+    @cached_property
     def cold(self) -> Natural:
         """The likelihood's own starting sites."""
         return self.padded_sites(None)
@@ -175,7 +180,7 @@ class Landscape:
         """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
         began = time.perf_counter()
         theta, x = np.array(theta, dtype=np.float64), self.task.padded
-        parts = without_bounds(self.parts)
+        parts = self.unbounded
         mean, k, likelihood = prior_at(theta, parts, x)
         problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
         out, value, by = _core(problem, self.objective, start, tol, self.max_sweeps, exact=self.exact)

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from quantprop.ascent import REASONS, Ascent, projected
 from quantprop.batches import Rows, chunks, each, kinds, of, one_blas_thread, slots, stacked, threads
-from quantprop.engine import Outcome, Problem
+from quantprop.engine import Evaluation, Outcome, Problem
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
@@ -25,7 +25,7 @@ from quantprop.methods import QP, Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
-from quantprop.parameters import values, without_bounds
+from quantprop.parameters import unpacked, values
 from quantprop.precision import to_numpy
 from quantprop.priors import DensePrior
 from quantprop.programs import program
@@ -106,7 +106,6 @@ class Visits(NamedTuple):
     gradient: Any
     out: Outcome
     adjoint_residual: Any
-    loo: Any
 
 
 def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
@@ -117,12 +116,21 @@ def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, o
         problem = Problem(likelihood, method, DensePrior(mean, k), data, weight)
         out, value, by = core(problem, objective, start, tol, sweeps, exact)
         log_prior, slope = pull_back(theta, parts, x, by)
-        return Visits(value + log_prior, slope, out, by.adjoint_residual, loo_of(problem, out.at))
+        return Visits(value + log_prior, slope, out, by.adjoint_residual)
 
     return each(one, used, *picked, theta, start, tol)
 
 
-_evaluated = program(_evaluate, static_argnames="exact")
+def _loo(batch: Batch, theta, at: Evaluation):
+    """Leave-one-out log densities of problems at rest; a program of its own, since only ends need it."""
+
+    def one(parts: Parts, data, weight, theta, at):
+        return loo_of(unpacked(parts, theta).likelihood, data, weight, at)
+
+    return jax.vmap(one)(batch.parts, batch.data, batch.weight, theta, at)
+
+
+_evaluated, _loo_at = program(_evaluate, static_argnames="exact"), program(_loo)
 _picked = program(lambda batch, rows: of(batch, rows))  # apart, so that their number does not matter to the other
 _started = program(
     lambda likelihood, data: jax.vmap(lambda one, rows: Natural(*jax.vmap(one.start)(rows)))(likelihood, data)
@@ -137,7 +145,7 @@ class Search:
         self.surfaces, self.first = surfaces, first
         theta, self.box = np.array([starting_point(s.parts)[0] for s in surfaces]), starting_point(first.parts)[1]
         self.ascent = Ascent(theta, self.box, 0.5 * FLAT, ftol, most)
-        whole = [Batch(without_bounds(s.parts), s.task.padded, s.task.data, s.task.weight) for s in surfaces]
+        whole = [Batch(s.unbounded, s.task.padded, s.task.data, s.task.weight) for s in surfaces]
         with jax.enable_x64(True):
             self.batch: Batch = jax.device_put(stacked(whole))
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
@@ -204,10 +212,12 @@ class Search:
             step = Step(0, theta[i], value, slope, reason, sweeps, seconds)
             self.traces[row].append(step)
 
-    def settled(self) -> Visits:
-        """All problems at their best θ, inference at its own tolerance."""
+    def settled(self) -> tuple[Visits, np.ndarray]:
+        """All problems at their best θ, inference at its own tolerance, and their leave-one-out log densities."""
         parts = [self._settled(rows) for rows in chunks(len(self.surfaces), self.slots)]
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        with jax.enable_x64(True):
+            return found, np.asarray(_loo_at(self.batch, self.ascent.theta, found.out.at))
 
     def _settled(self, rows: Rows) -> Visits:
         theta, tol = self.ascent.theta[rows], np.full(len(rows), self.first.tol)
@@ -222,7 +232,7 @@ class Search:
 
     def results(self) -> list[Fitted]:
         """What was learned; a problem whose inference failed is done again by itself, with all of `fit`'s remedies."""
-        found = self.settled()
+        found, loo = self.settled()
         usable, why = _usable(found), [REASONS[r] for r in self.ascent.reason]
         slopes = np.abs(projected(found.gradient, self.ascent.theta, self.box)).max(axis=1, initial=0.0)
         fitted = []
@@ -234,7 +244,7 @@ class Search:
                 fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
             else:
                 one = of(found, i)
-                fitted.append(fitted_from(surface, theta, float(one.value), one.out, one.loo, trace, ending))
+                fitted.append(fitted_from(surface, theta, float(one.value), one.out, loo[i], trace, ending))
         return fitted
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import time
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from loky import cpu_count
 
-from quantprop import Model, Parameter, fit_many, predict_many
+from quantprop import fit_many, predict_many
 from quantprop.experiments.experiment import described, forecasts, hyperparameters_of_ep, no_result, row_of
 from quantprop.experiments.forecast import Forecast
 from quantprop.experiments.learning import (
@@ -24,31 +25,38 @@ from quantprop.experiments.learning import (
     model_at,
     starts,
 )
+from quantprop.experiments.pool import ENVIRONMENT, in_processes
 from quantprop.experiments.protocol import METHODS, Experiment, Split, model_of, split
 from quantprop.experiments.rows import Row
 from quantprop.experiments.sweep import Results, Unit
 from quantprop.gaussian import Normal
-from quantprop.parameters import declared, is_parameter
 from quantprop.predictive import Predictive
 
-TOGETHER = 3  # data sets in work at a time on an accelerator: while one compiles, others compute
+MEMORY = 0.9  # of an accelerator, for all processes together
 
 
 @dataclass(frozen=True)
 class Batched:
-    """All folds of a data set as one batch, some data sets at a time. Rows come when a data set is done."""
+    """All folds of a data set as one batch. Rows come when a data set is done.
+
+    An accelerator is driven by a process for each data set, as far as there are cores: tracing and compiling programs
+    takes longer than running them, and so happens side by side. Without one, data sets come one after the other.
+    """
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows."""
         if any(unit.experiment.variant == "code" for unit in units):
             raise ValueError("variant code follows the authors' program step by step: leave --batched out")
         groups = [list(group) for _, group in groupby(units, key=lambda unit: unit.experiment.dataset)]
-        pool = ThreadPoolExecutor(1 if jax.default_backend() == "cpu" else TOGETHER)
-        try:
-            for done in as_completed([pool.submit(_rows_of, group) for group in groups]):
-                yield from done.result()
-        finally:
-            pool.shutdown(cancel_futures=True)  # waits for the data sets in work
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the memory is for those processes
+        if jax.default_backend() == "cpu":
+            for group in groups:
+                yield from _rows_of(group)
+            return
+        processes = max(1, min(len(groups), cpu_count()))
+        share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
+        for _, done in in_processes(_rows_of, groups, processes, ENVIRONMENT | share):
+            yield from done
 
 
 class Case(NamedTuple):
@@ -146,17 +154,16 @@ def _forecasts(cases: list[Case], ends: list[Learned], latent: list[Normal]) -> 
 
 
 def _qp_at_ep(cases: list[Case]) -> list[tuple[dict[str, np.ndarray], list[str]]]:
-    """QP's latent predictive variance at EP's hyperparameters, and a note where inference did not converge there."""
-    models = [_fixed(model_at(model_of(case.experiment, "qp", case.parts.x.shape[1]), case.at_ep)) for case in cases]
-    fitted = fit_many(models, [case.parts.x for case in cases], [case.parts.y for case in cases], "qp")
+    """QP's latent predictive variance at EP's hyperparameters, and a note where inference did not converge there.
+
+    Learning that ends at its first evaluation: it needs no further program.
+    """
+    if not cases:
+        return []
+    first = cases[0].experiment
+    models = [model_at(model_of(case.experiment, "qp", case.parts.x.shape[1]), case.at_ep) for case in cases]
+    x, y = [case.parts.x for case in cases], [case.parts.y for case in cases]
+    fitted = fit_many(models, x, y, "qp", first.objective, gradient_of(first, "qp"), max_evaluations=1)
     latent = predict_many([each.solution for each in fitted], [case.parts.x_test for case in cases])
     notes = [[] if f.solution.converged else [f"variance_at_ep: {f.solution.status}"] for f in fitted]
     return [({"variance_at_ep": normal.variance}, note) for normal, note in zip(latent, notes, strict=True)]
-
-
-def _fixed(model: Model) -> Model:
-    """The model with nothing to learn."""
-    return jax.tree.map(
-        lambda node: Parameter(node.value, fixed=True) if is_parameter(node) else node, declared(model),
-        is_leaf=is_parameter,
-    )  # fmt: skip

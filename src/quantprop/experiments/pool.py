@@ -6,15 +6,18 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor
 
 from quantprop.experiments.sweep import Results, Unit, do
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 # One thread each: the number of threads changes the order of sums, and with it the last digits of results.
 ENVIRONMENT = {
@@ -39,17 +42,23 @@ class Local:
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows, as they come. Whatever ends the loop also ends the workers."""
-        if not units:
-            return
-        workers = min(self.jobs, len(units))
-        executor = ProcessPoolExecutor(workers, initializer=_obey_parent, env=ENVIRONMENT)
-        try:
-            with _interrupts_held_back():
-                waiting: dict[Any, Unit] = {executor.submit(do, unit): unit for unit in units}
-            for future in as_completed(waiting):
-                yield waiting.pop(future), future.result()
-        finally:
-            executor.shutdown(kill_workers=True)
+        return in_processes(do, units, self.jobs, ENVIRONMENT)
+
+
+def in_processes(
+    work: Callable[[T], R], tasks: Sequence[T], most: int, environment: Mapping[str, str]
+) -> Generator[tuple[T, R], None, None]:
+    """Each task with what came of it, as they come, by up to `most` processes, which end with the loop."""
+    if not tasks:
+        return
+    executor = ProcessPoolExecutor(min(most, len(tasks)), initializer=_obey_parent, env=dict(environment))
+    try:
+        with _interrupts_held_back():
+            waiting: dict[Any, T] = {executor.submit(work, task): task for task in tasks}
+        for future in as_completed(waiting):
+            yield waiting.pop(future), future.result()
+    finally:
+        executor.shutdown(kill_workers=True)
 
 
 @contextmanager
