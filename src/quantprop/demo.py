@@ -12,8 +12,8 @@ from quantprop.comparison.compare import Report
 METHODS = ("qp", "ep", "vb", "laplace")
 PAGE = Path("quantprop-demo.html")
 LEAD = (
-    "Gaussian-process models learned by Quantile Propagation (QP), expectation propagation (EP), variational Bayes (VB) "
-    "and Laplace's method from the same rows of the same data, each with the hyperparameters that it learned itself."
+    "Gaussian-process models learned by Quantile Propagation (QP), expectation propagation (EP), variational Bayes "
+    "(VB) and Laplace's method from the same rows of the same data, each with hyperparameters that it learned itself."
 )
 CODE = """from quantprop import comparison, demo, tables
 
@@ -51,7 +51,7 @@ def bundled(name: str) -> tables.Table:
 
 def main(out: Path, progress: Report = lambda method, done, total: None) -> list[report.Study]:
     """Compare the methods on each part and write the page."""
-    with one_blas_thread():  # matrices are small here; a second thread would only get in the way
+    with one_blas_thread():  # methods are compiled and learned two at a time, each on a core of its own
         studies = [_study(part, progress) for part in PARTS]
     report.write(out, "quantprop: a demonstration", LEAD, studies)
     return studies
@@ -60,9 +60,8 @@ def main(out: Path, progress: Report = lambda method, done, total: None) -> list
 def _study(part: Part, progress: Report) -> report.Study:
     problem = tables.problem(bundled(part.name), "y", part.likelihood)
     division = getattr(comparison, part.division)(problem, part.parts)
-    found = comparison.compare(
-        problem, METHODS, division, lambda method, *count: progress(f"{part.name}, {method}", *count)
-    )
+    named = lambda method, *count: progress(f"{part.name}, {method}", *count)  # noqa: E731
+    found = comparison.compare(problem, METHODS, division, named, threads=2)
     about = datasets.load(part.name).description
     return report.Study(part.title, about, found, CODE.format(part, methods=METHODS))
 

@@ -1,4 +1,4 @@
-"""What a learned model says about its rows and features: which rows surprise it, which move it, which features count."""
+"""What a learned model says of its rows and features: which rows surprise it, which move it, which features count."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -49,12 +50,15 @@ def fit(
         check_place(out)
         problem = _problem(data, target, likelihood, kernel, ignore, drop_missing)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": 0}
-        with waiting(f"learning by {method} from {len(problem.raw)} rows"):
+        with waiting(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
             model = problem.fit(method, **settings)
         model.save(out)
         typer.echo(as_json({"model": str(out), **_about(model)}) if json else "\n".join(_told(model)))
         if not json:
             typer.echo(f"wrote {out}")
+        if not all(fitted.converged for fitted in model.fits):
+            note("warning: not converged; the status above says what to try")
 
 
 def predict(
@@ -105,7 +109,9 @@ def compare(
         problem = _problem(data, target, likelihood, kernel, ignore, drop_missing)
         with bars() as progress:
             found = comparison.compare(problem, chosen, comparison.folds(problem, folds, seed), progress)
-        code = _code(data, target, problem, ignore, drop_missing, f"{chosen}, comparison.folds(problem, {folds}, {seed})")
+        code = _code(
+            data, target, problem, ignore, drop_missing, f"{chosen}, comparison.folds(problem, {folds}, {seed})"
+        )
         title = f"{target}: {', '.join(chosen)} compared"
         report.write(out, title, f"Learned from {problem.table.source}.", [report.Study("Comparison", "", found, code)])
         if json:

@@ -22,7 +22,12 @@ def bars() -> Iterator[Report]:
     """One bar for each kind of work with its time left, on standard error."""
     from rich.console import Console
     from rich.progress import (
-        BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn,
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
     )  # fmt: skip
 
     columns = (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
 from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined, with_error
 from quantprop.estimators import GaussianProcessClassifier
-from quantprop.infer import infer
+from quantprop.estimators.core import Core
 from quantprop.solution import Solution
 from quantprop.tables import Problem, TableModel
 
@@ -117,11 +118,24 @@ def _dealt(problem: Problem, count: int, seed: int) -> np.ndarray:
 
 
 def compare(
-    problem: Problem, methods: Sequence[str], division: Division, report: Report = lambda method, done, total: None
+    problem: Problem,
+    methods: Sequence[str],
+    division: Division,
+    report: Report = lambda method, done, total: None,
+    threads: int = 1,
 ) -> Comparison:
-    """Learn by each method on each split, and once more on the rows to be shown."""
-    evaluated = tuple(_evaluated(problem, method, division, report) for method in methods)
-    return Comparison(problem, division, evaluated, _posteriors(evaluated))
+    """Learn by each method on each split, and once more on the rows to be shown; so many methods at a time.
+
+    Fits keep their warnings to themselves: how each ended is in its status, which is shown.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if threads == 1:
+            evaluated = tuple(_evaluated(problem, method, division, report) for method in methods)
+        else:
+            with ThreadPoolExecutor(threads) as pool:
+                evaluated = tuple(pool.map(lambda method: _evaluated(problem, method, division, report), methods))
+        return Comparison(problem, division, evaluated, _posteriors(evaluated))
 
 
 def _evaluated(problem: Problem, method: str, division: Division, report: Report) -> Evaluated:
@@ -130,22 +144,15 @@ def _evaluated(problem: Problem, method: str, division: Division, report: Report
     report(method, 0, total)
     for i, (train, test) in enumerate(division.splits):
         start = time.perf_counter()
-        model = _learned(problem, method, train)
+        model = problem.fit(method, train)
         seconds = time.perf_counter() - start
         done.append(_fold(problem, model, test, seconds))
         shown = model if i in same else shown
         report(method, len(done), total)
     if shown is None:
-        shown = _learned(problem, method, division.shown)
+        shown = problem.fit(method, division.shown)
         report(method, total, total)
     return Evaluated(method, tuple(done), shown)
-
-
-def _learned(problem: Problem, method: str, rows: np.ndarray) -> TableModel:
-    """A fit that keeps its warnings to itself: how it ended is in its status, which is shown."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return problem.fit(method, rows)
 
 
 def _fold(problem: Problem, model: TableModel, test: np.ndarray, seconds: float) -> Fold:
@@ -169,19 +176,15 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
 
 
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
+    """EP's posterior at the rows shown, and QP's where EP learned to be; by the program that learned, already there."""
     by = {one.method: one.model for one in evaluated}
     if not {"ep", "qp"} <= set(by):
         return ()
-    ep = by["ep"].fits[0].solution
-    return ep, _again(by["ep"], ep, "qp")
+    ep, qp = by["ep"].fits[0], _core(by["qp"])
+    return ep.solution, qp.moved(qp.landscape.from_cold(ep.theta)).fitted.solution
 
 
-def _again(model: TableModel, solution: Solution, method: str) -> Solution:
-    """The posterior of the same model and data by another method."""
+def _core(model: TableModel) -> Core:
+    """What an estimator learned, with its data; of the first class, if several."""
     estimator = model.estimator
-    if isinstance(estimator, GaussianProcessClassifier):
-        base = estimator.base_estimator_
-        y = 2.0 * getattr(base, "estimators_", [base])[0].y_train_ - 1.0
-    else:
-        y = estimator.y_train_
-    return infer(solution.model, solution.X, y, method=method)
+    return estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core

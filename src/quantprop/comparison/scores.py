@@ -65,7 +65,7 @@ class NumberForecast:
         """
         lower, upper = self.pit[:, :1], self.pit[:, 1:]
         inside = np.clip((LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
-        below = np.where(upper > lower, inside, LEVELS >= upper).mean(axis=0)
+        below = np.where(upper > lower, inside, upper <= LEVELS).mean(axis=0)
         return float(np.abs(below - LEVELS).mean())
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
 from quantprop.insight import relevance
+from quantprop.report.names import called
 from quantprop.report.svg import STYLE
 
 # isort: split
@@ -63,16 +64,21 @@ def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
 
 def calibration(one: Evaluated) -> Picture:
     """Reliability of class probabilities, or the PIT histogram of numbers, over all rows scored."""
-    forecast, name = one.forecast, one.method.upper()
+    forecast, name = one.forecast, called(one.method)
     error = f"calibration error {forecast.calibration:.3f} over {len(forecast.scores()['ntll'])} forecasts"
     if isinstance(forecast, ClassForecast):
         p, came = forecast.stated
-        figure = _drawn(lambda ax: plots.reliability(p, came, ax=ax), name)
+        figure = _drawn(lambda ax: _reliability(p, came, ax), name)
         return Picture(figure, f"{name}: reliability of forecasts of rows not learned from.",
                        f"Reliability diagram of {name}: {error}.")  # fmt: skip
     figure = _drawn(lambda ax: plots.pit(_pit(forecast), ax=ax), name)
     return Picture(figure, f"{name}: probability integral transform of rows not learned from; flat if calibrated.",
                    f"PIT histogram of {name}: {error}.")  # fmt: skip
+
+
+def _reliability(p: np.ndarray, came: np.ndarray, ax: Axes) -> None:
+    plots.reliability(p, came, ax=ax)
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
 
 
 def _pit(forecast: NumberForecast) -> np.ndarray:
@@ -86,7 +92,7 @@ def _pit(forecast: NumberForecast) -> np.ndarray:
 
 def posterior(comparison: Comparison) -> Iterator[Picture]:
     """The posterior over one feature, the class map over two, or what can be drawn over more."""
-    model, method = comparison.first.model, comparison.first.method.upper()
+    model, method = comparison.first.model, called(comparison.first.method)
     features, classes = model.encoding.features, comparison.problem.target.classes
     two = len(model.labels) == 2
     if len(features) == 1 and (two or not classes):
@@ -195,11 +201,13 @@ def lengthscales(comparison: Comparison) -> Picture:
     for i, one in enumerate(comparison.methods):
         lengths = {part.feature: part.lengthscale for part in relevance(one.model)}
         at = np.arange(len(order)) + (i - 0.5 * (len(comparison.methods) - 1)) * height
-        ax.barh(at, [1.0 / lengths[name] for name in order], height, color=COLOURS[one.method], label=one.method.upper())
+        ax.barh(
+            at, [1.0 / lengths[name] for name in order], height, color=COLOURS[one.method], label=called(one.method)
+        )
     names = [name if len(name) <= 24 else name[:23] + "…" for name in order]
     ax.set_yticks(np.arange(len(order)), [plain(name) for name in names])
     ax.invert_yaxis()
     ax.set(xlabel="1 / lengthscale (of standardised columns)")
     ax.legend()
-    caption = f"Relevance of features: 1 / lengthscale. {order[0]} counts most by {comparison.first.method.upper()}."
+    caption = f"Relevance of features: 1 / lengthscale. {order[0]} counts most by {called(comparison.first.method)}."
     return Picture(figure, caption, f"Bar chart. {caption}")

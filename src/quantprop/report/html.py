@@ -6,6 +6,8 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+LONG = 40  # letters
+
 
 class Markup(str):
     """Text that is HTML already."""
@@ -35,8 +37,14 @@ def element(name: str, *children: Any, **attributes: Any) -> Markup:
 
 
 def table(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str) -> Markup:
-    """A table that scrolls inside its own box where the screen is narrow."""
+    """A table under its caption, which scrolls inside its own box where the screen is narrow."""
     head = element("tr", *(element("th", cell, scope="col") for cell in header))
-    body = [element("tr", *(element("td", cell) for cell in row)) for row in rows]
-    whole = element("table", element("caption", caption), element("thead", head), element("tbody", *body))
-    return element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    body = [element("tr", *(element("td", cell, class_=_width(cell)) for cell in row)) for row in rows]
+    whole = element("table", element("thead", head), element("tbody", *body))
+    box = element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=caption)
+    return joined([element("p", caption, class_="note"), box])
+
+
+def _width(cell: Any) -> str | None:
+    """Long text is broken into lines; all else stays on one."""
+    return "long" if len(str(cell)) > LONG else None

@@ -25,18 +25,17 @@ h2 { font-size: 1.35rem; margin: 2.5rem 0 .5rem; padding-top: 1.25rem; border-to
 h2, h3, p, figcaption { overflow-wrap: anywhere; }
 h3 { font-size: 1.05rem; margin: 1.75rem 0 .5rem; }
 p { max-width: 48rem; margin: .5rem 0; }
-.note, figcaption, caption { color: var(--muted); font-size: .875rem; }
+.note, figcaption { color: var(--muted); font-size: .875rem; }
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1.25rem; }
 figure { margin: 0; padding: .75rem; background: var(--tint); border-radius: .5rem; }
 svg.figure { display: block; width: 100%; height: auto; max-width: 34rem; margin: 0 auto; }
-svg.figure text { font-family: system-ui, sans-serif !important; }
+svg.figure text { fill: var(--ink); font-family: system-ui, sans-serif !important; }
 figcaption { margin-top: .5rem; }
 .scroll { overflow-x: auto; margin: .75rem 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-caption { text-align: left; padding-bottom: .4rem; }
-th, td { text-align: left; vertical-align: top; padding: .3rem 1rem .3rem 0; border-bottom: 1px solid var(--line); }
-th, td:nth-child(-n + 2) { white-space: nowrap; }
-td { min-width: 4rem; max-width: 24rem; }
+th, td { text-align: left; vertical-align: top; padding: .3rem 1.25rem .3rem 0; border-bottom: 1px solid var(--line);
+  white-space: nowrap; }
+td.long { white-space: normal; min-width: 17rem; max-width: 28rem; overflow-wrap: anywhere; }
 pre { overflow-x: auto; padding: .75rem; background: var(--tint); border-radius: .5rem; font-size: .875rem; }
 :focus-visible { outline: 2px solid var(--blue); }
 """

@@ -12,14 +12,12 @@ from quantprop.comparison import Comparison, Evaluated
 from quantprop.insight import greatest, hyperparameters, influence, surprise
 from quantprop.report.figures import pictures
 from quantprop.report.html import Markup, element, joined, table
+from quantprop.report.names import SCORES, called
 from quantprop.report.svg import inline
 
-SCORES = {
-    "error": "test error", "rmse": "RMSE", "mae": "MAE", "ntll": "NTLL", "brier": "Brier", "calibration": "calibration",
-}  # fmt: skip
 MEANINGS = (
-    "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance of "
-    "probabilities from what came, calibration the mean gap between stated probabilities and shares that came. "
+    "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance "
+    "of probabilities from what came, calibration the mean gap between stated probabilities and shares that came. "
 )
 ROWS = 8  # of the most surprising and the most influential
 CELLS = 10  # columns of a table that are shown beside them
@@ -48,7 +46,7 @@ def section(study: Study, key: str) -> Markup:
         element("h3", "Scores"), _scores(found), element("p", MEANINGS, _errors(found), class_="note"),
         element("h3", "Figures"), element("div", *figures, class_="figures"),
         element("h3", "What was learned, and how it ended"), _endings(found), _numbers(found),
-        element("h3", f"The rows that {found.first.method.upper()} expected least"), _rows(found),
+        element("h3", f"The rows that {called(found.first.method)} expected least"), _rows(found),
         element("h3", "The same in Python"), element("pre", element("code", study.code)),
     )  # fmt: skip
 
@@ -61,15 +59,15 @@ def _fitted(found: Comparison) -> str:
     end = "All of them converged." if not failed else f"{failed} of them did not converge: see below."
     return (
         f"{target.name}: {target.why}; {target.likelihood} likelihood. {len(found.problem.raw)} rows, "
-        f"{len(encoding.features)} feature{'s' * (len(encoding.features) > 1)}, standardised; squared-exponential kernel "
-        f"({found.problem.kernel}). {found.division.words}: {len(fits)} fits are scored. {end}{left}"
+        f"{len(encoding.features)} feature{'s' * (len(encoding.features) > 1)}, standardised; squared-exponential "
+        f"kernel ({found.problem.kernel}). {found.division.words}: {len(fits)} fits are scored. {end}{left}"
     )
 
 
 def _scores(found: Comparison) -> Markup:
     names = list(found.first.scores)
     header = ["method", *(SCORES[name] for name in names), "seconds a fit"]
-    rows = [[one.method.upper(), *map(_pair, one.scores.values()), f"{one.seconds:.2f}"] for one in found.methods]
+    rows = [[called(one.method), *map(_pair, one.scores.values()), f"{one.seconds:.2f}"] for one in found.methods]
     return table(header, rows, "Scores of rows not learned from")
 
 
@@ -85,7 +83,7 @@ def _errors(found: Comparison) -> str:
 
 
 def _endings(found: Comparison) -> Markup:
-    rows = [[one.method.upper(), _share(one), *_status(one)] for one in found.methods]
+    rows = [[called(one.method), _share(one), *_status(one)] for one in found.methods]
     header = ("method", "fits converged", "log evidence", "learning", "inference")
     return table(header, rows, "How learning and inference ended")
 
@@ -109,7 +107,7 @@ def _numbers(found: Comparison) -> Markup:
         of = f"{models[0].labels[which]}: " if len(models[0].fits) > 1 else ""
         learned = [hyperparameters(model, which) for model in models]
         rows += [[of + name, *(f"{numbers[name]:.4g}" for numbers in learned)] for name in learned[0]]
-    return table(("hyperparameter", *(one.method.upper() for one in found.methods)), rows, "Learned hyperparameters")
+    return table(("hyperparameter", *(called(one.method) for one in found.methods)), rows, "Learned hyperparameters")
 
 
 def _rows(found: Comparison) -> Markup:

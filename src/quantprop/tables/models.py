@@ -147,4 +147,3 @@ def fit(
     ['no', 'no', 'yes', 'yes']
     """
     return problem(table, target_name, likelihood, kernel).fit(method)
-

@@ -169,13 +169,13 @@ def _blank(record: list[str]) -> bool:
 def _separator(text: str) -> str:
     """The separator under which all rows have as many cells as the header; failing that, the one it holds most of."""
 
-    def fit(separator: str) -> tuple[bool, int]:
+    def fit(separator: str) -> tuple[bool, int, bool]:
         try:
             counts = [len(record) for _, record in _records(text, separator, "") if not _blank(record)]
         except TableError:
-            return False, 0
+            return False, 0, False
         first = counts[0] if counts else 0
-        return first > 1 and set(counts) == {first}, first
+        return first > 1 and set(counts) == {first}, first, set(counts) == {first}
 
     return max(SEPARATORS, key=fit)
 
