@@ -55,7 +55,7 @@ def test_separators_and_quotes(text, rows):
     ],
 )
 def test_faults_are_named_with_their_place(text, message):
-    with pytest.raises(TableError, match="t.csv") as error:
+    with pytest.raises(TableError, match=r"t\.csv") as error:
         table(text)
     assert message in str(error.value)
 

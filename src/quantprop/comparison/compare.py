@@ -172,7 +172,7 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
     lattice = estimator.likelihood_.lattice
     below = at if lattice is None else estimator.predictive_cdf(x, y - lattice[1])
     pit = np.clip(np.stack([below, at], axis=1), 0.0, 1.0)  # a cdf is right to 1e-12: it may end beyond 1
-    return NumberForecast(estimator.predict(x), estimator.log_predictive_density(x, y), y, pit)
+    return NumberForecast(np.asarray(estimator.predict(x)), estimator.log_predictive_density(x, y), y, pit)
 
 
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:

@@ -12,6 +12,7 @@ from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberFor
 from quantprop.insight import relevance
 from quantprop.report.names import called
 from quantprop.report.svg import STYLE
+from quantprop.tables.targets import REAL
 
 # isort: split
 # After quantprop.plots, which says how to install matplotlib where it is missing.
@@ -108,17 +109,19 @@ def posterior(comparison: Comparison) -> Iterator[Picture]:
 
 
 def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:
-    model, estimator = comparison.first.model, comparison.first.model.estimator
+    model = comparison.first.model
     encoding, solution = model.encoding, model.fits[0].solution
-    y = np.zeros(len(solution.X)) if of == "f" else estimator.y_train_
+    given = comparison.problem.target.y[comparison.division.shown]
+    real = comparison.problem.target.likelihood in REAL  # whose y are standardised
+    centre, scale = (given.mean(), given.std()) if real else (0.0, 1.0)
+    y = (given - centre) / scale if of == "y" else np.zeros(len(given))  # f is drawn without y
 
     def draw(ax: Axes) -> None:
         plots.posterior(solution, solution.X, y, of=of, ax=ax)
         _in_units(ax.xaxis, encoding.centre[0], encoding.scale[0])
         ax.set(xlabel=plain(encoding.features[0]), ylabel="f" if of == "f" else plain(model.target))
-        if of == "y" and estimator.normalize_y:
-            given = comparison.problem.target.y[comparison.division.shown]
-            _in_units(ax.yaxis, given.mean(), given.std())
+        if of == "y":
+            _in_units(ax.yaxis, centre, scale)
 
     return Picture(_drawn(draw), caption, f"Mean with 50 % and 90 % intervals. {caption}")
 
@@ -126,7 +129,7 @@ def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:
 def _in_units(axis: Axis, centre: float, scale: float) -> None:
     """Ticks at round numbers of the table's own units, on an axis of standardised ones."""
     low, high = axis.get_view_interval()
-    ticks = MaxNLocator(6).tick_values(centre + scale * low, centre + scale * high)
+    ticks = np.asarray(MaxNLocator(6).tick_values(centre + scale * low, centre + scale * high))
     axis.set_ticks((ticks - centre) / scale, [f"{tick:g}" for tick in ticks])
     axis.set_view_interval(low, high, ignore=True)
 
@@ -151,7 +154,8 @@ def _latent_rows(comparison: Comparison, caption: str) -> Picture:
     marginals = model.fits[0].solution.marginals
     order = np.argsort(marginals.mean)
     mean, sd = marginals.mean[order], np.sqrt(marginals.variance[order])
-    second = (comparison.problem.target.y[comparison.division.shown] == model.estimator.classes_[1])[order]
+    y = comparison.problem.target.y[comparison.division.shown]
+    second = (y == np.unique(y)[1])[order]
     place = np.arange(len(order))
 
     def draw(ax: Axes) -> None:
@@ -204,7 +208,7 @@ def lengthscales(comparison: Comparison) -> Picture:
         ax.barh(
             at, [1.0 / lengths[name] for name in order], height, color=COLOURS[one.method], label=called(one.method)
         )
-    names = [name if len(name) <= 24 else name[:23] + "…" for name in order]
+    names = [name if len(name) <= 32 else name[:31] + "…" for name in order]
     ax.set_yticks(np.arange(len(order)), [plain(name) for name in names])
     ax.invert_yaxis()
     ax.set(xlabel="1 / lengthscale (of standardised columns)")

@@ -17,7 +17,7 @@ from quantprop.estimators.core import typical_distance
 from quantprop.learn import Fitted
 from quantprop.parameters import Parameter
 from quantprop.storage.files import reading
-from quantprop.storage.records import refusing, require
+from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import Table
@@ -48,8 +48,7 @@ class TableModel:
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the classes, as text; none in regression."""
-        classifier = isinstance(self.estimator, GaussianProcessClassifier)
-        return tuple(map(str, self.estimator.classes_)) if classifier else ()
+        return tuple(map(str, self.estimator.classes_)) if isinstance(self.estimator, GaussianProcessClassifier) else ()
 
     def forecast(self, table: Table, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
         """Predictions for the rows of a table, by the name of what is predicted."""
@@ -75,12 +74,13 @@ def load(path: str | os.PathLike[str]) -> TableModel:
     """The model that `TableModel.save` wrote."""
     model, note = estimator_storage.load_with_note(path)
     with reading(path):
-        require(note is not None and not isinstance(model, Fitted), "it holds no encoding of a table; it was not "
-                "written by `quantprop fit` (in Python, quantprop.load reads it)")  # fmt: skip
+        if note is None or isinstance(model, Fitted):
+            raise Unreadable("it holds no encoding of a table; it was not written by `quantprop fit` (in Python, "
+                             "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):
             encoding = encodings.from_json(note["encoding"])
-            found = TableModel(encoding, str(note["target"]), tuple(map(int, note["lines"])), model)  # pyright: ignore[reportArgumentType]
-        require(len(encoding.features) == found.estimator.n_features_in_, "the encoding does not fit the model")
+            found = TableModel(encoding, str(note["target"]), tuple(map(int, note["lines"])), model)
+        require(len(encoding.features) == found.fits[0].solution.X.shape[1], "the encoding does not fit the model")
         require(len(found.lines) == len(found.fits[0].solution.loo), "its lines do not fit its rows")
     return found
 
@@ -99,7 +99,7 @@ class Problem:
     left_out: tuple[str, ...]
     raw: Float[np.ndarray, "n d"]
 
-    def fit(self, method: str = "qp", rows: Sequence[int] | None = None, **settings: Any) -> TableModel:
+    def fit(self, method: str = "qp", rows: Sequence[int] | np.ndarray | None = None, **settings: Any) -> TableModel:
         """The model learned from some rows (all by default), features standardised on them."""
         at = np.arange(len(self.raw)) if rows is None else np.asarray(rows)
         encoding = self.encoding.standardising(self.raw[at])
@@ -108,12 +108,12 @@ class Problem:
         return TableModel(encoding, self.target.name, tuple(self.table.lines[i] for i in at), estimator)
 
     def _estimator(self, method: str, x: np.ndarray, settings: dict[str, Any]) -> Estimator:
+        likelihood: Any = self.target.likelihood
         settings = {"kernel": _kernel(self.kernel, x), "method": method, **settings}
-        likelihood = self.target.likelihood
         if self.target.classes:
             return GaussianProcessClassifier(likelihood=likelihood, **settings)
         if likelihood in REAL:
-            return GaussianProcessRegressor(likelihood=REAL[likelihood](), normalize_y=True, **settings)
+            return GaussianProcessRegressor(normalize_y=True, **{**settings, "likelihood": REAL[likelihood]()})
         return GaussianProcessRegressor(likelihood=likelihood, mean="constant", **settings)
 
 

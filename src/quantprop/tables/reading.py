@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,7 @@ def missing(table: Table) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def from_columns(columns: dict[str, Iterable[Any]], source: str) -> Table:
+def from_columns(columns: Mapping[str, Iterable[Any]], source: str) -> Table:
     """A table from values in memory: numbers keep every digit, None and NaN are missing."""
     rows = tuple(zip(*([_cell(value) for value in values] for values in columns.values()), strict=True))
     return _checked(tuple(map(str, columns)), rows, tuple(range(1, len(rows) + 1)), source, "row")
