@@ -51,7 +51,7 @@ def bundled(name: str) -> tables.Table:
 
 def main(out: Path, progress: Report = lambda method, done, total: None) -> list[report.Study]:
     """Compare the methods on each part and write the page."""
-    with one_blas_thread():  # methods are compiled and learned two at a time, each on a core of its own
+    with one_blas_thread():  # all methods are compiled and learned at a time: their threads are enough
         studies = [_study(part, progress) for part in PARTS]
     report.write(out, "quantprop: a demonstration", LEAD, studies)
     return studies
@@ -61,7 +61,7 @@ def _study(part: Part, progress: Report) -> report.Study:
     problem = tables.problem(bundled(part.name), "y", part.likelihood)
     division = getattr(comparison, part.division)(problem, part.parts)
     named = lambda method, *count: progress(f"{part.name}, {method}", *count)  # noqa: E731
-    found = comparison.compare(problem, METHODS, division, named, threads=2)
+    found = comparison.compare(problem, METHODS, division, named, threads=len(METHODS))
     about = datasets.load(part.name).description
     return report.Study(part.title, about, found, CODE.format(part, methods=METHODS))
 

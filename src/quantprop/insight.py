@@ -62,12 +62,14 @@ def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
 
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
-    """Learned numbers by name, lengthscales of ARD by their feature."""
+    """Learned numbers by name: those of the kernel without their place in it, lengthscales of ARD with their feature."""
     features = iter(model.encoding.features)
-    return {
-        re.sub(r"\[\d+\]$", "", name) + (f" of {next(features)}" if LENGTHSCALE.search(name) and "[" in name else ""): x
-        for name, x in model.fits[which].hyperparameters.items()
-    }
+    found = {}
+    for name, value in model.fits[which].hyperparameters.items():
+        short = re.sub(r"^kernel\.(left\.|right\.)*|\[\d+\]$", "", name)
+        of_one = LENGTHSCALE.search(name) and name.endswith("]")
+        found[f"{short} of {next(features)}" if of_one else short] = value
+    return found
 
 
 def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:
