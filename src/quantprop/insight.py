@@ -62,7 +62,7 @@ def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
 
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
-    """Learned numbers by name: those of the kernel without their place in it, lengthscales of ARD with their feature."""
+    """Learned numbers by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
     features = iter(model.encoding.features)
     found = {}
     for name, value in model.fits[which].hyperparameters.items():
