@@ -12,19 +12,22 @@ BIN := $(VENV)/bin
 # Two workers of one BLAS thread each: with two each, on two cores, they wait for each other longer than they compute.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
-.PHONY: help demo test test-all lint bench docs clean
+.PHONY: help demo test test-all test-browser chromium lint bench docs clean
 
 help: ## Say what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: $(VENV)/.stamp-plots ## Run the guided example
-	$(BIN)/python -m quantprop.demo
+	$(BIN)/quantprop demo
 
 test: $(VENV)/.stamp-test ## Run the tests, without the long campaigns
 	$(TEST)
 
 test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included
-	$(TEST) -m ""
+	$(TEST) -m "not browser"
+
+test-browser: $(VENV)/.stamp-browser chromium ## Open the report in a headless Chromium
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 lint: $(VENV)/.stamp-dev ## Check style, formatting and types
 	$(BIN)/ruff check .
@@ -40,6 +43,15 @@ docs: ## Check that links in README.md and docs/ lead somewhere
 clean: ## Remove the environment, caches and build outputs
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis benchmarks/out benchmarks/.envs
 	find . -name .git -prune -o \( -name __pycache__ -o -name '*.egg-info' \) -prune -exec rm -rf {} +
+
+# A browser of the system's own; nothing is downloaded by Playwright.
+chromium:
+	@if command -v chromium chromium-browser google-chrome > /dev/null; then exit 0; fi; \
+	if [ "$$(id -u)" -eq 0 ] && command -v apt-get > /dev/null; then \
+		echo "Installing chromium"; apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium > /dev/null; \
+	else \
+		echo "make test-browser needs Chromium: install it (on Debian: apt-get install chromium) and run this again" >&2; exit 1; \
+	fi
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; v = sys.version.split()[0]; sys.version_info >= (3, 11) or sys.exit(f"quantprop needs Python 3.11 or newer; $(PYTHON) is {v}. Set PYTHON=...")'

@@ -32,11 +32,6 @@ def test_datasets():
     assert call("datasets", "--variant", "dirty").exit_code == 2
 
 
-def test_the_demonstration(monkeypatch):
-    monkeypatch.setattr("quantprop.demo.main", lambda: print("a table"))
-    assert call("demo").stdout == "a table\n"
-
-
 def test_table1_from_a_folder_that_has_all_rows(tmp_path):
     run(PLAN, tmp_path, Pretend())
     result = call("reproduce", "table1", *OPTIONS, "--out", tmp_path, "--json")
@@ -92,7 +87,7 @@ def test_an_interrupt_has_its_own_code(tmp_path, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("quantprop.cli.commands.run", interrupted)
+    monkeypatch.setattr("quantprop.experiments.sweep.run", interrupted)
     result = call("reproduce", "table1", *OPTIONS, "--out", tmp_path)
     assert result.exit_code == 130
     assert "the same command goes on" in result.stderr

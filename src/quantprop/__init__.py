@@ -1,44 +1,67 @@
-"""Gaussian-process models with any factorised likelihood, by Quantile Propagation and its relatives."""
+"""Gaussian-process models with any factorised likelihood, by Quantile Propagation and its relatives.
 
+Names are imported on first use: what only asks for help or the version does not wait for JAX.
+"""
+
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from quantprop import datasets, kernels, likelihoods, means, projections, storage
-from quantprop.infer import infer
-from quantprop.learn import Fitted, fit
-from quantprop.many import fit_many
-from quantprop.methods import EP, QP, VB, Laplace, PowerEP
-from quantprop.model import Model
-from quantprop.parameters import Parameter
-from quantprop.predict_many import predict_many
-from quantprop.project import project
-from quantprop.solution import PrecisionWarning, Solution, Status
-
-if TYPE_CHECKING:  # what `_LAZY` brings in on first use
-    from quantprop import estimators, plots
+if TYPE_CHECKING:  # what `__getattr__` brings in on first use
+    from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
+    from quantprop.infer import infer
+    from quantprop.learn import Fitted, fit
+    from quantprop.many import fit_many
+    from quantprop.methods import EP, QP, VB, Laplace, PowerEP
+    from quantprop.model import Model
+    from quantprop.parameters import Parameter
+    from quantprop.predict_many import predict_many
+    from quantprop.project import project
+    from quantprop.solution import PrecisionWarning, Solution, Status
 
 __version__ = "0.1.0"
 
-_LAZY = {  # what takes long to import, and where it is
-    "GaussianProcessClassifier": "quantprop.estimators",
-    "GaussianProcessRegressor": "quantprop.estimators",
-    "estimators": "quantprop.estimators",
-    "load": "quantprop.estimators.storage",
-    "plots": "quantprop.plots",
-    "save": "quantprop.estimators.storage",
+_HOME = {
+    **dict.fromkeys(("GaussianProcessClassifier", "GaussianProcessRegressor"), "estimators"),
+    **dict.fromkeys(("load", "save"), "estimators.storage"),
+    **dict.fromkeys(("Fitted", "fit"), "learn"),
+    **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
+    **dict.fromkeys(("PrecisionWarning", "Solution", "Status"), "solution"),
+    "Model": "model",
+    "Parameter": "parameters",
+    "fit_many": "many",
+    "infer": "infer",
+    "predict_many": "predict_many",
+    "project": "project",
 }
 
 
-Fitted.save = storage.save  # pyright: ignore[reportAttributeAccessIssue]  # files know results, not the reverse
+class _Package(ModuleType):
+    """Importing quantprop.infer binds that module to its name here, where users mean the function of this name."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOME and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _LAZY:
-        raise AttributeError(f"module 'quantprop' has no attribute {name!r}")
-    module = import_module(_LAZY[name])
-    return module if name in ("estimators", "plots") else getattr(module, name)
+    if name in _HOME:
+        found = getattr(import_module(f"quantprop.{_HOME[name]}"), name)
+        setattr(sys.modules[__name__], name, found)
+        return found
+    if not name.startswith("_"):
+        try:
+            return import_module(f"quantprop.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"quantprop.{name}":
+                raise  # what the module itself needs is missing
+    raise AttributeError(f"module 'quantprop' has no attribute {name!r}")
 
 
 __all__ = [
@@ -69,4 +92,6 @@ __all__ = [
     "project",
     "projections",
     "save",
+    "storage",
+    "tables",
 ]

@@ -1,47 +1,70 @@
-"""The demonstration: four methods on one bundled data set, side by side. Run by `make demo`."""
+"""The demonstration: four methods on bundled data, classes and counts, in a table each and in one page. `make demo`."""
 
 from __future__ import annotations
 
-import time
+from dataclasses import dataclass
+from pathlib import Path
 
-import numpy as np
+from quantprop import comparison, datasets, report, tables
+from quantprop.batches import one_blas_thread
+from quantprop.comparison.compare import Report
 
-from quantprop import EP, QP, VB, Laplace, Model, datasets, infer, kernels, likelihoods
+METHODS = ("qp", "ep", "vb", "laplace")
+PAGE = Path("quantprop-demo.html")
+LEAD = (
+    "Gaussian-process models learned by Quantile Propagation (QP), expectation propagation (EP), variational Bayes "
+    "(VB) and Laplace's method from the same rows of the same data, each with hyperparameters that it learned itself."
+)
+CODE = """from quantprop import comparison, demo, tables
 
-HEADER = "method   log evidence leave-one-out test error test NLL sweeps     ms  status"
+problem = tables.problem(demo.bundled({0.name!r}), "y", {0.likelihood!r})
+division = comparison.{0.division}(problem, {0.parts})
+found = comparison.compare(problem, {methods!r}, division)
+for one in found.methods:
+    print(one.method, one.scores)"""
 
 
-def split(name: str, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """A tenth of the rows held out, features standardised on the rest."""
+@dataclass(frozen=True)
+class Part:
+    """A bundled data set, its likelihood, and how it is divided: by a function of `comparison` and its number."""
+
+    name: str
+    title: str
+    likelihood: str
+    division: str
+    parts: int
+
+
+# Compiling takes longest. One split of ionosphere needs one shape; all folds of mining, and the whole, share one.
+PARTS = (
+    Part("ionosphere", "Ionosphere: two classes", "probit", "held_out", 10),
+    Part("mining", "Coal mining: counts", "poisson", "folds", 5),
+)
+
+
+def bundled(name: str) -> tables.Table:
+    """A bundled data set as a table with the target y."""
     data = datasets.load(name)
-    order = np.random.default_rng(seed).permutation(len(data.y))
-    test, train = order[: len(order) // 10], order[len(order) // 10 :]
-    mean, scale = data.X[train].mean(0), data.X[train].std(0)
-    x = (data.X - mean) / np.where(scale > 0, scale, 1.0)
-    return x[train], data.y[train], x[test], data.y[test]
+    columns = dict(zip(data.feature_names, data.X.T, strict=True))
+    return tables.from_columns({**columns, "y": data.y}, f"bundled {name}")
 
 
-def main(name: str = "ionosphere") -> None:
-    """Fit QP, EP, VB and Laplace at the same hyperparameters and print a table."""
-    x, y, x_test, y_test = split(name)
-    model = Model(kernels.SquaredExponential(variance=64.0, lengthscale=7.7), likelihoods.Probit())
-    print(f"{name}: {len(y)} training rows, {len(y_test)} test rows, {x.shape[1]} features")
-    print("probit likelihood, squared-exponential kernel (variance 64, lengthscale 7.7)\n")
-    print(HEADER)
-    for label, method in {"QP": QP(), "EP": EP(), "VB": VB(), "Laplace": Laplace()}.items():
-        infer(model, x, y, method=method)  # compiles
-        start = time.perf_counter()
-        solution = infer(model, x, y, method=method)
-        elapsed = 1e3 * (time.perf_counter() - start)
-        predictive = solution.predict_y(x_test)
-        error = np.mean(np.sign(predictive.mean) != y_test)
-        nll = -np.mean(predictive.log_prob(y_test))
-        print(
-            f"{label:<8} {solution.log_evidence:>12.3f} {np.mean(solution.loo):>13.4f} {error:>10.3f} {nll:>8.4f} "
-            f"{solution.sweeps:>6d} {elapsed:>6.0f}  {solution.status.reason}"
-        )
-    print("\nleave-one-out and test NLL are per datum; ms is one warm inference, compilation excluded.")
+def main(out: Path, progress: Report = lambda method, done, total: None) -> list[report.Study]:
+    """Compare the methods on each part and write the page."""
+    with one_blas_thread():  # all methods are compiled and learned at a time: their threads are enough
+        studies = [_study(part, progress) for part in PARTS]
+    report.write(out, "quantprop: a demonstration", LEAD, studies)
+    return studies
+
+
+def _study(part: Part, progress: Report) -> report.Study:
+    problem = tables.problem(bundled(part.name), "y", part.likelihood)
+    division = getattr(comparison, part.division)(problem, part.parts)
+    named = lambda method, *count: progress(f"{part.name}, {method}", *count)  # noqa: E731
+    found = comparison.compare(problem, METHODS, division, named, threads=len(METHODS))
+    about = datasets.load(part.name).description
+    return report.Study(part.title, about, found, CODE.format(part, methods=METHODS))
 
 
 if __name__ == "__main__":
-    main()
+    print("\n".join(report.summary(main(PAGE))), f"wrote {PAGE}", sep="\n")

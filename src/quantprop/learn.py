@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -99,6 +100,10 @@ class Fitted:
         names = labels(declared(self.model))
         numbers = np.concatenate([np.zeros(0), *(np.ravel(p.value) for p in free(declared(self.model)))])
         return dict(zip(names, map(float, numbers), strict=True))
+
+    def save(self, path: Any) -> None:
+        """Write to one file, to be read by `quantprop.load`."""
+        import_module("quantprop.storage").save(self, path)  # by name: files know results, not the reverse
 
 
 def fit(

@@ -1,33 +1,33 @@
-"""The commands."""
+"""The commands. What takes long to import is imported where it is used: help comes at once."""
 
 from __future__ import annotations
 
 import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from loky import cpu_count
 
 import quantprop
-from quantprop import datasets
-from quantprop.cli.screen import bars, plainly
-from quantprop.experiments.batched import Batched
-from quantprop.experiments.cluster import Dask
-from quantprop.experiments.pool import Local
-from quantprop.experiments.protocol import KERNELS, METHODS, MINING_SPLITS, OBJECTIVES, VARIANTS
-from quantprop.experiments.rows import Row
-from quantprop.experiments.sweep import Plan, Workers, run
+from quantprop.cli import models
+from quantprop.cli.screen import CODES, as_json, bars, plainly
+
+if TYPE_CHECKING:
+    from quantprop.experiments.rows import Row
+    from quantprop.experiments.sweep import Plan, Workers
 
 app = typer.Typer(
     name="quantprop",
     help="Gaussian processes with non-Gaussian likelihoods, by Quantile Propagation.",
+    epilog=CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+models.register(app)
+KEPT = "stopped; rows so far are kept, and the same command goes on from them"
 
 
 class Target(StrEnum):
@@ -37,22 +37,18 @@ class Target(StrEnum):
     figure1 = "figure1"
 
 
-def _one_of(words: tuple[str, ...]) -> str:
-    return "One of " + ", ".join(words) + "."
-
-
-@app.command()
+@app.command(epilog=CODES)
 def reproduce(
     what: Annotated[Target, typer.Argument(help="table1 (with its figures), or figure1 alone: ep and qp.")],
     names: Annotated[str, typer.Option("--datasets", help="Names with commas between them, or all.")] = "all",
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")
     ] = None,
-    methods: Annotated[str | None, typer.Option(help=f"Some of {', '.join(METHODS)}.  [ep,qp,vb]")] = None,
-    objective: Annotated[str, typer.Option(help=_one_of(OBJECTIVES))] = "evidence",
-    kernel: Annotated[str, typer.Option(help=_one_of(KERNELS))] = "isotropic",
-    variant: Annotated[str, typer.Option(help=_one_of(VARIANTS))] = "paper",
-    split: Annotated[str, typer.Option(help=f"Of mining. {_one_of(MINING_SPLITS)}")] = "year",
+    methods: Annotated[str | None, typer.Option(help="Some of ep, qp, vb, laplace.  [ep,qp,vb]")] = None,
+    objective: Annotated[str, typer.Option(help="One of evidence, loo.")] = "evidence",
+    kernel: Annotated[str, typer.Option(help="One of isotropic, ard.")] = "isotropic",
+    variant: Annotated[str, typer.Option(help="One of paper, code, clean.")] = "paper",
+    split: Annotated[str, typer.Option(help="Of mining. One of year, event.")] = "year",
     jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one a core]")] = None,
     batched: Annotated[bool, typer.Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
     dask: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
@@ -64,7 +60,11 @@ def reproduce(
     if what is Target.figure1 and methods is not None:
         raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
     default = "ep,qp" if what is Target.figure1 else "ep,qp,vb"
-    with plainly(debug):
+    with plainly(debug, KEPT):
+        from quantprop import datasets
+        from quantprop.experiments.protocol import METHODS
+        from quantprop.experiments.sweep import run
+
         workers = _workers(jobs, dask, batched)
         plan = _checked(
             datasets=_words(names, datasets.names()), methods=_words(methods or default, METHODS), rounds=rounds,
@@ -76,6 +76,8 @@ def reproduce(
 
 
 def _checked(**choices: Any) -> Plan:
+    from quantprop.experiments.sweep import Plan
+
     try:
         return Plan(**choices)
     except ValueError as error:
@@ -93,8 +95,18 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
             "--jobs is for processes here, --batched for batches here, --dask for a cluster: give one of them"
         )
     if batched:
+        from quantprop.experiments.batched import Batched
+
         return Batched()
-    return Local(jobs or cpu_count()) if dask is None else Dask(dask)
+    if dask is not None:
+        from quantprop.experiments.cluster import Dask
+
+        return Dask(dask)
+    from loky import cpu_count
+
+    from quantprop.experiments.pool import Local
+
+    return Local(jobs or cpu_count())
 
 
 def _written(what: Target, out: Path) -> list[Path]:
@@ -128,16 +140,18 @@ def _summarise(rows: list[Row], files: list[Path], out: Path, as_json: bool) -> 
         typer.echo(f"wrote {file}")
 
 
-@app.command("datasets")
+@app.command("datasets", epilog=CODES)
 def list_datasets(
-    variant: Annotated[str, typer.Option(help=_one_of(datasets.VARIANTS))] = "clean",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    variant: Annotated[str, typer.Option(help="One of clean, paper.")] = "clean",
+    as_records: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """List the bundled data sets."""
+    from quantprop import datasets
+
     if variant not in datasets.VARIANTS:
         raise typer.BadParameter(f"variant must be one of {', '.join(datasets.VARIANTS)}; got {variant!r}")
     every = [datasets.load(name, variant) for name in datasets.names()]
-    if as_json:
+    if as_records:
         records = [
             {"name": d.name, "rows": len(d.y), "columns": d.X.shape[1], "description": d.description} for d in every
         ]
@@ -147,16 +161,29 @@ def list_datasets(
         typer.echo(f"{data.name:<11} {data.description}")
 
 
-@app.command()
-def demo() -> None:
-    """Fit four methods to one data set and print a table."""
-    from quantprop.demo import main
+@app.command(epilog=CODES)
+def demo(
+    out: Annotated[Path, typer.Option(help="The page to write; an old one is replaced.")] = Path("quantprop-demo.html"),
+    as_records: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+) -> None:
+    """Compare four methods on two bundled data sets, print their scores, and write a page about them."""
+    with plainly(debug):
+        from quantprop import report
+        from quantprop.demo import main
 
-    with plainly(debug=False):
-        main()
+        models.check_place(out)
+        with bars() as progress:
+            studies = main(out, progress)
+        if as_records:
+            found = {study.title: report.records(study.comparison) for study in studies}
+            typer.echo(as_json({"page": str(out), **found}))
+        else:
+            typer.echo("\n".join(report.summary(studies)))
+            typer.echo(f"wrote {out}")
 
 
-@app.command()
+@app.command(epilog=CODES)
 def version() -> None:
     """Print the version."""
     typer.echo(quantprop.__version__)

@@ -1,50 +1,96 @@
-"""What a person sees: bars while work goes on, and one line where it cannot."""
+"""What a person sees: bars while work goes on, notes beside results, and one line where something cannot be done."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import math
+import warnings
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-from quantprop.experiments.sweep import Report
 
 USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."
+
+Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
 
 
 @contextmanager
 def bars() -> Iterator[Report]:
-    """One bar for each data set with its time left, on standard error."""
+    """One bar for each kind of work with its time left, on standard error."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )  # fmt: skip
+
     columns = (
-        TextColumn("{task.description:<10}"), BarColumn(), MofNCompleteColumn(),
+        TextColumn("{task.description:<10}", markup=False), BarColumn(), MofNCompleteColumn(),
         TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
     )  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), speed_estimate_period=3600.0) as progress:
         tasks = {}
 
-        def report(dataset: str, done: int, total: int) -> None:
-            if dataset not in tasks:
-                tasks[dataset] = progress.add_task(dataset, total=total, completed=done)
-            progress.update(tasks[dataset], completed=done)
+        def report(name: str, done: int, total: int) -> None:
+            if name not in tasks:
+                tasks[name] = progress.add_task(name, total=total, completed=done)
+            progress.update(tasks[name], completed=done)
 
         yield report
 
 
 @contextmanager
-def plainly(debug: bool) -> Iterator[None]:
-    """Errors as one line and an exit code; with `debug` as they are."""
-    try:
+def waiting(name: str) -> Iterator[None]:
+    """A bar for work of unknown length, on standard error while it lasts."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        progress.add_task(name, total=None)
         yield
+
+
+@contextmanager
+def plainly(debug: bool, stopped: str = "stopped; nothing was written") -> Iterator[None]:
+    """Errors and warnings as one line each, and an exit code; with `debug` as they are."""
+    try:
+        with warnings.catch_warnings():
+            if not debug:
+                warnings.showwarning = lambda message, *_: note(f"warning: {' '.join(str(message).split())}")
+            yield
     except KeyboardInterrupt:
-        typer.echo("stopped; rows so far are kept, and the same command goes on from them", err=True)
+        note(stopped)
         raise typer.Exit(INTERRUPTED) from None
     except (typer.Exit, typer.BadParameter):
         raise
     except Exception as error:
         if debug:
             raise
-        text = " ".join(str(error).split()) or type(error).__name__
-        typer.echo(f"error: {text} (--debug shows where)", err=True)
+        said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+        note(f"error: {' '.join(said.split()) or type(error).__name__} (--debug shows where)")
         raise typer.Exit(FAILURE) from None
+
+
+def note(text: str) -> None:
+    """A line beside the results, on standard error."""
+    typer.echo(text, err=True)
+
+
+def as_json(value: Any) -> str:
+    """JSON that every reader takes: what is not finite is null."""
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _finite(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(part) for part in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -211,6 +211,12 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         return models[0].solution_ if len(models) == 1 else [m.solution_ for m in models]
 
     @property
+    def fitted_(self):
+        """What learning returned: the learned model and how it ended; a list of them for several classes."""
+        models = self._models()
+        return models[0].core.fitted if len(models) == 1 else [m.core.fitted for m in models]
+
+    @property
     def loo_(self):
         """Leave-one-out log predictive densities of the training rows, one column a model for several classes."""
         models = self._models()

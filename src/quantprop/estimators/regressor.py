@@ -201,6 +201,11 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         return self._core.fitted.solution
 
     @property
+    def fitted_(self):
+        """What learning returned: the learned model and how it ended."""
+        return self._core.fitted
+
+    @property
     def likelihood_(self):
         """The likelihood with its learned numbers."""
         return values(self._core.fitted.model.likelihood)
@@ -272,6 +277,11 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         """log p(y) of new observations, noise included."""
         y = (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std if self.normalize_y else y
         return self._predictive(X, exposure, trials).log_prob(y) - np.log(self._y_std)
+
+    def predictive_cdf(self, X, y, *, exposure=None, trials=None):
+        """P(Y ≤ y) of new observations, noise included."""
+        y = (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std
+        return self._predictive(X, exposure, trials).cdf(y)
 
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
         """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""

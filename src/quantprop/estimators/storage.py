@@ -105,8 +105,10 @@ CLASSIFIER, REGRESSOR = (
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def save(model: Fitted | Estimator, path: Path) -> None:
+def save(model: Fitted | Estimator, path: Path, note: Any = None) -> None:
     """Write a fitted estimator, or what `fit` returns, to one file, whole or not at all.
+
+    Beside an estimator there may be a note, any JSON, which `load_with_note` returns.
 
     >>> import os, tempfile
     >>> import numpy as np
@@ -123,7 +125,7 @@ def save(model: Fitted | Estimator, path: Path) -> None:
         return storage.save(model, path)  # type: ignore[arg-type]  # which says so where it cannot
     check_is_fitted(model, "log_marginal_likelihood_value_")
     tensors: dict[str, np.ndarray] = {}
-    write(Document(families[0].kind.name, _packed(model, families[0], tensors), tensors), path)
+    write(Document(families[0].kind.name, _packed(model, families[0], tensors), tensors, note), path)
 
 
 def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -164,16 +166,21 @@ def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dic
 
 def load(path: Path) -> Fitted | Estimator:
     """What a file holds that `save` wrote; whatever it holds, nothing in it is run."""
+    return load_with_note(path)[0]
+
+
+def load_with_note(path: Path) -> tuple[Fitted | Estimator, Any]:
+    """What a file holds, and the note beside it: JSON as it was given to `save`, unchecked; None without one."""
     with reading(path):
         document = read(path)
         families = {family.kind.name: family for family in (CLASSIFIER, REGRESSOR)}
         if document.kind not in families:
-            return learned.loaded(document)
+            return learned.loaded(document), document.note
         shelf = Shelf(document.tensors)
         with refusing("the estimator"):
             estimator = _unpacked(document.content, families[document.kind], shelf)
         shelf.close()
-        return estimator
+        return estimator, document.note
 
 
 def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:

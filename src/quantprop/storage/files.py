@@ -25,11 +25,12 @@ Path = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Document:
-    """What a file holds: what it is a model of, JSON, and arrays by name."""
+    """What a file holds: what it is a model of, JSON, arrays by name, and what its writer noted beside (JSON)."""
 
     kind: str
     content: Any
     tensors: Mapping[str, np.ndarray]
+    note: Any = None
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
@@ -44,6 +45,8 @@ def write(document: Document, path: Path) -> None:
         "kind": document.kind,
         "content": json.dumps(document.content, allow_nan=False),
     }
+    if document.note is not None:
+        metadata["note"] = json.dumps(document.note, allow_nan=False)
     tensors = {name: np.ascontiguousarray(array) for name, array in document.tensors.items()}
     replace_file(os.path.realpath(path), serialized(tensors, metadata))
 
@@ -111,7 +114,8 @@ def read(path: Path) -> Document:
     require(metadata.get("format") == FORMAT, f"its header does not say format={FORMAT!r}")
     _check_version(metadata.get("format_version", ""), metadata.get("library_version", "unknown"))
     content = _parsed(metadata.get("content", "").encode())
-    return Document(metadata.get("kind", ""), content, {name: _array(name, entry) for name, entry in tensors})
+    note = _parsed(metadata["note"].encode()) if "note" in metadata else None
+    return Document(metadata.get("kind", ""), content, {name: _array(name, entry) for name, entry in tensors}, note)
 
 
 def _check_version(version: str, library: str) -> None:

@@ -1,0 +1,95 @@
+"""Scores of forecasts against what came."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+BINS = 10
+LEVELS = np.linspace(0.05, 0.95, 19)
+
+
+@dataclass(frozen=True)
+class ClassForecast:
+    """Log probabilities of the classes at some rows, and which class came (its index)."""
+
+    log_p: Float[np.ndarray, "n k"]
+    came: np.ndarray
+
+    def scores(self) -> dict[str, Float[np.ndarray, " n"]]:
+        """Error, negative log-likelihood and Brier score (half the squared distance) of every row."""
+        p, truth = np.exp(self.log_p), np.eye(self.log_p.shape[1])[self.came]
+        return {
+            "error": (np.argmax(p, axis=1) != self.came).astype(float),
+            "ntll": -self.log_p[np.arange(len(p)), self.came],
+            "brier": 0.5 * np.sum((p - truth) ** 2, axis=1),
+        }
+
+    @property
+    def stated(self) -> tuple[np.ndarray, np.ndarray]:
+        """Probabilities stated and whether it came so: of the second of two classes, of the likeliest of more."""
+        p = np.exp(self.log_p)
+        if p.shape[1] == 2:
+            return p[:, 1], self.came == 1
+        return p.max(axis=1), np.argmax(p, axis=1) == self.came
+
+    @property
+    def calibration(self) -> float:
+        """Expected calibration error: |share that came − probability stated|, averaged over ten bins of probability."""
+        p, came = self.stated
+        at = np.minimum((p * BINS).astype(int), BINS - 1)
+        gaps = np.abs(np.bincount(at, came, BINS) - np.bincount(at, p, BINS))
+        return float(gaps.sum() / len(p))
+
+
+@dataclass(frozen=True)
+class NumberForecast:
+    """Means and log densities of y at some rows, y itself, and P(Y < y), P(Y ≤ y) (equal for continuous y)."""
+
+    mean: Float[np.ndarray, " n"]
+    log_density: Float[np.ndarray, " n"]
+    y: Float[np.ndarray, " n"]
+    pit: Float[np.ndarray, "n 2"]
+
+    def scores(self) -> dict[str, Float[np.ndarray, " n"]]:
+        """Squared error, absolute error and negative log-likelihood of every row."""
+        return {"rmse": (self.y - self.mean) ** 2, "mae": np.abs(self.y - self.mean), "ntll": -self.log_density}
+
+    @property
+    def calibration(self) -> float:
+        """How far the shares of y below their own quantiles are from what they should be, averaged over quantiles.
+
+        Of discrete y a part counts where a quantile falls inside its step (Czado, Gneiting and Held 2009).
+        """
+        lower, upper = self.pit[:, :1], self.pit[:, 1:]
+        inside = np.clip((LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
+        below = np.where(upper > lower, inside, upper <= LEVELS).mean(axis=0)
+        return float(np.abs(below - LEVELS).mean())
+
+
+Forecast = ClassForecast | NumberForecast
+
+
+def joined(parts: list[Forecast]) -> Forecast:
+    """The forecasts of several sets of rows as one."""
+    kind = type(parts[0])
+    return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in kind.__dataclass_fields__))
+
+
+def averaged(name: str, values: Float[np.ndarray, " n"]) -> float:
+    """A score of some rows: the mean, for rmse its root."""
+    mean = float(np.mean(values))
+    return mean**0.5 if name == "rmse" else mean
+
+
+def with_error(name: str, folds: list[Float[np.ndarray, " n"]]) -> tuple[float, float]:
+    """A score and its standard error: over folds; over rows where there is one fold only; NaN where neither can be."""
+    each = np.array([averaged(name, fold) for fold in folds])
+    if len(each) > 1:
+        return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))
+    rows = folds[0]
+    error = float(np.std(rows, ddof=1) / np.sqrt(len(rows))) if len(rows) > 1 else float("nan")
+    half = 2.0 * each[0] if name == "rmse" and each[0] > 0 else 1.0  # d√m = dm / 2√m
+    return float(each[0]), error / half

@@ -1,0 +1,217 @@
+"""The figures of a report, each with a caption and a text for those who cannot see it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantprop import plots
+from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
+from quantprop.insight import relevance
+from quantprop.report.names import called
+from quantprop.report.svg import STYLE
+from quantprop.tables.targets import REAL
+
+# isort: split
+# After quantprop.plots, which says how to install matplotlib where it is missing.
+from matplotlib import style
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+SIZE = (4.8, 3.5)
+COLOURS = {"qp": plots.RED, "ep": plots.BLUE, "vb": plots.GREEN, "laplace": plots.ORANGE, "power-ep": plots.GREY}
+MOST = 20  # features in a figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure, what it shows, and what is seen in it."""
+
+    figure: Figure
+    caption: str
+    alt: str
+
+
+def pictures(comparison: Comparison) -> Iterator[Picture]:
+    """Every figure that a comparison allows."""
+    with style.context(["default", STYLE]):
+        yield from (calibration(one) for one in comparison.methods)
+        yield from posterior(comparison)
+        if comparison.posteriors:
+            yield variances(comparison)
+        if relevance(comparison.first.model):
+            yield lengthscales(comparison)
+
+
+def plain(text: str) -> str:
+    """Text that matplotlib takes as it is: a dollar sign would begin mathematics."""
+    return text.replace("$", r"\$")
+
+
+def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
+    figure = Figure(figsize=SIZE, layout="constrained")
+    ax = figure.subplots()
+    draw(ax)
+    ax.set_title(plain(title), fontsize=10, loc="left")
+    return figure
+
+
+# --- calibration -----------------------------------------------------------------------------------------------------
+
+
+def calibration(one: Evaluated) -> Picture:
+    """Reliability of class probabilities, or the PIT histogram of numbers, over all rows scored."""
+    forecast, name = one.forecast, called(one.method)
+    error = f"calibration error {forecast.calibration:.3f} over {len(forecast.scores()['ntll'])} forecasts"
+    if isinstance(forecast, ClassForecast):
+        p, came = forecast.stated
+        figure = _drawn(lambda ax: _reliability(p, came, ax), name)
+        return Picture(figure, f"{name}: reliability of forecasts of rows not learned from.",
+                       f"Reliability diagram of {name}: {error}.")  # fmt: skip
+    figure = _drawn(lambda ax: plots.pit(_pit(forecast), ax=ax), name)
+    return Picture(figure, f"{name}: probability integral transform of rows not learned from; flat if calibrated.",
+                   f"PIT histogram of {name}: {error}.")  # fmt: skip
+
+
+def _reliability(p: np.ndarray, came: np.ndarray, ax: Axes) -> None:
+    plots.reliability(p, came, ax=ax)
+    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
+
+
+def _pit(forecast: NumberForecast) -> np.ndarray:
+    """As `plots.pit` takes it: one column for continuous y."""
+    continuous = np.array_equal(forecast.pit[:, 0], forecast.pit[:, 1])
+    return forecast.pit[:, 1] if continuous else forecast.pit
+
+
+# --- posteriors ------------------------------------------------------------------------------------------------------
+
+
+def posterior(comparison: Comparison) -> Iterator[Picture]:
+    """The posterior over one feature, the class map over two, or what can be drawn over more."""
+    model, method = comparison.first.model, called(comparison.first.method)
+    features, classes = model.encoding.features, comparison.problem.target.classes
+    two = len(model.labels) == 2
+    if len(features) == 1 and (two or not classes):
+        yield _over_one(comparison, "f", f"{method}: the latent function f over {features[0]}.")
+        if not classes:
+            yield _over_one(comparison, "y", f"{method}: new {model.target} over {features[0]}, and the data.")
+    elif len(features) == 2 and two:
+        yield _class_map(comparison, f"{method}: probability of {model.labels[1]!r}, and the line where it is ½.")
+    elif two:
+        yield _latent_rows(comparison, f"{method}: latent f of every row, mean and two standard deviations.")
+    elif not classes:
+        yield _against(comparison, f"{method}: {model.target} against its forecast mean, rows not learned from.")
+
+
+def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:
+    model = comparison.first.model
+    encoding, solution = model.encoding, model.fits[0].solution
+    given = comparison.problem.target.y[comparison.division.shown]
+    real = comparison.problem.target.likelihood in REAL  # whose y are standardised
+    centre, scale = (given.mean(), given.std()) if real else (0.0, 1.0)
+    y = (given - centre) / scale if of == "y" else np.zeros(len(given))  # f is drawn without y
+
+    def draw(ax: Axes) -> None:
+        plots.posterior(solution, solution.X, y, of=of, ax=ax)
+        _in_units(ax.xaxis, encoding.centre[0], encoding.scale[0])
+        ax.set(xlabel=plain(encoding.features[0]), ylabel="f" if of == "f" else plain(model.target))
+        if of == "y":
+            _in_units(ax.yaxis, centre, scale)
+
+    return Picture(_drawn(draw), caption, f"Mean with 50 % and 90 % intervals. {caption}")
+
+
+def _in_units(axis: Axis, centre: float, scale: float) -> None:
+    """Ticks at round numbers of the table's own units, on an axis of standardised ones."""
+    low, high = axis.get_view_interval()
+    ticks = np.asarray(MaxNLocator(6).tick_values(centre + scale * low, centre + scale * high))
+    axis.set_ticks((ticks - centre) / scale, [f"{tick:g}" for tick in ticks])
+    axis.set_view_interval(low, high, ignore=True)
+
+
+def _class_map(comparison: Comparison, caption: str) -> Picture:
+    model, division = comparison.first.model, comparison.division
+    encoding, solution = model.encoding, model.fits[0].solution
+
+    def draw(ax: Axes) -> None:
+        plots.class_probability(model.estimator, solution.X, comparison.problem.target.y[division.shown], ax=ax)
+        ax.collections[0].set_rasterized(True)  # or every triangle of the map would be a path of its own
+        for axis, i in ((ax.xaxis, 0), (ax.yaxis, 1)):
+            _in_units(axis, encoding.centre[i], encoding.scale[i])
+            axis.set_label_text(plain(encoding.features[i]))
+
+    return Picture(_drawn(draw), caption, f"Map of two features. {caption}")
+
+
+def _latent_rows(comparison: Comparison, caption: str) -> Picture:
+    """Rows by their latent mean, coloured by class: how far the classes are apart, and how sure that is."""
+    model = comparison.first.model
+    marginals = model.fits[0].solution.marginals
+    order = np.argsort(marginals.mean)
+    mean, sd = marginals.mean[order], np.sqrt(marginals.variance[order])
+    y = comparison.problem.target.y[comparison.division.shown]
+    second = (y == np.unique(y)[1])[order]
+    place = np.arange(len(order))
+
+    def draw(ax: Axes) -> None:
+        ax.axhline(0.0, color=plots.GREY, linewidth=1.0)
+        ax.fill_between(place, mean - 2 * sd, mean + 2 * sd, color=plots.GREY, alpha=0.3, linewidth=0)
+        for rows, colour, label in ((~second, plots.BLUE, model.labels[0]), (second, plots.ORANGE, model.labels[1])):
+            ax.plot(place[rows], mean[rows], ".", color=colour, markersize=4, label=plain(label))
+        ax.set(xlabel="rows, by the mean of f", ylabel="f")
+        ax.legend(title=plain(model.target))
+
+    return Picture(_drawn(draw), caption, f"Rows sorted by latent mean, coloured by class. {caption}")
+
+
+def _against(comparison: Comparison, caption: str) -> Picture:
+    forecast = comparison.first.forecast
+    assert isinstance(forecast, NumberForecast)
+    ends = [min(forecast.mean.min(), forecast.y.min()), max(forecast.mean.max(), forecast.y.max())]
+
+    def draw(ax: Axes) -> None:
+        ax.plot(ends, ends, color=plots.GREY, linewidth=1.0)
+        ax.plot(forecast.mean, forecast.y, ".", color=plots.BLUE)
+        ax.set(xlabel="forecast mean", ylabel=plain(comparison.problem.target.name))
+
+    return Picture(_drawn(draw), caption, f"Scatter plot. {caption}")
+
+
+# --- methods and features --------------------------------------------------------------------------------------------
+
+
+def variances(comparison: Comparison) -> Picture:
+    """Latent variances of EP across and of QP upwards, at the rows and under the same hyperparameters."""
+    ep, qp = comparison.posteriors
+    ratio = qp.marginals.variance / ep.marginals.variance
+    caption = (
+        f"Variance of f by EP and by QP, both with EP's hyperparameters: QP's is smaller at {(ratio < 1).sum()} of "
+        f"{len(ratio)} rows, median ratio {np.median(ratio):.4f}."
+    )
+    return Picture(_drawn(lambda ax: plots.variances(ep, qp, ep.X, ax=ax)), caption, f"Scatter plot. {caption}")
+
+
+def lengthscales(comparison: Comparison) -> Picture:
+    """1 / lengthscale of every feature, by method: what counts, under ARD."""
+    order = [one.feature for one in relevance(comparison.first.model)][:MOST]
+    height = 0.8 / len(comparison.methods)
+    figure = Figure(figsize=(SIZE[0], max(SIZE[1], 0.3 * len(order) + 1.2)), layout="constrained")
+    ax = figure.subplots()
+    for i, one in enumerate(comparison.methods):
+        lengths = {part.feature: part.lengthscale for part in relevance(one.model)}
+        at = np.arange(len(order)) + (i - 0.5 * (len(comparison.methods) - 1)) * height
+        ax.barh(
+            at, [1.0 / lengths[name] for name in order], height, color=COLOURS[one.method], label=called(one.method)
+        )
+    names = [name if len(name) <= 32 else name[:31] + "…" for name in order]
+    ax.set_yticks(np.arange(len(order)), [plain(name) for name in names])
+    ax.invert_yaxis()
+    ax.set(xlabel="1 / lengthscale (of standardised columns)")
+    ax.legend()
+    caption = f"Relevance of features: 1 / lengthscale. {order[0]} counts most by {called(comparison.first.method)}."
+    return Picture(figure, caption, f"Bar chart. {caption}")

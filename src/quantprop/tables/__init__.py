@@ -1,0 +1,8 @@
+"""Tables with named columns: read, encoded, learned from, and predicted for."""
+
+from quantprop.tables.encoding import Encoding
+from quantprop.tables.models import Problem, TableModel, fit, load, problem
+from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, read
+
+__all__ = ["Encoding", "Problem", "Table", "TableError", "TableModel", "fit", "from_bytes", "from_columns", "load",
+           "problem", "read"]  # fmt: skip

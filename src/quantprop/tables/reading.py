@@ -1,0 +1,196 @@
+"""Tables of text from CSV or Parquet. Every error names the file and the line, and says what to change."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+SEPARATORS = (",", ";", "\t")
+MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"})
+STDIN = "-"
+
+
+class TableError(ValueError):
+    """What is wrong with a table, and where."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under different names; `lines` says where each row begins (`unit`: line of a file, or row)."""
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    lines: tuple[int, ...]
+    source: str
+    unit: str = "line"
+
+    def column(self, name: str) -> list[str]:
+        """The cells of a column."""
+        if name not in self.names:
+            raise TableError(f"{self.source} has no column {name!r}; it has {', '.join(map(repr, self.names))}")
+        at = self.names.index(name)
+        return [row[at] for row in self.rows]
+
+    def where(self, row: int) -> str:
+        """A row as a person finds it."""
+        return f"{self.unit} {self.lines[row]}"
+
+    def without(self, names: Iterable[str]) -> Table:
+        """The table without some columns."""
+        gone = set(names)
+        kept = [i for i, name in enumerate(self.names) if name not in gone]
+        rows = tuple(tuple(row[i] for i in kept) for row in self.rows)
+        return replace(self, names=tuple(self.names[i] for i in kept), rows=rows)
+
+    def only(self, rows: Sequence[int]) -> Table:
+        """Some of the rows, in the order given."""
+        return replace(self, rows=tuple(self.rows[i] for i in rows), lines=tuple(self.lines[i] for i in rows))
+
+    def complete(self) -> Table:
+        """The rows without missing cells."""
+        return self.only([i for i, row in enumerate(self.rows) if MISSING.isdisjoint(row)])
+
+
+def missing(table: Table) -> dict[str, int]:
+    """How many cells are missing, by column."""
+    counts = {name: sum(cell in MISSING for cell in table.column(name)) for name in table.names}
+    return {name: count for name, count in counts.items() if count}
+
+
+def from_columns(columns: Mapping[str, Iterable[Any]], source: str) -> Table:
+    """A table from values in memory: numbers keep every digit, None and NaN are missing."""
+    rows = tuple(zip(*([_cell(value) for value in values] for values in columns.values()), strict=True))
+    return _checked(tuple(map(str, columns)), rows, tuple(range(1, len(rows) + 1)), source, "row")
+
+
+def _cell(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return str(value).strip()
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+
+def read(path: str | Path) -> Table:
+    """The table in a file (CSV with commas, semicolons or tabs; Parquet), or on standard input for "-"."""
+    source = "standard input" if str(path) == STDIN else str(path)
+    data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
+    return from_bytes(data, source)
+
+
+def from_bytes(data: bytes, source: str) -> Table:
+    """The table that bytes hold."""
+    if data[:4] == b"PAR1":
+        return from_columns(_parquet(data, source), source)
+    text = _decoded(data, source)
+    records = [found for found in _records(text, _separator(text), source) if not _blank(found[1])]
+    if not records:
+        raise TableError(f"{source} is empty: the first line must name the columns, and rows follow")
+    (_, header), *body = records
+    for line, record in body:
+        if len(record) != len(header):
+            raise TableError(
+                f"{source}, line {line}: {len(record)} cells, but the header has {len(header)}; put quotes around a "
+                "cell that holds the separator, or fill the row up"
+            )
+    rows = tuple(tuple(cell.strip() for cell in record) for _, record in body)
+    return _checked(tuple(name.strip() for name in header), rows, tuple(line for line, _ in body), source, "line")
+
+
+def _checked(
+    names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], lines: tuple[int, ...], source: str, unit: str
+) -> Table:
+    if "" in names:
+        raise TableError(f"{source}: column {names.index('') + 1} has no name; give it one, or take it out "
+                         "(pandas writes its index without a name: to_csv(index=False))")  # fmt: skip
+    twice = {name for name in names if names.count(name) > 1}
+    if twice:
+        raise TableError(f"{source}: two columns are called {min(twice)!r}; rename one")
+    if all(is_number(name) for name in names):
+        raise TableError(f"{source}: the first line must name the columns, but holds numbers; add a line of names")
+    if not rows:
+        raise TableError(f"{source} has column names but no rows")
+    return Table(names, rows, lines, source, unit)
+
+
+def is_number(cell: str) -> bool:
+    """Whether a cell reads as a number (1_000 is Python's, not a table's)."""
+    try:
+        return "_" not in cell and not math.isnan(float(cell))
+    except ValueError:
+        return False
+
+
+def _decoded(data: bytes, source: str) -> str:
+    if data[:4] == b"PK\x03\x04":
+        raise TableError(f"{source} is a spreadsheet or another archive: export the sheet as CSV")
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise TableError(f"{source} is UTF-16: save it as UTF-8")
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise TableError(f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one: save it as UTF-8")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise TableError(
+            f"{source}, line {line}: byte 0x{data[error.start]:02x} is not UTF-8; save the file as UTF-8 "
+            "(iconv -f latin1 -t utf-8 turns a Latin-1 file)"
+        ) from None
+
+
+def _records(text: str, separator: str, source: str) -> Iterator[tuple[int, list[str]]]:
+    """Records with the line at which each begins."""
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
+    line = 1
+    while True:
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            why = "a quote opens and is never closed" if "end of data" in str(error) else str(error)
+            raise TableError(f"{source}, line {line}: {why}; write a quote inside a cell twice") from None
+        yield line, record
+        line = reader.line_num + 1
+
+
+def _blank(record: list[str]) -> bool:
+    return not record or (len(record) == 1 and not record[0].strip())
+
+
+def _separator(text: str) -> str:
+    """The separator under which all rows have as many cells as the header; failing that, the one it holds most of."""
+
+    def fit(separator: str) -> tuple[bool, int, bool]:
+        try:
+            counts = [len(record) for _, record in _records(text, separator, "") if not _blank(record)]
+        except TableError:
+            return False, 0, False
+        first = counts[0] if counts else 0
+        return first > 1 and set(counts) == {first}, first, set(counts) == {first}
+
+    return max(SEPARATORS, key=fit)
+
+
+def _parquet(data: bytes, source: str) -> dict[str, list]:
+    """The columns of a Parquet file, by polars or by pandas, whichever is there."""
+    try:
+        import polars  # pyright: ignore[reportMissingImports]
+
+        return polars.read_parquet(io.BytesIO(data)).to_dict(as_series=False)
+    except ModuleNotFoundError:
+        pass
+    try:
+        import pandas  # pyright: ignore[reportMissingImports]
+
+        return {str(name): column.tolist() for name, column in pandas.read_parquet(io.BytesIO(data)).items()}
+    except ImportError:
+        raise TableError(f"{source} is Parquet, which needs polars: pip install 'quantprop[parquet]'") from None

@@ -1,0 +1,107 @@
+"""Encoding: words to columns, standardisation, and the likelihood that a target asks for."""
+
+import json
+
+import numpy as np
+import pytest
+from awkward import COLOURS, awkward
+
+from quantprop.tables import TableError, from_bytes
+from quantprop.tables.encoding import from_json, learned, to_json
+from quantprop.tables.targets import target
+
+
+def table(text):
+    return from_bytes(text.encode(), "t.csv")
+
+
+def test_columns_become_standardised_numbers():
+    found = table(awkward()).without(["urteil"])
+    encoding, left_out = learned(found)
+    assert left_out == ("konst",)
+    assert encoding.features[:5] == ("größe, cm", "farbe=blau; hell", "farbe=grün", "farbe=rot", "Flag=true")
+    raw = np.column_stack([
+        [float(cell) for cell in found.column("größe, cm")],
+        *([cell == colour for cell in found.column("farbe")] for colour in sorted(COLOURS)),
+        [cell == "True" for cell in found.column("Flag")],
+        *([float(cell) for cell in found.column(name)] for name in found.names[4:]),
+    ])  # fmt: skip
+    np.testing.assert_array_equal(encoding.matrix(found), (raw - raw.mean(0)) / raw.std(0))
+
+
+def test_an_encoding_comes_back_from_json_and_finds_columns_by_name():
+    found = table(awkward()).without(["urteil"])
+    encoding, _ = learned(found)
+    back = from_json(json.loads(json.dumps(to_json(encoding))))
+    assert back == encoding
+    turned = from_bytes(b"b,a\ntrue,1.5\nFALSE,2\n", "t.csv")
+    (small, _) = learned(from_bytes(b"a,extra,b\n1.5,1,True\n2,2,False\n", "t.csv").without(["extra"]))
+    np.testing.assert_array_equal(small.matrix(turned), [[-1.0, 1.0], [1.0, -1.0]])
+
+
+@pytest.mark.parametrize("change", [{"scale": [0.0, 1.0]}, {"centre": [0.0]}, {"columns": []}, {"scale": ["x", 1.0]}])
+def test_a_changed_encoding_is_refused(change):
+    node = to_json(learned(table("a,b\n1,2\n3,5\n"))[0])
+    assert from_json(node).features == ("a", "b")
+    with pytest.raises(ValueError, match=r"."):
+        from_json({**node, **change})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a,b\n1,NA\n,2\n?,3\n", "missing values in 3 of 3 rows (by column: 'a' 2, 'b' 1)"),
+        ("a;b\n1,5;x\n2,5;y\n", "line 2: '1,5' in column 'a' has a decimal comma"),
+        ("a,b\n" + "1,2\n" * 9 + "oops,2\n", "line 11: 'oops' in column 'a' is not a number"),
+        ("a,b\n" + "".join(f"n{i},{i}\n" for i in range(12)), "column 'a' has 12 different words in 12 rows"),
+        ("a,b\n1,inf\n2,3\n", "'inf' in column 'b' is not a finite number"),
+        ("a,b\n1,yes\n1,yes\n", "no column to learn from"),
+    ],
+)
+def test_what_cannot_be_encoded_is_said(text, message):
+    with pytest.raises(TableError) as error:
+        learned(table(text))
+    assert message in str(error.value)
+
+
+def test_new_rows_must_have_the_columns_and_their_categories():
+    encoding, _ = learned(table("a,b\n1,u\n2,v\n3,w\n"))
+    with pytest.raises(TableError, match="lacks the column 'a'"):
+        encoding.matrix(table("b,c\nu,1\n"))
+    with pytest.raises(TableError, match=r"line 3: 'x' in column 'b' is none of the categories .*'u', 'v', 'w'"):
+        encoding.matrix(table("b,a\nu,1\nx,2\n"))
+    with pytest.raises(TableError, match=r"line 2: 'one' in column 'a' is not a finite number"):
+        encoding.matrix(table("b,a\nu,one\n"))
+
+
+@pytest.mark.parametrize(
+    ("cells", "likelihood", "y"),
+    [
+        (["yes", "no", "yes"], "probit", ["yes", "no", "yes"]),
+        (["a", "b", "c"], "probit", ["a", "b", "c"]),
+        (["True", "FALSE", "true"], "probit", ["true", "false", "true"]),
+        (["1", "2", "1.0"], "probit", [1, 2, 1]),
+        (["0", "3", "7"], "poisson", [0.0, 3.0, 7.0]),
+        (["-1", "3", "7"], "gaussian", [-1.0, 3.0, 7.0]),
+        (["0.5", "3", "7"], "gaussian", [0.5, 3.0, 7.0]),
+    ],
+)
+def test_the_likelihood_is_guessed(cells, likelihood, y):
+    found = target(table("\n".join(["x,y", *(f"1,{cell}" for cell in cells)])), "y")
+    assert (found.likelihood, found.y.tolist()) == (likelihood, y)
+
+
+@pytest.mark.parametrize(
+    ("text", "likelihood", "message"),
+    [
+        ("x,y\n1,a\n2,a\n", None, "always holds a"),
+        ("x,y\n1,a\n2,b\n", "poisson", "needs numbers, and column 'y' of t.csv holds words ('a', 'b')"),
+        ("x,y\n1,1\n2,\n", None, "missing values in 1 of 2 rows"),
+        ("x,y\n1,1\n2,3\n", "weibull", "likelihood must be one of"),
+        ("x,z\n1,1\n", None, "no column 'y'; it has 'x', 'z'"),
+    ],
+)
+def test_a_target_that_cannot_be_learned_is_named(text, likelihood, message):
+    with pytest.raises(ValueError, match=r".") as error:
+        target(table(text), "y", likelihood)
+    assert message in str(error.value)

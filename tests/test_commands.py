@@ -1,0 +1,313 @@
+"""fit, predict, compare and explain: on an awkward table, against Python to the last digit, and where they cannot."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from awkward import COLOURS, SCRIPT, awkward
+from typer.testing import CliRunner
+
+import quantprop
+from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, comparison, insight, likelihoods, tables
+from quantprop.cli import app
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMANDS = ("fit", "predict", "compare", "explain", "reproduce", "datasets", "demo", "version")
+
+
+def call(*words, stdin=None):
+    return CliRunner().invoke(app, [str(word) for word in words], input=stdin)
+
+
+def rows_of(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("commands")
+
+
+@pytest.fixture(scope="module")
+def data(folder):
+    path = folder / "awkward.csv"
+    path.write_text(awkward(), encoding="utf-8", newline="")
+    return path
+
+
+@pytest.fixture(scope="module")
+def fitted(folder, data):
+    """A model of the awkward table by ARD, and what was said of it."""
+    out = folder / "model.safetensors"
+    return out, call("fit", data, "--target", "urteil", "--kernel", "ard", "--out", out, "--json")
+
+
+def numbers(more, n=20):
+    x = np.linspace(0, 3, n)
+    return "when,calls\n" + "".join(f"{t!r},{round(3 + 2 * np.sin(2 * t)) + more}\n" for t in x.tolist())
+
+
+# --- help ------------------------------------------------------------------------------------------------------------
+
+
+def test_help_says_what_there_is_and_the_exit_codes():
+    shown = call("--help").stdout
+    assert all(f"\n  {command} " in shown for command in COMMANDS)
+    assert "0 done, 1 failure, 2 wrong usage, 130 interrupted" in " ".join(shown.split())
+    for command in COMMANDS:
+        result = call(command, "--help")
+        assert result.exit_code == 0
+        assert f"quantprop {command}" in result.stdout or "Usage" in result.stdout
+    assert "--drop-missing" in call("fit", "--help").stdout
+
+
+def test_help_does_not_wait_for_jax():
+    probe = (
+        "import sys\nfrom quantprop.cli import app\n"
+        "try:\n    app(['version'])\nexcept SystemExit:\n    pass\n"
+        "print([m for m in ('jax', 'numpy', 'scipy') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", probe], env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+                          capture_output=True, text=True)  # fmt: skip
+    assert done.stdout.splitlines() == [quantprop.__version__, "[]"], done.stderr
+
+
+def test_choices_in_help_are_those_of_the_library():
+    from quantprop.cli.models import CHOICES
+    from quantprop.tables.targets import LIKELIHOODS
+
+    assert set(CHOICES.split(", ")) == set(LIKELIHOODS)
+
+
+# --- classes ---------------------------------------------------------------------------------------------------------
+
+
+def encoded(table):
+    """X of the awkward table, by hand."""
+    column = table.column
+    raw = np.column_stack([
+        [float(cell) for cell in column("größe, cm")],
+        *([cell == colour for cell in column("farbe")] for colour in sorted(COLOURS)),
+        [cell == "True" for cell in column("Flag")],
+        [float(cell) for cell in column(SCRIPT)],
+        [float(cell) for cell in column("$cost$")],
+    ])  # fmt: skip
+    return (raw - raw.mean(0)) / raw.std(0)
+
+
+def test_fit_says_what_it_did(fitted):
+    _, result = fitted
+    assert result.exit_code == 0, result.output
+    about = json.loads(result.stdout)
+    assert (about["rows"], about["likelihood"], about["labels"]) == (28, "probit", ["ja", "nein, nie"])
+    assert about["converged"]
+    assert about["features"][5:] == [SCRIPT, "$cost$"]
+    assert "urteil: 2 different values (ja, nein, nie): probit likelihood (guessed" in result.stderr
+    assert "konst never changes" in result.stderr
+
+
+def test_fit_and_predict_equal_python_to_the_last_digit(folder, data):
+    out = folder / "isotropic.safetensors"
+    said = json.loads(call("fit", data, "--target", "urteil", "--out", out, "--json").stdout)
+    predicted = rows_of(call("predict", out, data).stdout)
+    table = tables.read(data)
+    x, y = encoded(table), np.array(table.column("urteil"))
+    model = GaussianProcessClassifier().fit(x, y)
+    assert said["log_evidence"] == model.solution_.log_evidence
+    p = model.predict_proba(x)
+    assert [float(row["p(ja)"]) for row in predicted] == p[:, 0].tolist()
+    assert [float(row["p(nein, nie)"]) for row in predicted] == p[:, 1].tolist()
+    assert [row["urteil"] for row in predicted] == model.predict(x).tolist()
+    assert quantprop.load(out).predict_proba(x).tolist() == p.tolist()
+
+
+def test_columns_may_come_in_another_order_with_others_beside(fitted, data, folder):
+    model, _ = fitted
+    table = tables.read(data)
+    turned = [*table.names[:0:-1], table.names[0], "more"]
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(turned)
+    writer.writerows([*row[:0:-1], row[0], "?"] for row in table.rows)
+    same = call("predict", model, "-", stdin=text.getvalue().encode())
+    assert same.exit_code == 0, same.output
+    assert "not used by the model: konst, more" in same.stderr
+    assert same.stdout == call("predict", model, data).stdout
+    records = json.loads(call("predict", model, data, "--json").stdout)
+    assert [record["urteil"] for record in records] == [row["urteil"] for row in rows_of(same.stdout)]
+    out = folder / "p.csv"
+    assert call("predict", model, data, "--out", out).stdout == f"wrote {out}\n"
+    assert out.read_text(encoding="utf-8") == same.stdout
+
+
+def test_explain_ranks_features_and_rows(fitted):
+    model, _ = fitted
+    about = json.loads(call("explain", model, "--rows", "3", "--json").stdout)
+    learned = tables.load(model)
+    loo = learned.estimator.loo_
+    worst = np.argsort(loo)[:3]
+    assert [row["line"] for row in about["surprise"]] == [learned.lines[i] for i in worst]
+    assert [row["surprise"] for row in about["surprise"]] == (-loo[worst]).tolist()
+    ranked = insight.relevance(learned)
+    lengths = {name.split(" of ")[1]: v for name, v in about["models"][0]["hyperparameters"].items() if " of " in name}
+    assert [one.feature for one in ranked] == sorted(lengths, key=lengths.get)
+    text = call("explain", model).stdout
+    assert text.index(ranked[0].feature) < text.index(ranked[-1].feature)
+    assert f"line {learned.lines[worst[0]]} " in text
+
+
+def test_influence_is_the_divergence_of_the_marginal_from_the_cavity(fitted):
+    solution = tables.load(fitted[0]).fits[0].solution
+    v, m = solution.marginals.variance, solution.marginals.mean
+    cavity = 1.0 / (1.0 / v - solution.sites.tau)
+    centre = cavity * (m / v - solution.sites.nu)
+    nats = 0.5 * (v / cavity - 1.0 - np.log(v / cavity) + (m - centre) ** 2 / cavity)
+    np.testing.assert_allclose(insight.influence(tables.load(fitted[0])), nats, rtol=1e-8)
+
+
+def test_three_classes(folder):
+    x = np.tile([0.0, 1.0, 2.0], 8) + np.linspace(0, 0.3, 24)
+    text = "x,kind\n" + "".join(f"{v!r},{'abc'[i % 3]}\n" for i, v in enumerate(x.tolist()))
+    out = folder / "three.safetensors"
+    result = call("fit", "-", "--target", "kind", "--out", out, stdin=text.encode())
+    assert result.exit_code == 0, result.output
+    assert "b against the rest:" in result.stdout
+    predicted = rows_of(call("predict", out, "-", stdin=b"x\n0.1\n1.1\n2.1\n").stdout)
+    assert [row["kind"] for row in predicted] == ["a", "b", "c"]
+    assert sum(float(predicted[0][f"p({label})"]) for label in "abc") == pytest.approx(1.0)
+    assert len(json.loads(call("explain", out, "--json").stdout)["models"]) == 3
+
+
+# --- numbers ---------------------------------------------------------------------------------------------------------
+
+NUMBERS = {
+    "gaussian": GaussianProcessRegressor(likelihood=likelihoods.Gaussian(0.5), normalize_y=True, method="laplace"),
+    "poisson": GaussianProcessRegressor(likelihood="poisson", mean="constant", method="laplace"),
+}
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", pytest.param("poisson", marks=pytest.mark.campaign)])
+def test_numbers_have_means_and_quantiles(likelihood, folder):
+    path, out = folder / "numbers.csv", folder / "numbers.safetensors"
+    path.write_text(numbers(0.0 if likelihood == "poisson" else 0.5), encoding="utf-8")
+    result = call("fit", path, "--target", "calls", "--method", "laplace", "--out", out, "--json")
+    assert json.loads(result.stdout)["likelihood"] == likelihood, result.output
+    predicted = rows_of(call("predict", out, path, "--quantiles", "0.1,0.9").stdout)
+    table = tables.read(path)
+    x = np.array([[float(cell)] for cell in table.column("when")])
+    x, y = (x - x.mean(0)) / x.std(0), np.array([float(cell) for cell in table.column("calls")])
+    model = NUMBERS[likelihood].fit(x, y)
+    mean, deviation = model.predict(x, return_std=True)
+    columns = np.column_stack([mean, deviation, model.predict_quantiles(x, [0.1, 0.9])])
+    assert [[float(row[name]) for name in ("mean", "sd", "q0.1", "q0.9")] for row in predicted] == columns.tolist()
+    reached = model.predictive_cdf(x, columns[:, 3])
+    assert (reached >= 0.9 - 1e-9).all()
+    assert likelihood == "poisson" or (reached <= 0.9 + 1e-9).all()
+
+
+# --- comparison ------------------------------------------------------------------------------------------------------
+
+
+def test_compare_writes_scores_and_a_page(data, folder):
+    page = folder / "report.html"
+    words = ("compare", data, "--target", "urteil", "--methods", "qp", "--folds", "2", "--kernel", "ard")
+    result = call(*words, "--out", page, "--json")
+    assert result.exit_code == 0, result.output
+    methods = {record["method"]: record for record in json.loads(result.stdout)["methods"]}
+    assert list(methods) == ["qp"]
+    problem = tables.problem(tables.read(data), "urteil", kernel="ard")
+    p, came = np.empty(28), problem.target.y == "nein, nie"
+    division = comparison.folds(problem, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of lengthscales that end at a bound, as they do here
+        models = [problem.fit("qp", train) for train, _ in division.splits]
+    for (train, test), model in zip(division.splits, models, strict=True):
+        x = (problem.raw[test] - problem.raw[train].mean(0)) / problem.raw[train].std(0)
+        p[test] = model.estimator.predict_proba(x)[:, 1]
+    folds = [test for _, test in division.splits]
+    errors = [np.mean((p[test] > 0.5) != came[test]) for test in folds]
+    brier = [np.mean((p[test] - came[test]) ** 2) for test in folds]
+    assert methods["qp"]["error"] == pytest.approx(np.mean(errors), abs=1e-12)
+    assert methods["qp"]["error_se"] == pytest.approx(abs(errors[0] - errors[1]) / 2, abs=1e-12)
+    assert methods["qp"]["brier"] == pytest.approx(np.mean(brier), abs=1e-9)
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert text.count("<svg") == 3  # reliability, latent f, lengthscales
+    assert "http://" not in text.replace('xmlns="http://www.w3.org', "").replace('xlink="http://www.w3.org', "")
+
+
+# --- what cannot be done ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "stdin", "code", "message"),
+    [
+        (["fit", "nowhere.csv", "--target", "y"], None, 1, "No such file or directory: nowhere.csv"),
+        (["fit", "-", "--target", "z"], b"x,y\n1,2\n", 1, "no column 'z'; it has 'x', 'y'"),
+        (["fit", "-", "--target", "y"], b"x,y\n1,2\n3\n", 1, "line 3: 1 cells, but the header has 2"),
+        (["fit", "-", "--target", "y"], b"x,y\n1,a\nNA,b\n", 1, "(by column: 'x' 1)"),
+        (["fit", "-", "--target", "y", "--drop-missing"], b"x,y\n1,\nNA,b\n", 1, "no row without missing values"),
+        (["fit", "-", "--target", "y", "--ignore", "q"], b"x,y\n1,2\n", 1, "no column 'q'"),
+        (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "the target cannot be ignored"),
+        (["fit", "-", "--target", "y", "--likelihood", "cauchy"], b"x,y\n1,2\n2,3\n", 1, "likelihood must be one of"),
+        (["fit", "-", "--target", "y", "--kernel", "rbf"], b"x,y\n1,2\n2,3\n", 1, "kernel must be one of isotropic"),
+        (["fit", "-", "--target", "y", "--method", "mcmc"], b"x,y\n1,2\n2,3\n", 1, "mcmc"),
+        (["fit", "-", "--target", "y", "--out", "no/such/folder"], b"x,y\n1,2\n", 2, "--out"),
+        (["fit", "-"], b"x,y\n1,2\n", 2, "--target"),
+        (["predict", "MODEL", "-"], b"farbe\nrot\n", 1, "lacks the columns 'größe, cm', 'Flag'"),
+        (["predict", "MODEL", "-", "--quantiles", "5"], b"x\n1\n", 2, "between 0 and 1"),
+        (["predict", "DATA", "DATA"], None, 1, "is not a quantprop model"),
+        (["explain", "DATA"], None, 1, "is not a quantprop model"),
+        (["compare", "DATA", "--target", "urteil", "--methods", "qp,hmc"], None, 2, "got qp,hmc"),
+        (["compare", "DATA", "--target", "urteil", "--folds", "90"], None, 1, "between 2 and the number of rows, 28"),
+        (
+            ["compare", "-", "--target", "y", "--folds", "2"],
+            b"x,y\n1,a\n2,a\n3,b\n",
+            1,
+            "label b of column 'y' is in one row only",
+        ),
+    ],
+)
+def test_errors_say_what_to_change(words, stdin, code, message, fitted, data, folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    before = sorted(folder.iterdir())
+    result = call(*({"MODEL": fitted[0], "DATA": data}.get(word, word) for word in words), stdin=stdin)
+    assert result.exit_code == code, result.output
+    assert message in " ".join(result.stderr.replace("│", " ").split())
+    assert "Traceback" not in result.output
+    assert sorted(folder.iterdir()) == before
+
+
+def test_debug_shows_where(folder):
+    result = call("fit", "-", "--target", "z", "--debug", stdin=b"x,y\n1,2\n")
+    assert isinstance(result.exception, tables.TableError)
+
+
+def test_an_interrupt_leaves_the_old_file(data, folder, monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    out = folder / "kept.html"
+    out.write_text("old")
+    monkeypatch.setattr("os.replace", interrupted)
+    monkeypatch.setattr("quantprop.comparison.compare", lambda *_: interrupted())
+    result = call("compare", data, "--target", "urteil", "--out", out)
+    assert (result.exit_code, out.read_text()) == (130, "old")
+    assert "nothing was written" in result.stderr
+    assert not [path for path in folder.iterdir() if path.name.endswith(".tmp")]
+
+
+def test_demo_prints_and_writes_where_it_is_told(monkeypatch, tmp_path):
+    told = []
+    monkeypatch.setattr("quantprop.demo.main", lambda out, progress: told.append(out) or [])
+    result = call("demo", "--out", tmp_path / "page.html")
+    assert (result.exit_code, told) == (0, [tmp_path / "page.html"])
+    assert f"wrote {tmp_path / 'page.html'}" in result.stdout
