@@ -1,7 +1,7 @@
 """Check that no page of the built site asks another machine for anything when it is viewed.
 
-Run after the build: ``python docs/check_site.py build/site``. Exits with 1 and one line per outside source. Links that a
-reader may click are not counted.
+Run after the build: ``python docs/check_site.py build/site``. Exits with 1 and one line per outside source. Links for a
+reader to click are not counted.
 """
 
 import re
@@ -9,7 +9,11 @@ import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
-SOURCES = {"href": ("link",), "src": ("audio", "embed", "iframe", "img", "script", "source", "video"), "data": ("object",)}
+SOURCES = {
+    "href": ("link",),
+    "src": ("audio", "embed", "iframe", "img", "script", "source", "video"),
+    "data": ("object",),
+}
 OUTSIDE = re.compile(r"\s*(https?:)?//")
 STYLE = re.compile(r"""(?:url\(|@import)\s*["']?((?:https?:)?//[^"')\s]+)""")
 

@@ -1,7 +1,7 @@
 """Draw the pictures of the guide, docs/pictures/{overview,counts,robust,ordinal_classes,censored_data,one_site}.png.
 
-Run from anywhere: ``python docs/make_figures.py`` (all of them, about three minutes) or with names. The data are those of
-the pages' examples. Needs quantprop with its extra "plots". The likelihoods' pictures are drawn by make_pictures.py.
+Run from anywhere: ``python docs/make_figures.py`` (all of them, some minutes) or with names. The data are those of the
+pages' examples. Needs quantprop with its extra "plots". The likelihoods' pictures are drawn by make_pictures.py.
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ def ordinal_classes() -> None:
     ax.stackplot(grid, shares, colors=colours, labels=[f"class {k}" for k in range(3)], alpha=0.8)
     for k in range(3):
         rows = y == k
-        ax.plot(x[rows, 0], np.full(rows.sum(), (0.04, 0.5, 0.96)[k]), "o", color=colours[k], markeredgecolor=plots.BLACK)
+        ax.plot(
+            x[rows, 0], np.full(rows.sum(), (0.04, 0.5, 0.96)[k]), "o", color=colours[k], markeredgecolor=plots.BLACK
+        )
     ax.set(xlabel="x", ylabel="probability", xlim=(0.0, 6.0), ylim=(0.0, 1.0))
     ax.legend(loc="upper right", fontsize="small")
     save(figure, "ordinal_classes")
@@ -110,7 +112,10 @@ def censored_data() -> None:
     t = truth + 0.2 * rng.normal(size=30)
     y = np.column_stack([np.minimum(t, limit), np.where(t > limit, np.inf, t)])
     figure, axes = plt.subplots(1, 2, figsize=(9.0, 3.2), sharey=True, layout="constrained")
-    kinds = {"Censored": (likelihoods.Censored(0.3), y), "the limit taken for the value": (likelihoods.Gaussian(0.3), y[:, 0])}
+    kinds = {
+        "Censored": (likelihoods.Censored(0.3), y),
+        "the limit taken for the value": (likelihoods.Gaussian(0.3), y[:, 0]),
+    }
     for ax, (name, (noise, seen)) in zip(axes, kinds.items(), strict=True):
         plots.posterior(fit(Model(SE(), noise), x, seen, method="ep"), x, seen, ax=ax)
         ax.plot(x[:, 0], truth, "--", color=plots.RED, linewidth=1.0, label="truth")
