@@ -77,7 +77,7 @@ def robust() -> None:
         ax.get_legend().remove()
         ax.plot(x[:, 0], y, ".", color=plots.BLACK)
         ax.plot(x[:, 0], np.sin(x[:, 0]), "--", color=plots.RED, linewidth=1.0, label="truth")
-        ax.set(title=name, ylim=(-3.6, 3.6), ylabel="f and y" if ax is axes[0] else "")
+        ax.set(title=name, ylim=(-3.6, 4.0), ylabel="f and y" if ax is axes[0] else "")
     handles = dict(zip(*reversed(axes[0].get_legend_handles_labels()), strict=True))
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=5, fontsize="small")
     save(figure, "robust")
