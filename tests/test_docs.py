@@ -9,6 +9,7 @@ import ast
 import contextlib
 import importlib
 import io
+import itertools
 import os
 import re
 import warnings
@@ -91,8 +92,7 @@ def scratch(tmp_path, monkeypatch):
 )
 def test_examples_run(page, scratch):
     namespace = {"__name__": "__main__"}
-    blocks = fences(page)
-    for block, after in zip(blocks, [*blocks[1:], Fence("", "", "")], strict=True):
+    for block, after in itertools.pairwise([*fences(page), Fence("", "", "")]):
         if not block.runs:
             continue
         out = io.StringIO()
