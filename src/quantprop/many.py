@@ -60,9 +60,9 @@ def fit_many(
 
     >>> import numpy as np
     >>> from quantprop import Model, fit_many, kernels, likelihoods
-    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> X, noise = np.linspace(-2, 2, 12)[:, None], 0.1 * np.cos(10 * np.arange(12))
     >>> model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
-    >>> fits = fit_many(model, [X, X], [np.sin(2 * X[:, 0]), np.cos(X[:, 0])], method="ep")
+    >>> fits = fit_many(model, [X, X], [np.sin(2 * X[:, 0]) + noise, np.cos(X[:, 0]) + noise], method="ep")
     >>> [fitted.status.reason for fitted in fits]
     ['converged', 'converged']
     """
