@@ -37,8 +37,10 @@ lint: $(VENV)/.stamp-dev ## Check style, formatting and types
 bench: $(VENV)/.stamp-plots ## Measure speed, alone and beside peers
 	$(BIN)/python benchmarks/run.py
 
-docs: ## Check that links in README.md and docs/ lead somewhere
-	$(PYTHON) docs/check_links.py
+docs: $(VENV)/.stamp-docs ## Build the documentation into build/site, and check its links
+	$(BIN)/python docs/check_links.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	$(BIN)/python docs/check_site.py build/site
 
 clean: ## Remove the environment, caches and build outputs
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis benchmarks/out benchmarks/.envs

@@ -1,6 +1,7 @@
-"""Check that every relative link in README.md and docs/*.md names a file that exists.
+"""Check that every relative link in the Markdown files of the root folder and of docs/ names a file that exists.
 
-Run from anywhere: ``python docs/check_links.py``. Exits with 1 and one line per dead link.
+Run from anywhere: ``python docs/check_links.py``. Exits with 1 and one line per dead link. The build of the site checks
+its own links and anchors; this checks the pages as they are read in the repository.
 """
 
 import re
@@ -44,7 +45,7 @@ def dead_links(page: Path) -> list[str]:
 
 def main() -> int:
     """Print the dead links; return 1 if there are any."""
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", *sorted(ROOT.glob("C*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
     missing = [page.relative_to(ROOT) for page in pages if not page.is_file()]
     dead = [(page.relative_to(ROOT), link) for page in pages if page.is_file() for link in dead_links(page)]
     for page in missing:

@@ -44,7 +44,15 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class Ending:
-    """How learning ended: a reason, the numbers behind it, and what to try."""
+    """How learning ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "nothing-to-learn", "max-evaluations", "small-gain", "no-progress" or "inference-failed".
+        evaluations: how often the objective was evaluated, restarts included.
+        failed: at how many of them inference failed, so that the optimiser backed off.
+        gradient: the largest entry of the projected gradient at the end.
+        at_bounds: names of the parameters that ended at a bound.
+    """
 
     reason: str
     evaluations: int
@@ -66,7 +74,17 @@ class Ending:
 
 @dataclass(frozen=True)
 class Step:
-    """One evaluation in the trace of a fit."""
+    """One evaluation in the trace of a fit.
+
+    Attributes:
+        restart: which start it belongs to; 0 is the first.
+        theta: where it was, in the optimiser's coordinates.
+        value: the objective there.
+        gradient: the largest entry of the projected gradient.
+        reason: how inference ended, or "adjoint-failed".
+        sweeps: of inference.
+        seconds: that it took, compilation included.
+    """
 
     restart: int
     theta: Float[np.ndarray, " theta"]
@@ -79,7 +97,17 @@ class Step:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A learned model, its posterior, and how learning went. `theta` is the optimum in the optimiser's coordinates."""
+    """A learned model, its posterior, and how learning went.
+
+    Attributes:
+        model: the model with its learned numbers.
+        solution: the posterior at these numbers.
+        objective: the name of what was maximised.
+        objective_value: its value, with the log prior densities of parameters that have one.
+        theta: the optimum in the optimiser's coordinates: logarithms of positive parameters.
+        trace: every evaluation on the way.
+        status: how learning ended.
+    """
 
     model: Model
     solution: Solution
@@ -127,6 +155,7 @@ def fit(
 ) -> Fitted:
     """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
 
+    `weights`, `exposure` and `trials` are one number or one per row; a row of weight 2 counts as two equal rows.
     `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
     as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent else.
     Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective. `tol` is inference's,

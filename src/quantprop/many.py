@@ -57,6 +57,14 @@ def fit_many(
     optima are those of `fit`, though where an objective has several it may be another one. `model` is one start for all
     or one for each; `report(done, total)` is called as batches end. A problem at which the batch's inference fails goes
     to `fit`'s own search.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, fit_many, kernels, likelihoods
+    >>> X, noise = np.linspace(-2, 2, 12)[:, None], 0.1 * np.cos(10 * np.arange(12))
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
+    >>> fits = fit_many(model, [X, X], [np.sin(2 * X[:, 0]) + noise, np.cos(X[:, 0]) + noise], method="ep")
+    >>> [fitted.status.reason for fitted in fits]
+    ['converged', 'converged']
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)

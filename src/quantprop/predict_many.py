@@ -22,6 +22,13 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
 
     Solutions whose kernels have the same form and whose rows fill the same padded shapes share a program. Kernels of
     huge variance (over 1e6) lose a few more digits here: their dominant part is not split off.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, infer, kernels, likelihoods, predict_many
+    >>> X, model = [[0.0], [1.0]], Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
+    >>> two = [infer(model, X, y, "ep") for y in ([1.0, 0.0], [0.0, 1.0])]
+    >>> [latent.mean.round(2).tolist() for latent in predict_many(two, [[[0.5]], [[0.5]]])]
+    [[0.52], [0.52]]
     """
     if len(solutions) != len(Xnew):
         raise ValueError(f"Xnew must have one entry a solution, {len(solutions)}; got {len(Xnew)}")

@@ -36,7 +36,16 @@ class PrecisionWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Status:
-    """How inference ended: a reason, the numbers behind it, and what to try."""
+    """How inference ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "max-sweeps", "stalled", "improper-cavities" or "improper-start".
+        sweeps: how many sweeps over the data there were.
+        residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
+        tol: the residual that was asked for.
+        schedule: "parallel", "sequential", or "parallel, then sequential".
+        negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
+    """
 
     reason: str
     sweeps: int
@@ -60,7 +69,18 @@ class Status:
 
 @dataclass(frozen=True)
 class Solution:
-    """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64."""
+    """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64.
+
+    Attributes:
+        model: the model with the numbers that inference used.
+        method: the method.
+        X: the training inputs.
+        sites: ν and τ of every site (`sites.nu`, `sites.tau`); a warm start for another `infer`.
+        marginals: posterior mean and variance of f at every training input.
+        log_evidence: the method's approximation of log p(y).
+        loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
+        status: how inference ended.
+    """
 
     model: Model
     method: Method
@@ -103,7 +123,10 @@ class Solution:
         return Normal(latent.mean[:k], variance, joint)
 
     def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
-        """The distribution of y at new inputs."""
+        """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
+
+        `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
+        """
         latent = self.predict(Xnew)
         likelihood = self.model.plain_likelihood
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)

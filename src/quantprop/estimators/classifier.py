@@ -79,9 +79,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
     constant times an RBF, both learned, the lengthscale from the typical distance between rows. In addition:
 
-    method : "qp", "ep", "power-ep", "vb", "laplace", or a Method.
-    likelihood : "probit", "logit", "heaviside", or a likelihood for two classes.
-    objective : "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises.
+    - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
+    - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
+    - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises.
 
     `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
     multi-class problem share compiled programs, which is faster than processes.

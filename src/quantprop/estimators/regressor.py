@@ -41,11 +41,12 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
     noise variance and results equal scikit-learn's; with kernel=None the kernel is a constant times an RBF, both
     learned. In addition:
 
-    likelihood : a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
-        "double-exponential", "gamma", "beta", "censored". An object says more: StudentT(df=4.0), Ordinal([0, 1]).
-    mean : "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
-    method : "qp", "ep", "power-ep", "vb", "laplace", or a Method.
-    objective : "evidence", "loo", or "elbo" (VB).
+    - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
+      "double-exponential", "gamma", "beta", "censored". An object says more: StudentT(df=4.0), Ordinal([0, 1]).
+    - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
+    - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
+    - `objective`: "evidence", "loo", or "elbo" (VB).
+    - `max_sweeps`: the most sweeps of one inference.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRegressor

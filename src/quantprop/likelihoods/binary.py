@@ -73,7 +73,7 @@ def _threshold_moments(z, y, cavity: Normal, width) -> Moments:
 
 
 class Probit(Binary):
-    """p(y | f) = Φ(y f)."""
+    """p(y | f) = Φ(y f), y = ±1 (or 0 and 1): the usual choice for two classes, and the fastest."""
 
     name: ClassVar[str] = "probit"
     log_concave: ClassVar[bool] = True
@@ -90,7 +90,7 @@ class Probit(Binary):
 
 
 class Logit(Binary):
-    """p(y | f) = 1/(1 + exp(−y f))."""
+    """p(y | f) = 1/(1 + exp(−y f)), y = ±1 (or 0 and 1): f is a log odds, wrong labels pull less than with probit."""
 
     name: ClassVar[str] = "logit"
     log_concave: ClassVar[bool] = True

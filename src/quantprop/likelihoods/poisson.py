@@ -31,7 +31,10 @@ _LOG_PI = 1.1447298858494002
 
 
 class Poisson(Likelihood):
-    """Poisson counts. The square link is symmetric in f: give the prior a non-zero mean to choose a side."""
+    """y ~ Poisson(exposure · g(f)) with link g(f) = exp f ("exp"), f² ("square") or log(1 + exp f) ("softplus").
+
+    The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+    """
 
     link: RateLink = eqx.field(default="exp", static=True)
 

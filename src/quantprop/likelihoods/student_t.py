@@ -16,7 +16,10 @@ _LOG_PI = 1.1447298858494002
 
 
 class StudentT(Likelihood):
-    """Student-t noise with `df` degrees of freedom: outliers lose their pull. Not log-concave."""
+    """y = f + scale · t, t of `df` degrees of freedom: outliers lose their pull. Not log-concave.
+
+    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1.
+    """
 
     df: Scalar = 4.0
     scale: Scalar = 1.0

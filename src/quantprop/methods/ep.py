@@ -19,7 +19,11 @@ class EP(Method):
     """Remove a share of the site, tilt the cavity with the likelihood, project, divide by the cavity.
 
     `projection` decides what is propagated (KL: moments; Wasserstein: quantiles), `power` how much of a site is
-    removed at a time.
+    removed at a time. `EP()` is expectation propagation (Minka, 2001).
+
+    >>> from quantprop import EP, QP, projections
+    >>> EP(projection=projections.Wasserstein(2)) == QP()
+    True
     """
 
     projection: Projection = KL()
@@ -66,10 +70,25 @@ class EP(Method):
 
 
 def QP(p: float = 2.0) -> EP:
-    """Quantile propagation: EP with the L_p Wasserstein projection."""
+    """Quantile propagation: EP with the L_p Wasserstein projection.
+
+    With p = 2 the projection has EP's mean and at most its variance. For the probit likelihood it is a table and costs
+    what EP's moments cost; for others it is computed by quadrature, and p other than 2 by minimisation on top.
+
+    >>> from quantprop import QP
+    >>> QP().projection.p
+    2.0
+    """
     return EP(projection=Wasserstein(p))
 
 
 def PowerEP(power: float) -> EP:
-    """EP that removes, tilts and restores a fraction of each site at a time."""
+    """EP that removes, tilts and restores a fraction of each site at a time.
+
+    `power` lies in (0, 1]: 1 is EP, and towards 0 it becomes VB. Smaller powers converge where EP does not.
+
+    >>> from quantprop import PowerEP
+    >>> PowerEP(0.5).power
+    0.5
+    """
     return EP(power=power)

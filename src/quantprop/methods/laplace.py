@@ -15,7 +15,11 @@ from quantprop.sites import Marginal
 
 
 class Laplace(Method):
-    """τ = −∂² log p, ν = ∂ log p + τ f at the mode (Rasmussen and Williams, section 3.4)."""
+    """τ = −∂² log p, ν = ∂ log p + τ f at the mode (Rasmussen and Williams, section 3.4).
+
+    The cheapest method, and poor where the posterior is skewed: nearly separable or very unbalanced classes. It needs
+    second derivatives, so it does not exist for the Heaviside and the double-exponential likelihood.
+    """
 
     ascends: ClassVar[bool] = True
 

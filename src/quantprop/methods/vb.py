@@ -14,7 +14,11 @@ from quantprop.sites import Marginal
 
 
 class VB(Method):
-    """Maximises the ELBO: τ = −2 ∂E_q[log p]/∂v, ν = ∂E_q[log p]/∂μ + τ μ at the optimum."""
+    """Maximises the ELBO: τ = −2 ∂E_q[log p]/∂v, ν = ∂E_q[log p]/∂μ + τ μ at the optimum.
+
+    Its evidence is a lower bound of log p(y). It does not exist where E_q[log p] is −∞: for the Heaviside likelihood
+    without noise, and gamma with the square link.
+    """
 
     ascends: ClassVar[bool] = True
 
