@@ -169,3 +169,15 @@ def test_columns_of_different_length_are_refused():
         fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), x, y[:1])
     with pytest.raises(ValueError, match="one entry a solution"):
         predict_many([], x)
+
+
+def test_learning_that_begins_next_to_its_optimum_ends_there():
+    """The first value must be exact enough for the small gains that are left from there."""
+    x, y = problems(1)
+    model = Model(kernels.SquaredExponential(), likelihoods.Probit())
+    near = fit(model, x[0], y[0], "ep").model  # QP's optimum is close by
+    alone, batched = fit(near, x[0], y[0], "qp"), fit_many(near, x, y, "qp")[0]
+    for fitted in (alone, batched):
+        assert fitted.status.reason == "converged"
+        assert fitted.status.evaluations <= 12
+    np.testing.assert_allclose(batched.theta, alone.theta, atol=1e-3)

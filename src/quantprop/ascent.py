@@ -83,8 +83,8 @@ class Ascent:
         self._plan(rows[self.reason[rows] == GOING])
 
     def _forget(self, rows: Int[np.ndarray, " k"]) -> None:
-        """Curvature such that the next step has length 1, up the gradient."""
-        size = np.sqrt((self.gradient[rows] ** 2).sum(1))
+        """Curvature such that the next step leads up the gradient, as far as that is long, 1 at most."""
+        size = np.maximum(np.sqrt((self.gradient[rows] ** 2).sum(1)), 1.0)
         self.curvature[rows] = size[:, None, None] * np.eye(self.theta.shape[1])
         self.steps[rows] = 0
 

@@ -28,6 +28,7 @@ FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
 LOOSE = 1e-4  # tolerance of inference on the way, where the slope is 1 or more
+ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _REMEDIES = {
@@ -238,6 +239,11 @@ def loose(slope: Any) -> Any:
     return LOOSE * np.minimum(1.0, np.square(slope))
 
 
+def rough(residual: Any, slope: Any, tol: float) -> Any:
+    """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
+    return residual > np.maximum(ROUGH * slope, tol)
+
+
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
     """θ of a declared model and its box, or an error that names a value outside its bounds."""
     theta, bounds = packed(parts), box(parts)
@@ -296,6 +302,7 @@ class Climb:
         """L-BFGS-B from a usable point, inference as precise as the slope deserves."""
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
+        best = self._compared(best)
         scale, slope = 1.0 + abs(best.value), self.slope(best)
 
         def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
@@ -304,6 +311,8 @@ class Climb:
             if not point.usable:
                 away = theta - best.theta
                 return -best.value + scale * (1.0 + float(away @ away)), 2.0 * scale * away
+            if point.value > best.value:
+                point = self._compared(point)
             if point.value > best.value:
                 best, slope = point, self.slope(point)
             return -point.value, -point.gradient
@@ -322,6 +331,14 @@ class Climb:
             if -result.fun >= best.value - 1e-8 * scale:
                 break
         return best, why
+
+    def _compared(self, point: Point) -> Point:
+        """A point whose value can be compared with those of its neighbours."""
+        slope = self.slope(point)
+        if not rough(float(point.out.at.residual), slope, self.landscape.tol):
+            return point
+        finer = self._visit(point.theta, float(loose(slope)))
+        return finer if finer.usable else point
 
     def _settled(self, point: Point) -> Point:
         """The same point with inference at the landscape's own tolerance."""

@@ -19,7 +19,7 @@ from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.infer import as_method, loo_of, prepare
 from quantprop.landscape import ADJOINT, Landscape, Parts, core, how_it_ended, prior, pull_back
-from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, starting_point
+from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, rough, starting_point
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import QP, Method
 from quantprop.methods.base import Weight
@@ -164,6 +164,7 @@ class Search:
         self.known = Known(theta, self.cold)
         self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial
         self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
+        self.found = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
 
     def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
@@ -180,17 +181,21 @@ class Search:
     def step(self) -> None:
         """One evaluation of as many unfinished problems as there are slots.
 
-        A trial that is still converging is gone on with, one that failed from foretold sites begins again from cold
-        ones; all others are told to the ascent, which names the next trial.
+        A trial that is still converging, or not precise enough yet, is gone on with; one that failed from foretold
+        sites begins again from cold ones; all others are told to the ascent, which names the next trial.
         """
         began, first = time.perf_counter(), self.first
         rows = self.ascent.unfinished()[: self.slots]
         theta = self.ascent.trial[rows]
         slope = np.where(self.ascent.evaluations[rows] > 0, self.ascent.slope(rows), np.inf)
+        slope = np.minimum(slope, self.found[rows])
         found = self.evaluate(rows, theta, np.maximum(loose(slope), first.tol))
         self.spent[rows] += found.out.sweeps
         usable = _usable(found)
-        going = (found.out.reason == MAX_SWEEPS) & (self.spent[rows] < first.max_sweeps)
+        here = np.abs(projected(found.gradient, theta, self.box)).max(axis=1, initial=0.0)
+        finer = usable & rough(found.out.at.residual, here, first.tol)
+        self.found[rows] = np.where(finer, here, np.inf)
+        going = finer | ((found.out.reason == MAX_SWEEPS) & (self.spent[rows] < first.max_sweeps))
         again = ~usable & ~going & self.warm[rows]
         told = ~going & ~again
         self._start(rows[going], of(found.out.at.sites, going))
