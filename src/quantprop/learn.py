@@ -333,9 +333,12 @@ class Climb:
         return best, why
 
     def _compared(self, point: Point) -> Point:
-        """A point whose value can be compared with those of its neighbours."""
+        """A point whose value can be compared with those of its neighbours.
+
+        With a partial gradient values and slopes do not belong together, and more precision only shows it.
+        """
         slope = self.slope(point)
-        if not rough(float(point.out.at.residual), slope, self.landscape.tol):
+        if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
             return point
         finer = self._visit(point.theta, float(loose(slope)))
         return finer if finer.usable else point

@@ -193,7 +193,7 @@ class Search:
         self.spent[rows] += found.out.sweeps
         usable = _usable(found)
         here = np.abs(projected(found.gradient, theta, self.box)).max(axis=1, initial=0.0)
-        finer = usable & rough(found.out.at.residual, here, first.tol)
+        finer = first.exact & usable & rough(found.out.at.residual, here, first.tol)
         self.found[rows] = np.where(finer, here, np.inf)
         going = finer | ((found.out.reason == MAX_SWEEPS) & (self.spent[rows] < first.max_sweeps))
         again = ~usable & ~going & self.warm[rows]
