@@ -1,0 +1,251 @@
+"""Adversarial problems: everything that the library's own limits allow, at its ends as often as in the middle.
+
+A problem is a function of its number alone. Rows fill few padded sizes and forms, so that thousands of problems share
+compiled programs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quantprop import Model, kernels, likelihoods
+from quantprop.likelihoods import Likelihood
+
+Rng = np.random.Generator
+EXACT = ("qp", "ep", "power-ep")
+ALL = (*EXACT, "vb", "laplace")
+NEW_ROWS = 3
+
+
+def between(rng: Rng, low: float, high: float) -> float:
+    """Log-uniform."""
+    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
+
+
+def usual_or(rng: Rng, low: float, high: float, wild: float = 0.4) -> float:
+    """Mostly an ordinary size, else anywhere between the library's own bounds, its ends included."""
+    if rng.random() > wild:
+        return between(rng, 0.1, 10.0)
+    return [low, high, between(rng, low, high)][rng.choice(3, p=[0.15, 0.15, 0.7])]
+
+
+# --- observations ----------------------------------------------------------------------------------------------------
+
+Draw = Callable[[Rng, np.ndarray, str], np.ndarray]  # of y, given a latent function and a trouble
+TROUBLES = ("plain", "noise", "separable", "constant", "lopsided", "extreme")
+
+
+def _shaped(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    """The latent function that a trouble leaves."""
+    n = len(f)
+    if trouble == "noise":
+        return rng.normal(size=n)
+    if trouble == "separable":
+        return np.where(f > np.median(f), 2.0, -2.0)
+    if trouble in ("constant", "lopsided"):
+        f = np.full(n, rng.choice([-1.5, 0.0, 1.5]))
+        f[:1] = -f[:1] + 0.1 if trouble == "lopsided" else f[:1]
+    return f
+
+
+def _signs(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    f = _shaped(rng, f, trouble)
+    return np.where(f + (rng.normal(size=len(f)) if trouble == "plain" else 0.0) > 0, 1.0, -1.0)
+
+
+def _counts(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    y = rng.poisson(np.exp(np.clip(_shaped(rng, f, trouble), -20, 8))).astype(float)
+    if trouble == "extreme":
+        y[rng.integers(len(y))] = round(between(rng, 1e3, 1e6))
+    return np.zeros_like(y) if trouble == "constant" and rng.random() < 0.5 else y
+
+
+def _reals(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    y = _shaped(rng, f, trouble) + (0.0 if trouble in ("separable", "constant") else 0.3) * rng.normal(size=len(f))
+    if trouble == "extreme":
+        y[rng.integers(len(y))] = rng.choice([-1.0, 1.0]) * 1e6
+    return y * between(rng, 1e-3, 1e3) if rng.random() < 0.15 else y
+
+
+def _positive(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    y = np.exp(np.clip(_shaped(rng, f, trouble), -10, 10)) * rng.gamma(2.0, 0.5, len(f)) + 1e-12
+    if trouble == "extreme":
+        y[rng.integers(len(y))] = rng.choice([1e-9, 1e6])
+    return y
+
+
+def _shares(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    y = 1.0 / (1.0 + np.exp(-_shaped(rng, f, trouble) - 0.3 * rng.normal(size=len(f))))
+    if trouble == "extreme":
+        y[rng.integers(len(y))] = rng.choice([1e-9, 1.0 - 1e-9])
+    return np.clip(y, 1e-9, 1.0 - 1e-9)
+
+
+def _classes(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    return np.digitize(_shaped(rng, f, trouble), [-0.5, 0.5]).astype(float)
+
+
+def _intervals(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    y = _reals(rng, f, trouble)
+    kind = rng.integers(4, size=len(y))
+    lower = np.where(kind == 1, -np.inf, y)
+    return np.column_stack(
+        [lower, np.where(kind == 2, np.inf, np.where(kind == 3, y + rng.exponential(size=len(y)), y))]
+    )
+
+
+# --- likelihoods -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Family:
+    """A likelihood with parameters drawn anew, its observations, and the methods that exist for it."""
+
+    make: Callable[[Rng], Likelihood]
+    draw: Draw
+    methods: tuple[str, ...] = ALL
+    mean: float = 0.0
+    exposed: bool = False
+    tried: bool = False  # y are successes among trials
+
+
+def _scale(rng: Rng) -> float:
+    return usual_or(rng, 1e-5, 1e5, 0.25)
+
+
+FAMILIES = {
+    "gaussian": Family(lambda rng: likelihoods.Gaussian(_scale(rng)), _reals),
+    "probit": Family(lambda rng: likelihoods.Probit(), _signs),
+    "logit": Family(lambda rng: likelihoods.Logit(), _signs),
+    "heaviside": Family(lambda rng: likelihoods.Heaviside(), _signs, EXACT),
+    "heaviside, noise": Family(
+        lambda rng: likelihoods.Heaviside(between(rng, 1e-6, 0.4)), _signs, ("qp", "ep", "power-ep", "vb")
+    ),
+    "poisson, exp": Family(lambda rng: likelihoods.Poisson(), _counts, exposed=True),
+    "poisson, square": Family(lambda rng: likelihoods.Poisson("square"), _counts, ("qp", "ep", "vb", "laplace"), 1.0),
+    "poisson, softplus": Family(lambda rng: likelihoods.Poisson("softplus"), _counts),
+    "negative-binomial, exp": Family(lambda rng: likelihoods.NegativeBinomial(usual_or(rng, 1e-5, 1e5)), _counts),
+    "binomial, probit": Family(lambda rng: likelihoods.Binomial(), _counts, tried=True),
+    "binomial, logit": Family(lambda rng: likelihoods.Binomial("logit"), _counts, tried=True),
+    "student-t": Family(lambda rng: likelihoods.StudentT(usual_or(rng, 1.0, 100.0), _scale(rng)), _reals),
+    "double-exponential": Family(
+        lambda rng: likelihoods.DoubleExponential(_scale(rng)), _reals, ("qp", "ep", "power-ep", "vb")
+    ),
+    "gamma, exp": Family(lambda rng: likelihoods.Gamma(usual_or(rng, 1e-3, 1e5)), _positive),
+    "beta, probit": Family(lambda rng: likelihoods.Beta(usual_or(rng, 1e-3, 1e5)), _shares),
+    "ordinal": Family(lambda rng: likelihoods.Ordinal(np.array([-0.5, 0.5]) * _scale(rng)), _classes),
+    "censored": Family(lambda rng: likelihoods.Censored(_scale(rng)), _intervals),
+}
+
+# --- inputs and kernels ----------------------------------------------------------------------------------------------
+
+SHAPES = ("plain", "duplicated", "constant", "collinear", "scaled", "outlier", "close", "lattice")
+
+
+def inputs(rng: Rng, shape: str, n: int, d: int) -> np.ndarray:
+    """n × d inputs of a troublesome shape."""
+    x = rng.normal(size=(n, d))
+    if shape == "duplicated":
+        x = x[rng.integers(max(1, n // 4), size=n)]
+    elif shape == "constant":
+        x = np.full((n, d), rng.normal()) if rng.random() < 0.5 else np.column_stack([np.full(n, 7.0), x[:, 1:]])
+    elif shape == "collinear":
+        x = np.outer(x[:, 0], rng.normal(size=d))
+    elif shape == "scaled":
+        x = x * [between(rng, 1e-6, 1e6) for _ in range(d)]
+    elif shape == "outlier":
+        x[rng.integers(n)] = 1e6
+    elif shape == "close":
+        x = 1e-9 * x + rng.normal()
+    elif shape == "lattice":
+        x = np.round(x)
+    return x
+
+
+KERNELS: dict[str, Callable[[float, float], kernels.Kernel]] = {
+    "se": kernels.SquaredExponential,
+    "matern12": kernels.Matern12,
+    "matern52": kernels.Matern52,
+    "linear": lambda v, scale: kernels.Linear(v) + kernels.Constant(v),
+    "noisy": lambda v, scale: kernels.SquaredExponential(v, scale) + kernels.White(1e-2 * v),
+    "periodic": lambda v, scale: kernels.Periodic(v, 1.0, scale),
+    "rational": lambda v, scale: kernels.RationalQuadratic(v, scale, 0.5),
+}
+
+# --- problems --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One problem; `about` names what is troublesome in it."""
+
+    number: int
+    family: str
+    method: str
+    schedule: str
+    about: str
+    model: Model
+    x: np.ndarray
+    y: np.ndarray
+    options: dict[str, np.ndarray]  # weights, exposure, trials
+    new: np.ndarray
+
+    @property
+    def log_concave(self) -> bool:
+        """Whether the posterior has one mode, so that inference has no excuse."""
+        return bool(self.model.plain_likelihood.log_concave)
+
+
+@dataclass(frozen=True)
+class Menu:
+    """What problems are drawn from. Every pair of family and method, padded size and kernel costs compilation."""
+
+    pairs: tuple[tuple[str, str], ...]
+    kernels: tuple[str, ...] = tuple(KERNELS)
+    features: tuple[int, ...] = (1, 2, 5)
+    sizes: tuple[int, ...] = (32, 32, 32, 32, 32, 32, 128)
+    most_variance: float = 1e8  # from 1e6 on a program of its own
+    fractional: bool = True  # weights
+
+
+WHOLE_MENU = Menu(tuple((name, method) for name, family in FAMILIES.items() for method in family.methods))
+
+
+def problem(number: int, menu: Menu = WHOLE_MENU) -> Problem:
+    """The problem of a number."""
+    rng = np.random.default_rng([number, 20])
+    name, method = menu.pairs[number % len(menu.pairs)]
+    family = FAMILIES[name]
+    n, d = int(rng.integers(1, rng.choice(menu.sizes) + 1)), int(rng.choice(menu.features))
+    shape, trouble, kind = (str(rng.choice(names)) for names in (SHAPES, TROUBLES, menu.kernels))
+    x = inputs(rng, shape, n, d)
+    size = np.abs(x).max() if shape in ("scaled", "close") and rng.random() < 0.5 else 1.0
+    variance = min(usual_or(rng, 1e-5, 1e8), menu.most_variance)
+    lengthscale = float(np.clip(usual_or(rng, 1e-5, 1e5) * size, 1e-5, 1e5))
+    score = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1.0)
+    y = family.draw(rng, 2.0 * np.sin(score @ rng.normal(size=d)), trouble)
+    options = _options(rng, family, y, method, menu.fractional)
+    model = Model(KERNELS[kind](variance, lengthscale), family.make(rng), family.mean)
+    schedule = "sequential" if method in EXACT and rng.random() < 0.05 else "parallel"
+    new = np.concatenate([x[:1], x[:1] + rng.normal(size=(1, d)), np.full((1, d), 1e3)])
+    about = f"n={n}, d={d}, x {shape}, y {trouble}, {kind} {variance:.1e} {lengthscale:.1e}"
+    return Problem(number, name, method, schedule, about, model, x, y, options, new)
+
+
+def _options(rng: Rng, family: Family, y: np.ndarray, method: str, fractional: bool) -> dict[str, Any]:
+    n, options = len(y), {}
+    if rng.random() < 0.15:  # imbalance of 1 to 1,000, and rows that do not count
+        weights = rng.choice([0.0, 1.0, 5.0, 1000.0], n)
+        weights[rng.integers(n)] = 1.0
+        singular = family.mean > 0
+        half = fractional and not singular and method == "ep" and rng.random() < 0.2
+        options["weights"] = 0.5 * weights if half else weights
+    if family.exposed and rng.random() < 0.3:
+        options["exposure"] = np.exp(rng.uniform(-7, 7, n))
+    if family.tried:
+        options["trials"] = y + np.round(np.exp(rng.uniform(0, 9, n)))
+    return options
