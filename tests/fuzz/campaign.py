@@ -29,7 +29,7 @@ SHORT_MENU = Menu(
         ("probit", "qp"), ("probit", "ep"), ("probit", "laplace"), ("logit", "vb"), ("poisson, exp", "qp"),
         ("poisson, exp", "laplace"), ("student-t", "ep"), ("gaussian", "qp"), ("probit", "vb"), ("gaussian", "vb"),
     ),
-    kernels=("se", "linear", "noisy"), features=(2,), sizes=(32,), most_variance=9e5, fractional=False,
+    kernels=("se", "linear", "noisy"), features=(2,), sizes=(32,), more_sizes=(32,), most_variance=9e5, fractional=False,
 )  # fmt: skip
 MENUS = {"whole": WHOLE_MENU, "short": SHORT_MENU}
 
@@ -66,7 +66,7 @@ def _write(file: BinaryIO, found: Verdict) -> None:
 def _give_up(file: BinaryIO, on: Problem) -> None:
     """Note a problem that does not end; compiled programs cannot be interrupted, so the process ends with it."""
     fault = (f"no end within {LIMIT} s",)
-    about = (on.number, on.family, on.method, on.log_concave, "hung", 0, float("nan"), fault, on.about, LIMIT)
+    about = (on.number, on.family, on.method, on.log_concave, on.resolvable, "hung", 0, float("nan"), fault, on.about, LIMIT)
     _write(file, Verdict(*about))
     os._exit(HUNG)
 
@@ -81,7 +81,7 @@ def counts(records: list[dict[str, Any]], keys: tuple[str, ...]) -> dict[tuple[s
 
 def share(records: list[dict[str, Any]], log_concave: bool) -> float:
     """Of the problems of a kind, how many converged."""
-    kind = [record["reason"] == "converged" for record in records if record["log_concave"] == log_concave]
+    kind = [r["reason"] == "converged" for r in records if r["log_concave"] == log_concave and r["resolvable"]]
     return sum(kind) / max(1, len(kind))
 
 

@@ -57,6 +57,11 @@ def _signs(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
     return np.where(f + (rng.normal(size=len(f)) if trouble == "plain" else 0.0) > 0, 1.0, -1.0)
 
 
+def _consistent(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    """Labels that some function of the prior has without noise: else they have probability 0."""
+    return np.where(f > 0, 1.0, -1.0) if trouble in ("plain", "separable") else np.full(len(f), rng.choice([-1.0, 1.0]))
+
+
 def _counts(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
     y = rng.poisson(np.exp(np.clip(_shaped(rng, f, trouble), -20, 8))).astype(float)
     if trouble == "extreme":
@@ -92,10 +97,8 @@ def _classes(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
 def _intervals(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
     y = _reals(rng, f, trouble)
     kind = rng.integers(4, size=len(y))
-    lower = np.where(kind == 1, -np.inf, y)
-    return np.column_stack(
-        [lower, np.where(kind == 2, np.inf, np.where(kind == 3, y + rng.exponential(size=len(y)), y))]
-    )
+    upper = np.where(kind == 3, y + rng.exponential(size=len(y)), y)
+    return np.column_stack([np.where(kind == 1, -np.inf, y), np.where(kind == 2, np.inf, upper)])
 
 
 # --- likelihoods -----------------------------------------------------------------------------------------------------
@@ -110,6 +113,7 @@ class Family:
     methods: tuple[str, ...] = ALL
     mean: float = 0.0
     exposed: bool = False
+    linear: bool = False  # the latent function is one that every kernel can follow
     tried: bool = False  # y are successes among trials
 
 
@@ -121,7 +125,7 @@ FAMILIES = {
     "gaussian": Family(lambda rng: likelihoods.Gaussian(_scale(rng)), _reals),
     "probit": Family(lambda rng: likelihoods.Probit(), _signs),
     "logit": Family(lambda rng: likelihoods.Logit(), _signs),
-    "heaviside": Family(lambda rng: likelihoods.Heaviside(), _signs, EXACT),
+    "heaviside": Family(lambda rng: likelihoods.Heaviside(), _consistent, EXACT, linear=True),
     "heaviside, noise": Family(
         lambda rng: likelihoods.Heaviside(between(rng, 1e-6, 0.4)), _signs, ("qp", "ep", "power-ep", "vb")
     ),
@@ -193,6 +197,16 @@ class Problem:
     y: np.ndarray
     options: dict[str, np.ndarray]  # weights, exposure, trials
     new: np.ndarray
+    prior_variance: float  # the largest at the inputs
+
+    @property
+    def resolvable(self) -> bool:
+        """Whether doubles can do it: prior variances up to 1e8, noise variance above 1e-13 of them, and observations
+        that keep six digits in units of the noise.
+        """
+        noise = getattr(self.model.plain_likelihood, "scale", np.inf)
+        size = np.abs(self.y[np.isfinite(self.y)]).max(initial=0.0)
+        return bool(self.prior_variance <= min(1.1e8, 1e13 * noise**2) and size < 1e9 * noise)
 
     @property
     def log_concave(self) -> bool:
@@ -207,7 +221,8 @@ class Menu:
     pairs: tuple[tuple[str, str], ...]
     kernels: tuple[str, ...] = tuple(KERNELS)
     features: tuple[int, ...] = (1, 2, 5)
-    sizes: tuple[int, ...] = (32, 32, 32, 32, 32, 32, 128)
+    sizes: tuple[int, ...] = (32,)
+    more_sizes: tuple[int, ...] = (32, 128)  # of likelihoods that compile quickly
     most_variance: float = 1e8  # from 1e6 on a program of its own
     fractional: bool = True  # weights
 
@@ -220,20 +235,25 @@ def problem(number: int, menu: Menu = WHOLE_MENU) -> Problem:
     rng = np.random.default_rng([number, 20])
     name, method = menu.pairs[number % len(menu.pairs)]
     family = FAMILIES[name]
-    n, d = int(rng.integers(1, rng.choice(menu.sizes) + 1)), int(rng.choice(menu.features))
+    sizes = menu.more_sizes if name in ("probit", "gaussian") else menu.sizes
+    n, d = int(rng.integers(1, rng.choice(sizes) + 1)), int(rng.choice(menu.features))
     shape, trouble, kind = (str(rng.choice(names)) for names in (SHAPES, TROUBLES, menu.kernels))
+    d = 1 if kind == "periodic" else d  # it is no covariance of several features
     x = inputs(rng, shape, n, d)
     size = np.abs(x).max() if shape in ("scaled", "close") and rng.random() < 0.5 else 1.0
     variance = min(usual_or(rng, 1e-5, 1e8), menu.most_variance)
     lengthscale = float(np.clip(usual_or(rng, 1e-5, 1e5) * size, 1e-5, 1e5))
     score = (x - x.mean(0)) / np.where(x.std(0) > 0, x.std(0), 1.0)
-    y = family.draw(rng, 2.0 * np.sin(score @ rng.normal(size=d)), trouble)
+    latent = score @ rng.normal(size=d)
+    trouble = "constant" if family.linear and shape == "close" else trouble
+    y = family.draw(rng, latent if family.linear else 2.0 * np.sin(latent), trouble)
     options = _options(rng, family, y, method, menu.fractional)
     model = Model(KERNELS[kind](variance, lengthscale), family.make(rng), family.mean)
     schedule = "sequential" if method in EXACT and rng.random() < 0.05 else "parallel"
     new = np.concatenate([x[:1], x[:1] + rng.normal(size=(1, d)), np.full((1, d), 1e3)])
+    largest = variance * (1.0 + np.square(x).sum(1).max()) if kind == "linear" else variance
     about = f"n={n}, d={d}, x {shape}, y {trouble}, {kind} {variance:.1e} {lengthscale:.1e}"
-    return Problem(number, name, method, schedule, about, model, x, y, options, new)
+    return Problem(number, name, method, schedule, about, model, x, y, options, new, largest)
 
 
 def _options(rng: Rng, family: Family, y: np.ndarray, method: str, fractional: bool) -> dict[str, Any]:

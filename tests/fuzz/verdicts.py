@@ -15,8 +15,8 @@ from quantprop import infer
 from quantprop.solution import Solution
 
 LARGEST = np.log(np.finfo(float).max)
-# Quantiles of the others take minutes, those of huge counts too.
-QUICK_QUANTILES = ("gaussian", "probit", "logit", "heaviside", "double-exponential", "ordinal", "poisson, exp")
+# Quantiles of the others take seconds a row, those of huge counts minutes.
+QUICK_QUANTILES = ("gaussian", "probit", "logit", "heaviside", "double-exponential", "ordinal")
 EXPONENTIAL = ("poisson, exp", "negative-binomial, exp", "gamma, exp")  # E[y] is of the size of exp(f)
 
 
@@ -28,6 +28,7 @@ class Verdict:
     family: str
     method: str
     log_concave: bool
+    resolvable: bool  # in double precision; else only honesty is asked for
     reason: str  # of the status; "refused" after a ValueError; "raised" after any other exception
     sweeps: int
     residual: float
@@ -58,7 +59,7 @@ def verdict(problem: Problem, thorough: bool = False) -> Verdict:
     except Exception as error:
         faults.append(f"{type(error).__name__}: {str(error)[:300]}")
     return Verdict(
-        problem.number, problem.family, problem.method, problem.log_concave, reason, sweeps, residual, tuple(faults),
+        problem.number, problem.family, problem.method, problem.log_concave, problem.resolvable, reason, sweeps, residual, tuple(faults),
         problem.about, time.perf_counter() - began,
     )  # fmt: skip
 

@@ -50,19 +50,25 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
 
 
 def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
-    """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep."""
+    """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep.
+
+    Rank-one updates carry their roundings along: where a sweep ends in sites without a proper posterior, the sites
+    before it are the result.
+    """
     first = evaluate(problem, start)
 
     def unfinished(state):
-        at, sweeps = state
-        return (at.residual > tol) & (sweeps < max_sweeps) & at.proper
+        at, sweeps, going = state
+        return (at.residual > tol) & (sweeps < max_sweeps) & going
 
-    def sweep(state: tuple[Evaluation, Array]):
-        at, sweeps = state
+    def sweep(state: tuple[Evaluation, Array, Array]):
+        at, sweeps, _ = state
         m = at.marginals
         joint = Joint(at.sites, m.mean, problem.prior.covariance(at.sites, problem.negative_sites), m.alpha, m.b)
         joint = jax.lax.fori_loop(0, len(m.mean), lambda i, j: renew_one(problem, i, j), joint)
-        return evaluate(problem, joint.sites), sweeps + 1
+        new = evaluate(problem, joint.sites)
+        kept = jax.tree.map(lambda after, before: jnp.where(new.proper, after, before), new, at)
+        return kept, sweeps + 1, new.proper
 
-    at, sweeps = jax.lax.while_loop(unfinished, sweep, (first, jnp.asarray(0)))
-    return outcome(at, sweeps, tol, ~at.proper, first.proper)
+    at, sweeps, going = jax.lax.while_loop(unfinished, sweep, (first, jnp.asarray(0), first.proper))
+    return outcome(at, sweeps, tol, ~going, first.proper)
