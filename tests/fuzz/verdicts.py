@@ -58,10 +58,9 @@ def verdict(problem: Problem, thorough: bool = False) -> Verdict:
         faults.append(f"refused: {error}")
     except Exception as error:
         faults.append(f"{type(error).__name__}: {str(error)[:300]}")
-    return Verdict(
-        problem.number, problem.family, problem.method, problem.log_concave, problem.resolvable, reason, sweeps, residual, tuple(faults),
-        problem.about, time.perf_counter() - began,
-    )  # fmt: skip
+    p = problem
+    about = (p.number, p.family, p.method, p.log_concave, p.resolvable)
+    return Verdict(*about, reason, sweeps, residual, tuple(faults), p.about, time.perf_counter() - began)
 
 
 def faults_of(problem: Problem, solution: Solution, thorough: bool) -> list[str]:
@@ -105,7 +104,8 @@ def _solution_faults(problem: Problem, solution: Solution) -> Iterator[str]:
         yield from _not(name, np.isfinite(values))
     yield from _not("marginals.variance at least 0", ~(solution.marginals.variance < 0))
     # Where sites may be negative a plain cavity may be improper, and loo is NaN there, as documented.
-    yield from _not("loo", np.isfinite(solution.loo) | (np.isnan(solution.loo) & (not problem.log_concave)))
+    excused = not problem.log_concave or not (solution.converged or problem.resolvable)
+    yield from _not("loo", np.isfinite(solution.loo) | (np.isnan(solution.loo) & excused))
 
 
 def _overflows(problem: Problem, mean: np.ndarray, variance: np.ndarray) -> Callable[[int], np.ndarray]:
