@@ -33,6 +33,7 @@ LAYERS = (
     "methods",
     "model",
     "engine",
+    "attempts",
     "objectives",
     "implicit",
     "solution",

@@ -7,12 +7,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 
+from quantprop.attempts import is_covariance, solve
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
-from quantprop.engine import REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.engine import REASONS, Evaluation, Outcome, Problem
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
@@ -20,13 +20,12 @@ from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import DensePrior, dense_prior
+from quantprop.priors import dense_prior
 from quantprop.programs import program
 from quantprop.solution import Solution, Status
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
-SHARES = (1e-6, 1e-4, 1e-2, 0.1, 0.5, 1.0)  # of the prior covariance, on the way to a posterior that is hard to reach
 MATRICES = 6  # n × n float64 arrays alive at the peak of a dense sweep
 
 
@@ -70,9 +69,9 @@ def infer(
     task = prepare(model, X, y, method, weights, exposure, trials)
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
-    out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
+    out, schedule = solve(problem, start, schedule, tol, max_sweeps)
     solution = solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
-    if solution.converged or _is_covariance(problem.prior.k):
+    if solution.converged or is_covariance(problem.prior.k):
         return solution
     return replace(solution, status=replace(solution.status, reason="no-covariance"))
 
@@ -160,70 +159,6 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
             raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
         chosen = Natural(*(np.pad(part, (0, bucket(n) - n)) for part in given))
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)
-
-
-_parallel, _sequential = program(solve_parallel), program(solve_sequential)
-
-
-def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
-    """Run the schedule. Where parallel sweeps get stuck, the posterior is approached through smaller prior covariances,
-    and after that by sequential sweeps; of these the one that comes closest to rest is returned.
-
-    Where the start has no proper posterior in double precision, sweeps start from the prior.
-    """
-    if schedule == "sequential":
-        return _sequential(problem, start, tol, max_sweeps), schedule
-    out = _parallel(problem, start, tol, max_sweeps)
-    if _reason(out) == "improper-start" and np.any(start.tau):
-        start = jax.tree.map(np.zeros_like, start)
-        out = _parallel(problem, start, tol, max_sweeps)
-    if _reason(out) in ("converged", "max-sweeps", "improper-start"):
-        return out, schedule
-    approached = _approached(problem, start, tol, max_sweeps, out)
-    if approached is not out:
-        out, schedule = approached, "parallel, through smaller prior covariances"
-    left = max_sweeps - int(out.sweeps)
-    if _reason(out) == "converged" or left < 1 or not isinstance(problem.method, EP):
-        return out, schedule
-    again = _sequential(problem, start, tol, left)
-    total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
-    return (total, "parallel, then sequential") if _closer(again, out) else (out, schedule)
-
-
-def _reason(out: Outcome) -> str:
-    return REASONS[int(out.reason)]
-
-
-def _closer(new: Outcome, old: Outcome) -> bool:
-    return bool(new.at.residual < old.at.residual)  # False where either is NaN
-
-
-def _approached(problem: Problem, start: Natural, tol: float, max_sweeps: int, stuck: Outcome) -> Outcome:
-    """The outcome at the end of a path of growing prior covariances, each begun from the sites of the one before; the
-    one that got stuck if that comes closer to rest, or if no sweeps are left.
-    """
-    used, out = int(stuck.sweeps), stuck
-    for share in SHARES:
-        if used >= max_sweeps:
-            return stuck
-        out = _parallel(_with_prior_times(problem, share), start, tol, max_sweeps - used)
-        used += int(out.sweeps)
-        if bool(out.at.proper):
-            start = Natural(*to_numpy((out.at.sites.nu, out.at.sites.tau)))
-    return Outcome(out.at, np.asarray(used), out.reason) if _closer(out, stuck) else stuck
-
-
-def _with_prior_times(problem: Problem, share: float) -> Problem:
-    """The problem with the prior covariance times `share`; of the same form, so that it needs no program of its own."""
-    prior = problem.prior
-    low = None if prior.low is None else np.sqrt(share) * prior.low
-    return eqx.tree_at(lambda p: p.prior, problem, DensePrior(prior.mean, share * prior.k, low))
-
-
-def _is_covariance(k: Any) -> bool:
-    """Whether a kernel matrix has no negative eigenvalue beyond rounding."""
-    eigenvalues = np.linalg.eigvalsh(np.asarray(k))
-    return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
 
 def loo_of(problem: Problem, at: Evaluation) -> jax.Array:

@@ -11,94 +11,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from fuzz.observations import (
+    TROUBLES,
+    Draw,
+    Rng,
+    between,
+    classes,
+    consistent,
+    counts,
+    intervals,
+    positive,
+    reals,
+    shares,
+    signs,
+    usual_or,
+)
 
 from quantprop import Model, kernels, likelihoods
 from quantprop.likelihoods import Likelihood
 
-Rng = np.random.Generator
 EXACT = ("qp", "ep", "power-ep")
 ALL = (*EXACT, "vb", "laplace")
 NEW_ROWS = 3
-
-
-def between(rng: Rng, low: float, high: float) -> float:
-    """Log-uniform."""
-    return float(np.exp(rng.uniform(np.log(low), np.log(high))))
-
-
-def usual_or(rng: Rng, low: float, high: float, wild: float = 0.4) -> float:
-    """Mostly an ordinary size, else anywhere between the library's own bounds, its ends included."""
-    if rng.random() > wild:
-        return between(rng, 0.1, 10.0)
-    return [low, high, between(rng, low, high)][rng.choice(3, p=[0.15, 0.15, 0.7])]
-
-
-# --- observations ----------------------------------------------------------------------------------------------------
-
-Draw = Callable[[Rng, np.ndarray, str], np.ndarray]  # of y, given a latent function and a trouble
-TROUBLES = ("plain", "noise", "separable", "constant", "lopsided", "extreme")
-
-
-def _shaped(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    """The latent function that a trouble leaves."""
-    n = len(f)
-    if trouble == "noise":
-        return rng.normal(size=n)
-    if trouble == "separable":
-        return np.where(f > np.median(f), 2.0, -2.0)
-    if trouble in ("constant", "lopsided"):
-        f = np.full(n, rng.choice([-1.5, 0.0, 1.5]))
-        f[:1] = -f[:1] + 0.1 if trouble == "lopsided" else f[:1]
-    return f
-
-
-def _signs(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    f = _shaped(rng, f, trouble)
-    return np.where(f + (rng.normal(size=len(f)) if trouble == "plain" else 0.0) > 0, 1.0, -1.0)
-
-
-def _consistent(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    """Labels that some function of the prior has without noise: else they have probability 0."""
-    return np.where(f > 0, 1.0, -1.0) if trouble in ("plain", "separable") else np.full(len(f), rng.choice([-1.0, 1.0]))
-
-
-def _counts(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    y = rng.poisson(np.exp(np.clip(_shaped(rng, f, trouble), -20, 8))).astype(float)
-    if trouble == "extreme":
-        y[rng.integers(len(y))] = round(between(rng, 1e3, 1e6))
-    return np.zeros_like(y) if trouble == "constant" and rng.random() < 0.5 else y
-
-
-def _reals(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    y = _shaped(rng, f, trouble) + (0.0 if trouble in ("separable", "constant") else 0.3) * rng.normal(size=len(f))
-    if trouble == "extreme":
-        y[rng.integers(len(y))] = rng.choice([-1.0, 1.0]) * 1e6
-    return y * between(rng, 1e-3, 1e3) if rng.random() < 0.15 else y
-
-
-def _positive(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    y = np.exp(np.clip(_shaped(rng, f, trouble), -10, 10)) * rng.gamma(2.0, 0.5, len(f)) + 1e-12
-    if trouble == "extreme":
-        y[rng.integers(len(y))] = rng.choice([1e-9, 1e6])
-    return y
-
-
-def _shares(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    y = 1.0 / (1.0 + np.exp(-_shaped(rng, f, trouble) - 0.3 * rng.normal(size=len(f))))
-    if trouble == "extreme":
-        y[rng.integers(len(y))] = rng.choice([1e-9, 1.0 - 1e-9])
-    return np.clip(y, 1e-9, 1.0 - 1e-9)
-
-
-def _classes(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    return np.digitize(_shaped(rng, f, trouble), [-0.5, 0.5]).astype(float)
-
-
-def _intervals(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
-    y = _reals(rng, f, trouble)
-    kind = rng.integers(4, size=len(y))
-    upper = np.where(kind == 3, y + rng.exponential(size=len(y)), y)
-    return np.column_stack([np.where(kind == 1, -np.inf, y), np.where(kind == 2, np.inf, upper)])
 
 
 # --- likelihoods -----------------------------------------------------------------------------------------------------
@@ -122,27 +56,27 @@ def _scale(rng: Rng) -> float:
 
 
 FAMILIES = {
-    "gaussian": Family(lambda rng: likelihoods.Gaussian(_scale(rng)), _reals),
-    "probit": Family(lambda rng: likelihoods.Probit(), _signs),
-    "logit": Family(lambda rng: likelihoods.Logit(), _signs),
-    "heaviside": Family(lambda rng: likelihoods.Heaviside(), _consistent, EXACT, linear=True),
+    "gaussian": Family(lambda rng: likelihoods.Gaussian(_scale(rng)), reals),
+    "probit": Family(lambda rng: likelihoods.Probit(), signs),
+    "logit": Family(lambda rng: likelihoods.Logit(), signs),
+    "heaviside": Family(lambda rng: likelihoods.Heaviside(), consistent, EXACT, linear=True),
     "heaviside, noise": Family(
-        lambda rng: likelihoods.Heaviside(between(rng, 1e-6, 0.4)), _signs, ("qp", "ep", "power-ep", "vb")
+        lambda rng: likelihoods.Heaviside(between(rng, 1e-6, 0.4)), signs, ("qp", "ep", "power-ep", "vb")
     ),
-    "poisson, exp": Family(lambda rng: likelihoods.Poisson(), _counts, exposed=True),
-    "poisson, square": Family(lambda rng: likelihoods.Poisson("square"), _counts, ("qp", "ep", "vb", "laplace"), 1.0),
-    "poisson, softplus": Family(lambda rng: likelihoods.Poisson("softplus"), _counts),
-    "negative-binomial, exp": Family(lambda rng: likelihoods.NegativeBinomial(usual_or(rng, 1e-5, 1e5)), _counts),
-    "binomial, probit": Family(lambda rng: likelihoods.Binomial(), _counts, tried=True),
-    "binomial, logit": Family(lambda rng: likelihoods.Binomial("logit"), _counts, tried=True),
-    "student-t": Family(lambda rng: likelihoods.StudentT(usual_or(rng, 1.0, 100.0), _scale(rng)), _reals),
+    "poisson, exp": Family(lambda rng: likelihoods.Poisson(), counts, exposed=True),
+    "poisson, square": Family(lambda rng: likelihoods.Poisson("square"), counts, ("qp", "ep", "vb", "laplace"), 1.0),
+    "poisson, softplus": Family(lambda rng: likelihoods.Poisson("softplus"), counts),
+    "negative-binomial, exp": Family(lambda rng: likelihoods.NegativeBinomial(usual_or(rng, 1e-5, 1e5)), counts),
+    "binomial, probit": Family(lambda rng: likelihoods.Binomial(), counts, tried=True),
+    "binomial, logit": Family(lambda rng: likelihoods.Binomial("logit"), counts, tried=True),
+    "student-t": Family(lambda rng: likelihoods.StudentT(usual_or(rng, 1.0, 100.0), _scale(rng)), reals),
     "double-exponential": Family(
-        lambda rng: likelihoods.DoubleExponential(_scale(rng)), _reals, ("qp", "ep", "power-ep", "vb")
+        lambda rng: likelihoods.DoubleExponential(_scale(rng)), reals, ("qp", "ep", "power-ep", "vb")
     ),
-    "gamma, exp": Family(lambda rng: likelihoods.Gamma(usual_or(rng, 1e-3, 1e5)), _positive),
-    "beta, probit": Family(lambda rng: likelihoods.Beta(usual_or(rng, 1e-3, 1e5)), _shares),
-    "ordinal": Family(lambda rng: likelihoods.Ordinal(np.array([-0.5, 0.5]) * _scale(rng)), _classes),
-    "censored": Family(lambda rng: likelihoods.Censored(_scale(rng)), _intervals),
+    "gamma, exp": Family(lambda rng: likelihoods.Gamma(usual_or(rng, 1e-3, 1e5)), positive),
+    "beta, probit": Family(lambda rng: likelihoods.Beta(usual_or(rng, 1e-3, 1e5)), shares),
+    "ordinal": Family(lambda rng: likelihoods.Ordinal(np.array([-0.5, 0.5]) * _scale(rng)), classes),
+    "censored": Family(lambda rng: likelihoods.Censored(_scale(rng)), intervals),
 }
 
 # --- inputs and kernels ----------------------------------------------------------------------------------------------
