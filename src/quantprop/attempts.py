@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from quantprop.engine import REASONS, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural
 from quantprop.methods import EP
 from quantprop.precision import to_numpy
-from quantprop.priors import DensePrior
+from quantprop.priors import DensePrior, Prior
 from quantprop.programs import program
 
 SHARES = (1e-6, 1e-4, 1e-2, 0.1, 0.5, 1.0)  # of the prior covariance, on the way to a posterior that is hard to reach
@@ -57,25 +56,29 @@ def _approached(problem: Problem, start: Natural, tol: float, max_sweeps: int, s
     """The outcome at the end of a path of growing prior covariances, each begun from the sites of the one before; the
     one that got stuck if that comes closer to rest, or if no sweeps are left.
     """
-    used, out = int(stuck.sweeps), stuck
+    used, out, prior = int(stuck.sweeps), stuck, problem.prior
+    if not isinstance(prior, DensePrior):
+        return stuck
     for share in SHARES:
         if used >= max_sweeps:
             return stuck
-        out = _parallel(_with_prior_times(problem, share), start, tol, max_sweeps - used)
+        smaller = eqx.tree_at(lambda p: p.prior, problem, _times(share, prior))
+        out = _parallel(smaller, start, tol, max_sweeps - used)
         used += int(out.sweeps)
         if bool(out.at.proper):
             start = Natural(*to_numpy((out.at.sites.nu, out.at.sites.tau)))
-    return Outcome(out.at, np.asarray(used), out.reason) if _closer(out, stuck) else stuck
+    return Outcome(out.at, jnp.asarray(used), out.reason) if _closer(out, stuck) else stuck
 
 
-def _with_prior_times(problem: Problem, share: float) -> Problem:
-    """The problem with the prior covariance times `share`; of the same form, so that it needs no program of its own."""
-    prior = problem.prior
+def _times(share: float, prior: DensePrior) -> DensePrior:
+    """A prior of `share` of the covariance; of the same form, so that it needs no program of its own."""
     low = None if prior.low is None else np.sqrt(share) * prior.low
-    return eqx.tree_at(lambda p: p.prior, problem, DensePrior(prior.mean, share * prior.k, low))
+    return DensePrior(prior.mean, share * prior.k, low)
 
 
-def is_covariance(k: Any) -> bool:
-    """Whether a kernel matrix has no negative eigenvalue beyond rounding."""
-    eigenvalues = np.linalg.eigvalsh(np.asarray(k))
+def is_covariance(prior: Prior) -> bool:
+    """Whether a kernel matrix has no negative eigenvalue beyond rounding; other priors are covariances by construction."""
+    if not isinstance(prior, DensePrior):
+        return True
+    eigenvalues = np.linalg.eigvalsh(np.asarray(prior.k))
     return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))

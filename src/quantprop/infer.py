@@ -71,7 +71,7 @@ def infer(
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = solve(problem, start, schedule, tol, max_sweeps)
     solution = solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
-    if solution.converged or is_covariance(problem.prior.k):
+    if solution.converged or is_covariance(problem.prior):
         return solution
     return replace(solution, status=replace(solution.status, reason="no-covariance"))
 

@@ -103,8 +103,8 @@ def _solution_faults(problem: Problem, solution: Solution) -> Iterator[str]:
     for name, values in arrays.items():
         yield from _not(name, np.isfinite(values))
     yield from _not("marginals.variance at least 0", ~(solution.marginals.variance < 0))
-    # Where sites may be negative a plain cavity may be improper, and loo is NaN there, as documented.
-    excused = not problem.log_concave or not (solution.converged or problem.resolvable)
+    # Where sites may be negative, or are not at rest, a plain cavity may be improper, and loo is NaN there.
+    excused = not (problem.log_concave and solution.converged)
     yield from _not("loo", np.isfinite(solution.loo) | (np.isnan(solution.loo) & excused))
 
 
