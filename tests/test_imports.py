@@ -33,7 +33,6 @@ LAYERS = (
     "methods",
     "model",
     "engine",
-    "attempts",
     "objectives",
     "implicit",
     "solution",

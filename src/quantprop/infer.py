@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from quantprop.attempts import is_covariance, solve
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
-from quantprop.engine import REASONS, Evaluation, Outcome, Problem
+from quantprop.engine import REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
@@ -20,7 +19,7 @@ from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import dense_prior
+from quantprop.priors import DensePrior, Prior, dense_prior
 from quantprop.programs import program
 from quantprop.solution import Solution, Status
 
@@ -69,9 +68,9 @@ def infer(
     task = prepare(model, X, y, method, weights, exposure, trials)
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
-    out, schedule = solve(problem, start, schedule, tol, max_sweeps)
+    out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
     solution = solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
-    if solution.converged or is_covariance(problem.prior):
+    if solution.converged or _is_covariance(problem.prior):
         return solution
     return replace(solution, status=replace(solution.status, reason="no-covariance"))
 
@@ -159,6 +158,35 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
             raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
         chosen = Natural(*(np.pad(part, (0, bucket(n) - n)) for part in given))
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)
+
+
+_parallel, _sequential = program(solve_parallel), program(solve_sequential)
+
+
+def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
+    """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones.
+
+    Where the start has no proper posterior in double precision, sweeps start from the prior.
+    """
+    if schedule == "sequential":
+        return _sequential(problem, start, tol, max_sweeps), schedule
+    out = _parallel(problem, start, tol, max_sweeps)
+    if REASONS[int(out.reason)] == "improper-start" and np.any(start.tau):
+        start = jax.tree.map(np.zeros_like, start)
+        out = _parallel(problem, start, tol, max_sweeps)
+    if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
+        return out, schedule
+    again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
+    total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
+    return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
+
+
+def _is_covariance(prior: Prior) -> bool:
+    """Whether a kernel matrix has no negative eigenvalue beyond rounding; other priors have none by construction."""
+    if not isinstance(prior, DensePrior):
+        return True
+    eigenvalues = np.linalg.eigvalsh(np.asarray(prior.k))
+    return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
 
 def loo_of(problem: Problem, at: Evaluation) -> jax.Array:
