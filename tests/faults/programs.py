@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import sys
 from pathlib import Path
@@ -73,7 +74,7 @@ def fit_many_for_long(folder: Path) -> None:
 
     def told(search: many.Search) -> None:
         step(search)
-        print("working", flush=True)
+        os.write(1, b"working\n")  # at once: two threads say so
 
     many.Search.step = told  # type: ignore[method-assign]
     xs, ys = _problems(2000, 30)

@@ -31,7 +31,7 @@ def test_sequential_sweeps_end_in_their_last_proper_posterior():
     assert finite(infer(model, x, RNG.normal(size=30), "ep", "sequential", sites=none))
 
 
-@pytest.mark.parametrize("method", ["vb", "laplace"])
+@pytest.mark.parametrize("method", ["vb", pytest.param("laplace", marks=pytest.mark.campaign)])
 def test_gaussian_noise_starts_at_its_own_sites(method):
     """243: from zero sites, steps of 5e12 prior standard deviations were undone until none was left."""
     x, model = steep_line()
@@ -69,7 +69,7 @@ def test_exp_links_start_where_the_rate_is_a_number():
     assert solution.converged, solution.status
 
 
-@pytest.mark.parametrize("method", ["laplace", "vb"])
+@pytest.mark.parametrize("method", ["laplace", pytest.param("vb", marks=pytest.mark.campaign)])
 def test_huge_counts(method):
     """906, 1066: the first step towards a count of 1e6 overflowed exp(f), and no step was left after it."""
     y = np.array([0.0, 2.0, 1e6, 1.0, 3.0])

@@ -25,9 +25,9 @@ def check(number, objective):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_twenty_fits():
-    ended = [check(number, "loo" if number % 5 == 0 else "evidence") for number in range(20)]
-    assert sum(fitted.converged for fitted in ended) >= 16, [str(f.status) for f in ended if not f.converged]
+def test_twelve_fits():
+    ended = [check(number, "evidence") for number in range(12)]
+    assert sum(fitted.converged for fitted in ended) >= 10, [str(f.status) for f in ended if not f.converged]
 
 
 @pytest.mark.campaign
@@ -37,11 +37,11 @@ def test_five_hundred_fits():
     assert np.mean([fitted.converged for fitted in ended]) >= 0.8
 
 
-def test_ten_classifiers():
+def test_four_classifiers():
     tried = 0
     for number in range(40):
         one = problem(number, MENU)
-        if len(set(one.y)) == 2 and tried < 10:
+        if len(set(one.y)) == 2 and tried < 4:
             tried += 1
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -50,4 +50,4 @@ def test_ten_classifiers():
             assert np.isfinite(probability).all(), number
             np.testing.assert_allclose(probability.sum(1), 1.0)
             assert np.isfinite(model.log_marginal_likelihood_value_), number
-    assert tried == 10
+    assert tried == 4

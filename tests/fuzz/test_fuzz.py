@@ -46,13 +46,13 @@ def check_shares(records, one_mode, others):
 
 
 def test_three_hundred_problems(tmp_path):
-    """Compiled without optimisation: every program runs only some thirty times. A third are VB under wide priors with
-    an exp link and Laplace with Student-t noise, which are the hardest there are.
+    """Compiled without optimisation: every program runs only some thirty times. Some are VB under wide priors with
+    an exp link, which are the hardest there are.
     """
     quick = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OPENBLAS_NUM_THREADS": "1"}
     records = verdicts(tmp_path / "verdicts.jsonl", 300, "short", **quick)
     check_faults(records, 300)
-    check_shares(records, 0.98, 0.85)
+    check_shares(records, 0.97, 0.85)
 
 
 @pytest.fixture(scope="module")
