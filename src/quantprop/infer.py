@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +19,7 @@ from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import dense_prior
+from quantprop.priors import DensePrior, Prior, dense_prior
 from quantprop.programs import program
 from quantprop.solution import Solution, Status
 
@@ -68,7 +69,10 @@ def infer(
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-    return solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
+    solution = solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
+    if solution.converged or _is_covariance(problem.prior):
+        return solution
+    return replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
 class Task(NamedTuple):
@@ -165,15 +169,29 @@ _sequential = program(solve_sequential)
 
 
 def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
-    """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones."""
+    """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones.
+
+    Where the start has no proper posterior in double precision, sweeps start from the prior.
+    """
     if schedule == "sequential":
         return _sequential(problem, start, tol, max_sweeps), schedule
     out = _parallel(problem, start, tol, max_sweeps)
+    if REASONS[int(out.reason)] == "improper-start" and np.any(start.tau):
+        start = jax.tree.map(np.zeros_like, start)
+        out = _parallel(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
         return out, schedule
     again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
     total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
+
+
+def _is_covariance(prior: Prior) -> bool:
+    """Whether a kernel matrix has no negative eigenvalue beyond rounding; other priors have none by construction."""
+    if not isinstance(prior, DensePrior):
+        return True
+    eigenvalues = np.linalg.eigvalsh(np.asarray(prior.k))
+    return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
 
 def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:

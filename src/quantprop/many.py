@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from threading import Event
 from typing import Any, NamedTuple
 
 import jax
@@ -84,11 +85,15 @@ def fit_many(
         surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol, known_parts=parts))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
-        shares = _shares(surfaces)
-        jobs = pool.map(lambda rows: _together([surfaces[i] for i in rows], max_evaluations, ftol), shares)
-        for rows, fitted in zip(shares, jobs, strict=True):
-            finished.update(zip(rows, fitted, strict=True))
-            report(len(finished), total)
+        shares, stop = _shares(surfaces), Event()
+        jobs = pool.map(lambda rows: _together([surfaces[i] for i in rows], max_evaluations, ftol, stop), shares)
+        try:
+            for rows, fitted in zip(shares, jobs, strict=True):
+                finished.update(zip(rows, fitted, strict=True))
+                report(len(finished), total)
+        except BaseException:  # an interrupt need not wait until the other threads have learned all of theirs
+            stop.set()
+            raise
     return [finished[i] for i in range(total)]
 
 
@@ -261,11 +266,12 @@ class Search:
         return fitted
 
 
-def _together(surfaces: list[Landscape], most: int, ftol: float) -> list[Fitted]:
+def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:
+    """All of a share learned; nothing once the call has been given up."""
     search = Search(surfaces, most, ftol)
-    while len(search.ascent.unfinished()):
+    while len(search.ascent.unfinished()) and not stop.is_set():
         search.step()
-    return search.results()
+    return [] if stop.is_set() else search.results()
 
 
 def _usable(found: Visits) -> np.ndarray:

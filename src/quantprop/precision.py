@@ -9,6 +9,8 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from quantprop.memory import explained
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -21,7 +23,7 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def in_float64(*args: P.args, **kwargs: P.kwargs) -> R:
-        with jax.enable_x64(True):
+        with jax.enable_x64(True), explained((args, kwargs)):  # an accelerator may say so only when asked for numbers
             return function(*args, **kwargs)
 
     return in_float64

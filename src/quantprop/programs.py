@@ -8,6 +8,8 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from quantprop.memory import explained
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -26,7 +28,8 @@ def program(function: Callable[P, R], static_argnames: str | None = None) -> Cal
 
     @wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        return compiled()(*args, **kwargs)
+        with explained((args, kwargs)):
+            return compiled()(*args, **kwargs)
 
     return call
 

@@ -50,19 +50,25 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
 
 
 def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
-    """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep."""
+    """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep.
+
+    Rank-one updates carry their roundings along: where a sweep ends in sites without a proper posterior, the sites
+    before it are the result.
+    """
     first, factor = swept(problem, start)
 
     def unfinished(state):
-        at, _, sweeps = state
-        return (at.residual > tol) & (sweeps < max_sweeps) & at.proper
+        at, _, sweeps, going = state
+        return (at.residual > tol) & (sweeps < max_sweeps) & going
 
-    def sweep(state: tuple[Evaluation, Any, Array]):
-        at, factor, sweeps = state
-        return *swept(problem, one_by_one(problem, at.sites, at.marginals, factor)), sweeps + 1
+    def sweep(state: tuple[Evaluation, Any, Array, Array]):
+        at, factor, sweeps, _ = state
+        new, factor = swept(problem, one_by_one(problem, at.sites, at.marginals, factor))
+        kept = jax.tree.map(lambda after, before: jnp.where(new.proper, after, before), new, at)
+        return kept, factor, sweeps + 1, new.proper
 
-    at, _, sweeps = jax.lax.while_loop(unfinished, sweep, (first, factor, jnp.asarray(0)))
-    return outcome(at, sweeps, tol, ~at.proper, first.proper)
+    at, _, sweeps, going = jax.lax.while_loop(unfinished, sweep, (first, factor, jnp.asarray(0), first.proper))
+    return outcome(at, sweeps, tol, ~going, first.proper)
 
 
 def one_by_one(problem: Problem, sites: Natural, at: Marginal, factor: Any) -> Natural:

@@ -79,6 +79,10 @@ class Likelihood(eqx.Module):
         """Moments of the tilted density: in closed form where a stable one exists, else by quadrature."""
         return quadrature_moments(self, datum, tilt(self, datum, cavity), cavity)
 
+    def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
+        """Moments of p(y | f)^exponent N(f | cavity), where they have a stable closed form."""
+        return None
+
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
         return quadrature_expectation(self, datum, marginal)

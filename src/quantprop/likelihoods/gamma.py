@@ -20,7 +20,7 @@ from quantprop.likelihoods.links import (
     rate,
     rate_moments,
     rate_peaks,
-    square_start,
+    rate_start,
 )
 from quantprop.quadrature import Landmarks, landmarks
 
@@ -76,7 +76,7 @@ class Gamma(Likelihood):
         return constant - k * m - pull, pull - k, -0.5 * pull
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
-        return square_start(self.link, datum.y, self.shape / datum.y)
+        return rate_start(self.link, datum.y, self.shape / datum.y)
 
     def mean(self, datum: Datum, f: Scalar) -> Scalar:
         return rate(self.link, f)

@@ -40,11 +40,16 @@ class Gaussian(Likelihood):
         return landmarks((datum.y, jnp.sqrt(self._noise(datum))))
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
-        noise = self._noise(datum)
+        return self.tempered_moments(datum, cavity, 1.0)
+
+    def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments:
+        """N(y | f, s²)^a = (2π s²)^((1 − a)/2) a^(−½) N(y | f, s²/a)."""
+        noise = self._noise(datum) / exponent
         total = cavity.variance + noise
         residual = datum.y - cavity.mean
         log_z = -0.5 * (residual**2 / total + jnp.log(total) + LOG_2PI)
         gain = cavity.variance / total
+        log_z = log_z + 0.5 * ((1.0 - exponent) * (jnp.log(noise * exponent) + LOG_2PI) - jnp.log(exponent))
         return Moments(log_z, gain * residual, noise / total, gain)
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
@@ -52,6 +57,11 @@ class Gaussian(Likelihood):
         residual = datum.y - marginal.mean
         expected = self.log_prob(datum, marginal.mean) - 0.5 * precision * marginal.variance
         return expected, precision * residual, -0.5 * precision
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        """The likelihood is its own site: inference starts where it ends."""
+        precision = 1.0 / self._noise(datum)
+        return datum.y * precision, precision
 
     def mean(self, datum: Datum, f: Scalar) -> Scalar:
         return f

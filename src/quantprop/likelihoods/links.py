@@ -72,16 +72,21 @@ def rate_peaks(link: RateLink, value, relative) -> list[tuple]:
     return [(peak, width), (jnp.zeros_like(peak), 1.0)]
 
 
-def square_start(link: RateLink, value, information) -> tuple:
-    """Sites (ν, τ) to start from: for the square link Laplace's at the positive mode, where g = value.
+def rate_start(link: RateLink, value, information) -> tuple:
+    """Sites (ν, τ) to start from: for the square and the exp link Laplace's at the (positive) mode, where g = value.
 
-    The curvature there is 4 · information (2 · information where value = 0). From zero sites the first
-    cavities would be two-sided. The other links start from zero sites.
+    `information` is that of y about g. From zero sites the first cavities of the square link would be two-sided, and
+    under a wide prior exp(f) overflows before the first sweep. A count of 0 has no mode under the exp link: half a
+    count stands in. The softplus link starts from zero sites.
     """
-    if link != "square":
-        return jnp.zeros_like(value), jnp.zeros_like(value)
-    tau = jnp.where(value > 0, 4.0, 2.0) * information
-    return tau * jnp.sqrt(value), tau
+    if link == "square":
+        tau = jnp.where(value > 0, 4.0, 2.0) * information
+        return tau * jnp.sqrt(value), tau
+    if link == "exp":
+        value = jnp.where(value > 0, value, 0.5 / information)
+        tau = information * value
+        return tau * jnp.log(value), tau
+    return jnp.zeros_like(value), jnp.zeros_like(value)
 
 
 def rate_moments(link: RateLink, latent: Normal) -> tuple:

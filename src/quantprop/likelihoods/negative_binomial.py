@@ -22,7 +22,7 @@ from quantprop.likelihoods.links import (
     rate,
     rate_moments,
     rate_peaks,
-    square_start,
+    rate_start,
 )
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import log_factorial
@@ -92,7 +92,7 @@ class NegativeBinomial(Likelihood):
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         narrow = 1.0 / (1.0 + self.dispersion * datum.y)
-        return square_start(self.link, datum.y / datum.exposure, datum.exposure * narrow)
+        return rate_start(self.link, datum.y / datum.exposure, datum.exposure * narrow)
 
     def mean(self, datum: Datum, f: Scalar) -> Scalar:
         return datum.exposure * rate(self.link, f)

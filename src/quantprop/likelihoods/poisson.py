@@ -20,7 +20,7 @@ from quantprop.likelihoods.links import (
     rate,
     rate_moments,
     rate_peaks,
-    square_start,
+    rate_start,
 )
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.precision import float64
@@ -82,7 +82,7 @@ class Poisson(Likelihood):
         return 2.0 * datum.exposure  # exp(−exposure · f²)
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
-        return square_start(self.link, datum.y / datum.exposure, datum.exposure)
+        return rate_start(self.link, datum.y / datum.exposure, datum.exposure)
 
     def mean(self, datum: Datum, f: Scalar) -> Scalar:
         return datum.exposure * rate(self.link, f)

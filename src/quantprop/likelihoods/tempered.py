@@ -6,7 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.quadrature import Landmarks
 
 
@@ -29,6 +30,10 @@ class Tempered(Likelihood):
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self.exponent * self.base.log_prob(datum, f)
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        closed = self.base.tempered_moments(datum, cavity, self.exponent)
+        return super().moments(datum, cavity) if closed is None else closed
 
     def landmarks(self, datum: Datum) -> Landmarks:
         return self.base.landmarks(datum)

@@ -130,13 +130,18 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
 
 
 def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
-    """The factor of B + u uᵀ: L (I + c cᵀ)^½ with c = L⁻¹ u, by the singular vectors of c."""
-    q, s, _ = jnp.linalg.svd(factor.inverse @ u, full_matrices=False)
-    stretch = jnp.sqrt(1.0 + s**2)
-    lower = factor.lower + ((factor.lower @ q) * (stretch - 1.0)) @ q.T
-    inverse = factor.inverse + (q * (1.0 / stretch - 1.0)) @ (q.T @ factor.inverse)
+    """The factor of B + u uᵀ: L (I + c cᵀ)^½ with c = L⁻¹ u = Q diag(σ) Vᵀ and s = √(1 + σ²).
+
+    Written with c V in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    """
+    c = factor.inverse @ u
+    _, sigma, vt = jnp.linalg.svd(c, full_matrices=False)
+    s = jnp.sqrt(1.0 + sigma**2)
+    along = c @ vt.T  # Q diag(σ)
+    lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
+    inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
     explained = jnp.sum((lower - inverse.T) ** 2, axis=1)
-    log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(stretch))
+    log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
     return Factor(factor.root, lower, inverse, explained, log_determinant)
 
 

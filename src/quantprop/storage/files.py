@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.metadata
 import json
 import os
 import secrets
+import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -17,7 +19,8 @@ from safetensors.numpy import save as serialized
 
 from quantprop.storage.records import Unreadable, require
 
-FORMAT, VERSION = "quantprop", 1
+FORMAT, VERSION = "quantprop", 2
+READABLE = (1, 2)  # version 1 had no checksum
 DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
 
 Path = str | os.PathLike[str]
@@ -48,7 +51,20 @@ def write(document: Document, path: Path) -> None:
     if document.note is not None:
         metadata["note"] = json.dumps(document.note, allow_nan=False)
     tensors = {name: np.ascontiguousarray(array) for name, array in document.tensors.items()}
+    metadata["sha256"] = checksum(metadata, tensors)
     replace_file(os.path.realpath(path), serialized(tensors, metadata))
+
+
+def checksum(metadata: Mapping[str, str], tensors: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of all that a file says: every entry of its metadata but this one, and every tensor with its name, type
+    and shape. It finds damage, not malice: whoever can write the file can write the sum.
+    """
+    shapes = {name: [array.dtype.str, array.shape] for name, array in tensors.items()}
+    told = {key: text for key, text in metadata.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps([told, shapes], sort_keys=True).encode())
+    for name in sorted(tensors):
+        digest.update(np.ascontiguousarray(tensors[name]).tobytes())
+    return digest.hexdigest()
 
 
 def _library_version() -> str:
@@ -104,7 +120,8 @@ def reading(path: Path) -> Iterator[None]:
 
 def read(path: Path) -> Document:
     """The checked envelope of a file; its content is still to be decoded."""
-    with open(path, "rb") as file:
+    with open(path, "rb", opener=_without_waiting) as file:
+        require(stat.S_ISREG(os.fstat(file.fileno()).st_mode), "it is no file, but a pipe or a device")
         data = file.read()
     try:
         tensors = deserialize(data)
@@ -113,17 +130,25 @@ def read(path: Path) -> Document:
     metadata = _parsed(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__") or {}
     require(metadata.get("format") == FORMAT, f"its header does not say format={FORMAT!r}")
     _check_version(metadata.get("format_version", ""), metadata.get("library_version", "unknown"))
-    content = _parsed(metadata.get("content", "").encode())
+    arrays = {name: _array(name, entry) for name, entry in tensors}
+    if metadata["format_version"] != "1" or "sha256" in metadata:
+        intact = metadata.get("sha256") == checksum(metadata, arrays)
+        require(intact, "it is damaged: what it holds differs from the checksum that was written with it")
     note = _parsed(metadata["note"].encode()) if "note" in metadata else None
-    return Document(metadata.get("kind", ""), content, {name: _array(name, entry) for name, entry in tensors}, note)
+    return Document(metadata.get("kind", ""), _parsed(metadata.get("content", "").encode()), arrays, note)
+
+
+def _without_waiting(path: Path, flags: int) -> int:
+    """Opening a pipe that nobody writes to must not wait for one."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _check_version(version: str, library: str) -> None:
     require(version.isascii() and version.isdigit() and len(version) < 10, f"its format version is {version!r}")
-    if int(version) != VERSION:
+    if int(version) not in READABLE:
         raise OtherVersion(
-            f"it has format version {version}, written by quantprop {library}; this quantprop reads version {VERSION}: "
-            f"install a quantprop that reads format version {version}"
+            f"it has format version {version}, written by quantprop {library}; this quantprop reads versions "
+            f"{' and '.join(map(str, READABLE))}: install a quantprop that reads format version {version}"
         )
 
 

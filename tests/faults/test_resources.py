@@ -1,0 +1,115 @@
+"""A device without memory, and many threads: clear advice, and the same numbers."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import numpy as np
+import pytest
+
+from quantprop import Model, fit, infer, kernels, landscape, likelihoods, programs
+from quantprop.precision import float64
+from quantprop.programs import program
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(30, 2))
+MODEL = Model(kernels.SquaredExponential(), likelihoods.Probit())
+
+
+def signs(seed):
+    return np.where(X[:, 0] + 0.5 * np.random.default_rng(seed).normal(size=30) > 0, 1.0, -1.0)
+
+
+# --- memory ----------------------------------------------------------------------------------------------------------
+
+
+SAID = "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3200000000 bytes."
+
+
+def full(*_, **__):
+    raise jax.errors.JaxRuntimeError(
+        "RESOURCE_EXHAUSTED: Out of memory while trying to allocate 3200000000 bytes.\nmore"
+    )
+
+
+def test_a_full_device_brings_advice(monkeypatch):
+    monkeypatch.setattr(programs, "_compiler_options", dict)
+    monkeypatch.setattr(jax, "jit", lambda function, **_: full)
+    square = program(lambda k: k @ k)
+    with pytest.raises(MemoryError) as caught:
+        square(np.zeros((20_000, 3)))
+    told = str(caught.value)
+    assert "20000 rows" in told
+    assert "47.7 GiB (16 matrices of 20000 × 20000)" in told
+    for way_out in ("fewer rows", "more memory", "JAX_PLATFORMS=cpu", "fit_many"):
+        assert way_out in told
+    assert f"XLA said: {SAID}" in told
+    assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError)
+
+
+def test_a_device_that_says_so_late_brings_advice_too():
+    """On an accelerator the error may come when the numbers are asked for, outside the compiled program."""
+    with pytest.raises(MemoryError, match="77 rows"):
+        float64(full)(np.zeros((77, 2)))
+
+
+def test_advice_reaches_who_calls_fit(monkeypatch):
+    monkeypatch.setattr(landscape, "_core", full)
+    with pytest.raises(MemoryError, match="Use fewer rows"):
+        fit(MODEL, X, signs(0), "laplace")
+
+
+def test_other_errors_of_the_device_pass():
+    def broken(x):
+        raise jax.errors.JaxRuntimeError("INTERNAL: something else")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
+        float64(broken)(np.zeros(3))
+
+
+# --- threads ---------------------------------------------------------------------------------------------------------
+
+
+def learned(seed):
+    fitted = fit(MODEL, X, signs(seed), "laplace")
+    return np.concatenate([fitted.theta, fitted.solution.marginals.mean, fitted.solution.predict(X[:3] + 0.1).variance])
+
+
+def test_eight_threads_learn_what_one_does():
+    one_by_one = [learned(seed) for seed in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        together = list(pool.map(learned, range(8), timeout=300))
+    for alone, beside in zip(one_by_one, together, strict=True):
+        np.testing.assert_array_equal(beside, alone)
+
+
+# --- the same again --------------------------------------------------------------------------------------------------
+
+ORDER = np.random.default_rng(1).permutation(30)
+LIKELIHOODS = {
+    "probit, laplace": (likelihoods.Probit(), "laplace", signs(3)),
+    "probit, qp": (likelihoods.Probit(), "qp", signs(3)),
+    "poisson, qp": (likelihoods.Poisson(), "qp", np.random.default_rng(2).poisson(2.0, 30).astype(float)),
+}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["probit, laplace", *(pytest.param(name, marks=pytest.mark.campaign) for name in LIKELIHOODS if "qp" in name)],
+)
+def test_the_same_bits_again_and_no_order_matters(name):
+    likelihood, method, y = LIKELIHOODS[name]
+    model = Model(kernels.SquaredExponential(1.5, 0.8), likelihood)
+    first, again = (infer(model, X, y, method, tol=1e-10) for _ in range(2))
+    np.testing.assert_array_equal(again.marginals.mean, first.marginals.mean)
+    np.testing.assert_array_equal(again.loo, first.loo)
+    assert again.log_evidence == first.log_evidence
+    shuffled = infer(model, X[ORDER], y[ORDER], method, tol=1e-10)
+    mirrored = infer(model, X[:, ::-1], y, method, tol=1e-10)
+    for other, new in ((shuffled, X), (mirrored, X[:, ::-1])):
+        assert other.log_evidence == pytest.approx(first.log_evidence, abs=1e-8)
+        np.testing.assert_allclose(other.predict(new).mean, first.predict(X).mean, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(other.predict_y(new).mean, first.predict_y(X).mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(shuffled.marginals.mean, first.marginals.mean[ORDER], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(shuffled.marginals.variance, first.marginals.variance[ORDER], rtol=0, atol=1e-8)
