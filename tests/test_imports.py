@@ -48,6 +48,7 @@ LAYERS = (
     "plots",
     "datasets",
     "experiments",
+    "reference",
     "report",
     "demo",
     "cli",
