@@ -42,9 +42,7 @@ def prepare(path: Path, names: list[str]) -> None:
             fields = {"theta": [v, lengthscale], "fingerprint": data.fingerprint}
             store |= {f"{name}/{setting}/{field}": np.asarray(value) for field, value in fields.items()}
             store |= {f"{name}/{setting}/guide": np.stack([sites.nu, sites.tau]).astype(np.float32)}
-            print(
-                f"{name}, {setting}: {len(data.y)} rows, variance {v:.6g}, lengthscale {lengthscale:.4g}; {solution.status}"
-            )
+            print(f"{name}, {setting}: {len(data.y)} rows, {v:.6g}, {lengthscale:.4g}; {solution.status}", flush=True)
         _write(path, store)
 
 
@@ -58,7 +56,7 @@ def _learned(name: str) -> tuple[float, float]:
 
 
 def run(path: Path, out: Path, names: list[str], effort: argparse.Namespace) -> list[str]:
-    """Sample every prepared case that has no result yet, harsher settings last; return those that time did not allow."""
+    """Sample every prepared case without a result, harsher settings last; return those that time did not allow."""
     store, began, left = _read(path), time.perf_counter(), []
     for setting in cases.SETTINGS:
         for name in names:
@@ -77,8 +75,10 @@ def _truth(key: str, store: Store, effort: argparse.Namespace) -> Store:
     """Posterior and evidence of one case."""
     began = time.perf_counter()
     data = cases.load(key.split("/")[0])
+    if not np.allclose(data.fingerprint, store[f"{key}/fingerprint"]):
+        raise ValueError(f"{key} was prepared with other rows: prepare it again")
     model = data.model(*store[f"{key}/theta"])
-    sites = Natural(*store[f"{key}/guide"].astype(np.float64))
+    sites = Natural(*store[f"{key}/guide"].astype(np.float64) * (0.0 if effort.annealed else 1.0))
     real = key.split("/")[0] not in cases.GENERATED
     chains = effort.chains if real else max(effort.chains // 2, 4)  # predictions by quadrature: fewer will do
     with warnings.catch_warnings(record=True) as caught:
@@ -86,6 +86,7 @@ def _truth(key: str, store: Store, effort: argparse.Namespace) -> Store:
         draws = reference.sample(
             model, data.x, data.y, data.x_new, data.y_new,
             chains=chains, draws=effort.draws, warmup=effort.warmup, thin=effort.thin, sites=sites,
+            temperatures=effort.temperatures if effort.annealed else 0,
         )  # fmt: skip
     sampled = time.perf_counter() - began
     evidence = reference.log_evidence(
@@ -132,6 +133,7 @@ def main() -> int:
     parser.add_argument("--warmup", type=int, default=60)
     parser.add_argument("--thin", type=int, default=10)
     parser.add_argument("--temperatures", type=int, default=1500)
+    parser.add_argument("--annealed", action="store_true", help="start by annealing from the prior: for several modes")
     parser.add_argument("--seconds", type=float, default=480.0, help="start no further case after this long")
     given = parser.parse_args()
     print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}", flush=True)

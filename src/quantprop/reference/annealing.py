@@ -15,7 +15,7 @@ from quantprop.model import Model
 from quantprop.precision import float64
 from quantprop.programs import program
 from quantprop.reference.guide import Guide, guide
-from quantprop.reference.slices import start, step
+from quantprop.reference.slices import State, start, step
 
 POWER = 6.0  # β_t = (t/T)^POWER: a threshold likelihood differs by 1e6 nats among draws of a wide prior
 
@@ -56,7 +56,7 @@ def log_evidence(
     """
     by = guide(model, X, y, sites, None, exposure, trials)
     keys = jax.random.split(jax.random.key(seed), chains)
-    log_weights = np.asarray(_annealed(by, keys, float(temperatures)))
+    log_weights = np.asarray(annealed(by, keys, float(temperatures))[1])
     weights = np.exp(log_weights - log_weights.max())
     mean = weights.mean()
     return Evidence(
@@ -68,19 +68,27 @@ def log_evidence(
 
 
 @program
-def _annealed(by: Guide, keys: Array, temperatures: Any) -> Float[Array, " chains"]:
-    """Neal's eq. 3 for every chain: log w = Σ_t (β_{t+1} − β_t) log L(f_t), f_{t+1} by a step at β_{t+1}."""
+def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[State, Float[Array, " chains"]]:
+    """Every chain's end, and its log weight Σ_t (β_{t+1} − β_t) log L(f_t), f_{t+1} by a step at β_{t+1} (Neal's §2)."""
 
     def beta(t: Any) -> Any:
         return (t / temperatures) ** POWER
 
-    def one(key: Array) -> Any:
+    def one(key: Array) -> tuple[State, Any]:
         def cooler(t: Any, carry: Any) -> Any:
             state, log_weight = carry
             log_weight = log_weight + (beta(t + 1) - beta(t)) * state.value
             return step(jax.random.fold_in(key, t + 1), state, by.residual, by.factor, beta(t + 1)), log_weight
 
         first = start(jax.random.fold_in(key, 0), by.residual, by.factor)
-        return jax.lax.fori_loop(0, temperatures.astype(int), cooler, (first, jnp.zeros(())))[1]
+        return jax.lax.fori_loop(0, temperatures.astype(int), cooler, (first, jnp.zeros(())))
 
     return jax.vmap(one)(keys)
+
+
+def resampled(state: State, log_weights: Float[np.ndarray, " chains"], seed: int) -> State:
+    """As many states, each as often as its weight says: systematic resampling, all by one uniform number."""
+    weights = np.exp(log_weights - log_weights.max())
+    steps = (np.random.default_rng(seed).uniform() + np.arange(len(weights))) / len(weights)
+    chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), steps)
+    return jax.tree.map(lambda part: part[np.minimum(chosen, len(weights) - 1)], state)

@@ -17,6 +17,7 @@ from quantprop.likelihoods.base import Datum
 from quantprop.model import Model
 from quantprop.precision import float64, to_numpy
 from quantprop.programs import program
+from quantprop.reference.annealing import annealed, resampled
 from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
 from quantprop.reference.guide import Guide, guide
 from quantprop.reference.slices import State, start, step
@@ -77,6 +78,7 @@ def sample(
     draws: int = 500,
     warmup: int = 100,
     thin: int = 5,
+    temperatures: int = 0,
     sites: Natural | None = None,
     exposure: Any = None,
     trials: Any = None,
@@ -84,7 +86,9 @@ def sample(
     """Draws of the latent posterior by elliptical slice sampling: `chains` × `draws` of them, `thin` steps apart.
 
     Predictions at X_new average what is known exactly given f: f_new | f is Gaussian, and so p(y_new | f) is a number.
-    `sites` guide the chains (see `reference.guide`); any give the same answer, EP's (the default) the soonest.
+    `sites` guide the chains (see `reference.guide`); any give the same answer, EP's (the default) the soonest. Where
+    there are several modes that chains do not cross between, `temperatures` (thousands, with sites of 0) makes them
+    start in each as often as its probability says, by annealing; R-hat then still tells that they do not cross.
 
     >>> import numpy as np
     >>> from quantprop import Model, kernels, likelihoods, reference
@@ -98,17 +102,17 @@ def sample(
     by = guide(model, X, y, sites, X_new, exposure, trials)
     k = len(by.left)
     new = encode(by.likelihood, y_new, (k,)) if k else None
-    keys = jax.random.split(jax.random.key(seed), chains)
+    keys, others = jax.random.split(jax.random.key(seed), (2, chains))
     spells = np.array([warmup, draws // 2, draws // 2])
-    state, sums = to_numpy(_run(by, new, keys, spells, thin))
+    state, sums = to_numpy(_run(by, new, keys, _starts(by, others, temperatures, seed), spells, thin))
     return _summary(by, state, Sums(*(part[:, 1:] for part in sums)), draws // 2)
 
 
 @program
-def _run(by: Guide, new: Datum | None, keys: Array, draws: Array, thin: Any) -> tuple[State, Sums]:
+def _run(by: Guide, new: Datum | None, keys: Array, states: State, draws: Any, thin: Any) -> tuple[State, Sums]:
     """Every chain's last state, and its sums over as many spells as `draws` has entries (second axis)."""
 
-    def one(key: Array) -> tuple[State, Sums]:
+    def one(key: Array, state: State) -> tuple[State, Sums]:
         def move(i: Any, carry: tuple[Array, State]) -> tuple[Array, State]:
             key, state = carry
             return key, step(jax.random.fold_in(key, i), state, by.residual, by.factor)
@@ -121,10 +125,20 @@ def _run(by: Guide, new: Datum | None, keys: Array, draws: Array, thin: Any) -> 
             shapes = jax.eval_shape(lambda: _seen(by, new, state.d))
             return jax.lax.fori_loop(0, about[1], draw, (state, jax.tree.map(lambda s: jnp.zeros(s.shape), shapes)))
 
-        first, *others = jax.random.split(key, 1 + len(draws))
-        return jax.lax.scan(spell, start(first, by.residual, by.factor), (jnp.stack(others), draws))
+        return jax.lax.scan(spell, state, (jax.random.split(key, len(draws)), draws))
 
-    return jax.vmap(one)(keys)
+    return jax.vmap(one)(keys, states)
+
+
+_started = program(lambda by, keys: jax.vmap(lambda key: start(key, by.residual, by.factor))(keys))
+
+
+def _starts(by: Guide, keys: Array, temperatures: int, seed: int) -> State:
+    """Draws of the guide, or of the posterior by annealing."""
+    if temperatures == 0:
+        return _started(by, keys)
+    state, log_weights = annealed(by, keys, float(temperatures))
+    return resampled(state, np.asarray(log_weights), seed)
 
 
 def _seen(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Sums:

@@ -1,9 +1,9 @@
 """The Gaussian in whose coordinates the samplers move.
 
-p(f | y) ∝ N(f | m, K) Π p(y_i | f_i) is also q(f) Π p(y_i | f_i)/t_i(f_i), where q ∝ N(f | m, K) Π t_i(f_i) for Gaussian
-sites t_i of any kind: a sampler for a Gaussian prior may take q as its prior and the ratios as its likelihood. What it
-samples is the same; with sites like EP's it moves ten times as fast (Fagan, Bhandari and Cunningham 2016, *Elliptical
-slice sampling with expectation propagation*). Sites of 0 give the prior itself.
+p(f | y) ∝ N(f | m, K) Π p(y_i | f_i) is also q(f) Π p(y_i | f_i)/t_i(f_i), where q ∝ N(f | m, K) Π t_i(f_i) for
+Gaussian sites t_i of any kind: a sampler for a Gaussian prior may take q as its prior and the ratios as its likelihood.
+What it samples is the same; with sites like EP's it moves ten times as fast (Fagan, Bhandari and Cunningham 2016,
+*Elliptical slice sampling with expectation propagation*). Sites of 0 give the prior itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.data import encode, inputs
-from quantprop.gaussian import Natural
+from quantprop.gaussian import Natural, Vector
 from quantprop.infer import infer
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods import EP
@@ -35,12 +35,12 @@ class Guide(eqx.Module):
 
     likelihood: Likelihood
     data: Datum
-    centre: Float[Array, " n+k"]
-    factor: Float[Array, "n+k n"]
+    centre: Vector  # n + k
+    factor: Vector  # (n + k) × n
     sites: Natural
-    pull: Float[Array, " n"]  # ν − τ μ: the sites' slope at q's mean μ
+    pull: Vector  # ν − τ μ: the sites' slope at q's mean μ
     log_normalizer: Scalar  # log ∫ N(f | m, K) Π t_i(f_i) df, with sites measured at μ, t_i(μ_i) = 1
-    left: Float[Array, " k"]  # Var[f_new | f]
+    left: Vector  # Var[f_new | f]
 
     def residual(self, d: Float[Array, " n+k"]) -> Scalar:
         """Σ log p(y_i | f_i) − log t_i(f_i) at f = centre + d: the log-likelihood that q as a prior leaves."""
