@@ -1,11 +1,12 @@
 """How far each method is from the truth: numbers, tables and pictures of docs/accuracy.md.
 
-    python scripts/accuracy.py errors          # every method on every case of tests/oracles/ground_truth.npz
-    python scripts/accuracy.py calibration     # simulation-based calibration, 500 data sets each
+    python scripts/accuracy.py answers         # every method on every case: into build/answers.npz; an hour on one core
+    python scripts/accuracy.py errors          # these against tests/oracles/ground_truth.npz
+    python scripts/accuracy.py calibration     # simulation-based calibration, 500 data sets each; half an hour
     python scripts/accuracy.py page            # tables into docs/accuracy.md, pictures into docs/pictures
 
-The first two write docs/results/accuracy/*.csv, a row for each method and case; rows that are there already are kept.
-Needs quantprop with its extra "plots".
+`errors` and `calibration` write docs/results/accuracy/*.csv, a row for each method and case. What `answers` and
+`calibration` find there already they keep. Needs quantprop with its extra "plots".
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from quantprop.likelihoods import Likelihood, Probit
 from quantprop.methods import Method
 from quantprop.reference import cases
 from quantprop.reference.calibration import LEVELS, calibrate, simulate
-from quantprop.reference.truths import Errors, Truth, errors, read
+from quantprop.reference.truths import Answer, Errors, answer, errors, read
 
 ROOT = Path(__file__).resolve().parent.parent
 TRUTHS = ROOT / "tests" / "oracles" / "ground_truth.npz"
+ANSWERS = ROOT / "build" / "answers.npz"
 RESULTS = ROOT / "docs" / "results" / "accuracy"
 METHODS: dict[str, Method] = {
     "EP": EP(), "QP": QP(), "power EP ½": PowerEP(0.5), "QP p = 1": QP(1.0), "VB": VB(), "Laplace": Laplace(),
@@ -66,27 +68,49 @@ def extend(path: Path, key: tuple[str, ...], wanted: Iterator[tuple[Row, object]
             print(", ".join(rows[-1].values()), f"{time.perf_counter() - began:.1f} s", flush=True)
 
 
-# --- errors ----------------------------------------------------------------------------------------------------------
+# --- answers and errors ----------------------------------------------------------------------------------------------
 
 
-def judged() -> Iterator[tuple[Row, tuple[Truth, Method]]]:
-    """Every method on every case."""
+def answers(path: Path) -> None:
+    """Every method's answer to every case, added to what the file has; small data sets first."""
+    store = dict(np.load(path)) if path.exists() else {}
+    with np.load(TRUTHS) as stored:
+        thetas = {key.removesuffix("/theta"): stored[key] for key in stored if key.endswith("/theta")}
+    small_first = sorted(thetas, key=lambda case: len(cases.load(case.split("/")[0]).y))
+    for name, method in METHODS.items():
+        for case in small_first:
+            key = f"{case}/{name}"
+            if any(k.startswith(f"{key}/") for k in store):
+                continue
+            began = time.perf_counter()
+            try:
+                found = asdict(answer(cases.load(case.split("/")[0]), *thetas[case], method))
+            except ValueError as error:  # the method does not exist for this likelihood
+                found = {"reason": str(error)}
+            store |= {f"{key}/{field}": np.asarray(value) for field, value in found.items()}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            np.savez_compressed(path, **store)  # pyright: ignore[reportArgumentType]
+            print(f"{key}: {found['reason']}; {time.perf_counter() - began:.1f} s", flush=True)
+
+
+def error_rows(path: Path) -> Iterator[Row]:
+    """The errors of every method on every case, or the reason why there are none."""
+    store = dict(np.load(path))
     for truth in read(TRUTHS):
-        for name, method in METHODS.items():
-            yield {"dataset": truth.dataset, "setting": truth.setting, "method": name}, (truth, method)
-
-
-def error_row(case: tuple[Truth, Method]) -> Row:
-    """The errors of a method, or the reason why there are none."""
-    truth, method = case
-    nothing = dict.fromkeys(Errors.__dataclass_fields__, "")
-    try:
-        solution = truth.infer(method)
-    except ValueError as error:  # the method does not exist for this likelihood
-        return {"status": str(error)} | nothing
-    if not np.isfinite(solution.marginals.variance).all():
-        return {"status": str(solution.status)} | nothing
-    return {"status": solution.status.reason} | {k: f"{v:.6g}" for k, v in asdict(errors(truth, solution)).items()}
+        for name in METHODS:
+            start = f"{truth.dataset}/{truth.setting}/{name}/"
+            fields = {key.removeprefix(start): value for key, value in store.items() if key.startswith(start)}
+            about = {
+                "dataset": truth.dataset,
+                "setting": truth.setting,
+                "method": name,
+                "status": str(fields["reason"]),
+            }
+            if "mean" not in fields:
+                yield about | dict.fromkeys(Errors.__dataclass_fields__, "")
+                continue
+            found = errors(truth, Answer(**fields))
+            yield about | {name: f"{number:.6g}" for name, number in asdict(found).items()}
 
 
 # --- calibration -----------------------------------------------------------------------------------------------------
@@ -118,8 +142,10 @@ def calibration_row(case: tuple[str, Method]) -> Row:
 
 def main(task: str) -> int:
     warnings.simplefilter("default")
-    if task == "errors":
-        extend(RESULTS / "errors.csv", ("dataset", "setting", "method"), judged(), error_row)
+    if task == "answers":
+        answers(ANSWERS)
+    elif task == "errors":
+        write_rows(RESULTS / "errors.csv", list(error_rows(ANSWERS)))
     elif task == "calibration":
         extend(RESULTS / "calibration.csv", ("likelihood", "method"), calibrated(), calibration_row)
     elif task == "page":

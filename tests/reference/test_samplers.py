@@ -17,7 +17,7 @@ X, X_NEW = np.array([[-1.0], [0.2], [1.0]]), np.array([[0.5], [3.0]])
 Y = np.array([1.0, -1.0, 1.0])
 VARIANCE = 9.0
 PRIOR = Natural(np.zeros(3), np.zeros(3))  # sites of 0: the guide is the prior
-EFFORT = {"chains": 64, "draws": 400, "thin": 3}
+EFFORT = {"chains": 64, "draws": 500, "thin": 3}
 
 
 def covariance(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -69,7 +69,7 @@ def log_evidence(
 
 @program
 def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[State, Float[Array, " chains"]]:
-    """Every chain's end, and its log weight Σ_t (β_{t+1} − β_t) log L(f_t), f_{t+1} by a step at β_{t+1} (Neal's §2)."""
+    """Every chain's end, and log w = Σ_t (β_{t+1} − β_t) log L(f_t), f_{t+1} by a step at β_{t+1} (Neal's eq. 11)."""
 
     def beta(t: Any) -> Any:
         return (t / temperatures) ** POWER

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float
 
-from quantprop import Solution, infer
+from quantprop import infer
 from quantprop.methods import Method
 from quantprop.reference.cases import SETTINGS, Data, load, names
 from quantprop.reference.diagnostics import Estimate
@@ -39,15 +39,38 @@ class Truth:
         """The rows that it is the posterior of."""
         return load(self.dataset)
 
-    def infer(self, method: Method | str) -> Solution:
-        """A method's answer to the same question."""
-        data = self.data
-        return infer(data.model(self.variance, self.lengthscale), data.x, data.y, method, tol=TOL, max_sweeps=1000)
+
+@dataclass(frozen=True)
+class Answer:
+    """What a method says about a case: f at the training and at the new inputs, p(y_new), log evidence, and its end."""
+
+    mean: Float[np.ndarray, " n"]
+    variance: Float[np.ndarray, " n"]
+    new_mean: Float[np.ndarray, " k"]
+    new_variance: Float[np.ndarray, " k"]
+    probability: Float[np.ndarray, " k"]
+    evidence: float
+    reason: str
+
+
+def answer(data: Data, variance: float, lengthscale: float, method: Method | str) -> Answer:
+    """A method's answer at these hyperparameters."""
+    solution = infer(data.model(variance, lengthscale), data.x, data.y, method, tol=TOL, max_sweeps=1000)
+    predictive = solution.predict_y(data.x_new)
+    return Answer(
+        mean=solution.marginals.mean,
+        variance=solution.marginals.variance,
+        new_mean=predictive.latent.mean,
+        new_variance=predictive.latent.variance,
+        probability=np.exp(predictive.log_prob(data.y_new)),
+        evidence=solution.log_evidence,
+        reason=solution.status.reason,
+    )
 
 
 @dataclass(frozen=True)
 class Errors:
-    """How far a solution is from the truth: means in posterior standard deviations, variances as ratios to it."""
+    """How far an answer is from the truth: means in posterior standard deviations, variances as ratios to it."""
 
     mean_rms: float
     mean_max: float
@@ -98,30 +121,22 @@ def _truth(store: dict[str, np.ndarray], name: str, setting: str) -> Truth:
     )
 
 
-def probability(truth: Truth, solution: Solution) -> Float[np.ndarray, " k"]:
-    """A solution's probability (or density) of y_new."""
-    data = truth.data
-    return np.exp(solution.predict_y(data.x_new).log_prob(data.y_new))
-
-
-def errors(truth: Truth, solution: Solution) -> Errors:
-    """A solution beside the truth."""
+def errors(truth: Truth, answer: Answer) -> Errors:
+    """An answer beside the truth."""
     variance = truth.posterior_variance.value
-    off = (solution.marginals.mean - truth.posterior_mean.value) / np.sqrt(variance)
-    ratio = solution.marginals.variance / variance
-    new_ratio = solution.predict(truth.data.x_new).variance / truth.new_variance.value
-    foretold = probability(truth, solution)
-    missed = np.abs(foretold - truth.probability.value)
+    off = (answer.mean - truth.posterior_mean.value) / np.sqrt(variance)
+    ratio = answer.variance / variance
+    missed = np.abs(answer.probability - truth.probability.value)
     numbers = (
         np.sqrt(np.mean(off**2)),
         np.max(np.abs(off)),
         np.median(ratio),
         ratio.min(),
         ratio.max(),
-        np.median(new_ratio),
+        np.median(answer.new_variance / truth.new_variance.value),
         missed.max(),
         np.sqrt(np.mean(missed**2)),
         np.max(missed / truth.probability.value),
-        solution.log_evidence - truth.evidence,
+        answer.evidence - truth.evidence,
     )
     return Errors(*(float(number) for number in numbers))
