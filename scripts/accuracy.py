@@ -89,7 +89,8 @@ def answers(path: Path) -> None:
                 found = {"reason": str(error)}
             store |= {f"{key}/{field}": np.asarray(value) for field, value in found.items()}
             path.parent.mkdir(parents=True, exist_ok=True)
-            np.savez_compressed(path, **store)  # pyright: ignore[reportArgumentType]
+            np.savez_compressed(partial := path.with_suffix(".partial.npz"), **store)
+            partial.replace(path)
             print(f"{key}: {found['reason']}; {time.perf_counter() - began:.1f} s", flush=True)
 
 

@@ -3,8 +3,8 @@
     python scripts/ground_truth.py prepare tests/oracles/ground_truth.npz     # hyperparameters and guides; minutes, CPU
     python scripts/ground_truth.py run tests/oracles/ground_truth.npz OUT     # the chains; minutes on one GPU
 
-`run` writes OUT/ground_truth.npz anew after every case, so that what is done survives; cases that the file it reads has
-already are not repeated. Further arguments name the data sets to take. See tests/oracles/README.md for the fields.
+`run` writes OUT/ground_truth.npz anew after every case, so that what is done survives. Without --names it takes the cases
+that the file it reads does not have yet; data sets that are named are done again. See tests/oracles/README.md.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def _learned(name: str) -> tuple[float, float]:
 
 
 def run(path: Path, out: Path, names: list[str], effort: argparse.Namespace) -> list[str]:
-    """Sample every prepared case without a result, harsher settings last; return those that time did not allow."""
+    """Sample the cases, harsher settings last; return those that time did not allow."""
     store, began, left = _read(path), time.perf_counter(), []
     for setting in cases.SETTINGS:
-        for name in names:
+        for name in names or cases.names():
             key = f"{name}/{setting}"
-            if f"{key}/theta" not in store or f"{key}/mean" in store:
+            if f"{key}/theta" not in store or (not names and f"{key}/mean" in store):
                 continue
             if time.perf_counter() - began > effort.seconds:
                 left.append(key)
@@ -127,7 +127,7 @@ def main() -> int:
     parser.add_argument("task", choices=("prepare", "run"))
     parser.add_argument("file", type=Path)
     parser.add_argument("out", type=Path, nargs="?", default=Path("."))
-    parser.add_argument("--names", nargs="*", default=cases.names(), choices=cases.names(), metavar="NAME")
+    parser.add_argument("--names", nargs="+", default=[], choices=cases.names(), metavar="NAME")
     parser.add_argument("--chains", type=int, default=2048)
     parser.add_argument("--draws", type=int, default=600)
     parser.add_argument("--warmup", type=int, default=60)
@@ -138,7 +138,7 @@ def main() -> int:
     given = parser.parse_args()
     print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}", flush=True)
     if given.task == "prepare":
-        prepare(given.file, given.names)
+        prepare(given.file, given.names or cases.names())
         return 0
     left = run(given.file, given.out, given.names, given)
     if left:

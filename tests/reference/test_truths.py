@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from quantprop import datasets
 from quantprop.reference import cases
@@ -48,6 +49,27 @@ def test_chains_are_precise_enough():
         assert truth.probability.standard_error.max() < 1e-3, name
         assert (truth.posterior_variance.standard_error < 0.01 * truth.posterior_variance.value).all(), name
         assert truth.evidence_error < 0.1, name
+
+
+@pytest.mark.campaign
+def test_a_posterior_without_chains():
+    """wine2 by rejection: draws of the prior, kept with probability Π Φ(y f), are independent and exact."""
+    truth = truths()["wine2", "learned"]
+    data, rng = truth.data, np.random.default_rng(0)
+    squares = np.sum((data.x[:, None] - data.x) ** 2, axis=-1)
+    values, vectors = np.linalg.eigh(truth.variance * np.exp(-0.5 * squares / truth.lengthscale**2))
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))).T * data.y  # of y f
+    kept, batches, size = [], 60, 100_000
+    for _ in range(batches):
+        yf = rng.standard_normal((size, len(data.y))) @ root
+        yf = yf[yf.min(1) > -8.0]
+        kept.append(yf[rng.uniform(size=len(yf)) < np.prod(ndtr(yf), axis=1)])
+    f = np.concatenate(kept) * data.y
+    accepted = len(f) / (batches * size)
+    assert abs(np.log(accepted) - truth.evidence) < 4.0 * (len(f) ** -0.5 + truth.evidence_error)
+    sd = np.sqrt(truth.posterior_variance.value)
+    assert np.abs((f.mean(0) - truth.posterior_mean.value) / sd).max() < 4.5 / np.sqrt(len(f))
+    assert abs(np.median(f.var(0) / sd**2) - 1.0) < 4.0 * np.sqrt(2.0 / len(f))
 
 
 @pytest.mark.parametrize("method", ["ep", "qp"])
