@@ -116,14 +116,17 @@ def error_rows(path: Path) -> Iterator[Row]:
 
 # --- calibration -----------------------------------------------------------------------------------------------------
 
-CALIBRATED: dict[str, tuple[Likelihood, float]] = {"probit": (Probit(), 0.0), **cases.GENERATED}
+CALIBRATED: dict[str, tuple[Likelihood, float]] = {
+    "probit": (Probit(), 0.0), "poisson": cases.GENERATED["poisson"], **cases.GENERATED,
+}  # fmt: skip
 
 
 def calibrated() -> Iterator[tuple[Row, tuple[str, Method]]]:
-    """EP and QP on every likelihood; the others on the two that all of them can do."""
-    for likelihood in CALIBRATED:
-        for name in METHODS if likelihood in ("probit", "poisson") else ("EP", "QP"):
-            yield {"likelihood": likelihood, "method": name}, (likelihood, METHODS[name])
+    """EP and QP on every likelihood, VB and Laplace on the first two."""
+    for name, method in METHODS.items():
+        for likelihood in CALIBRATED:
+            if name in ("EP", "QP") or (name in ("VB", "Laplace") and likelihood in ("probit", "poisson")):
+                yield {"likelihood": likelihood, "method": name}, (likelihood, method)
 
 
 def calibration_row(case: tuple[str, Method]) -> Row:

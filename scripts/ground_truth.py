@@ -2,8 +2,9 @@
 
     python scripts/ground_truth.py prepare tests/oracles/ground_truth.npz     # hyperparameters and guides; minutes, CPU
     python scripts/ground_truth.py run tests/oracles/ground_truth.npz OUT     # the chains; minutes on one GPU
+    python scripts/ground_truth.py merge tests/oracles/ground_truth.npz OUT --names sonar  # results of named data sets
 
-`run` writes OUT/ground_truth.npz anew after every case, so that what is done survives. Without --names it takes the cases
+`run` writes OUT/ground_truth.npz anew after every case, so that what is done survives. Without --names it takes cases
 that the file it reads does not have yet; data sets that are named are done again. See tests/oracles/README.md.
 """
 
@@ -71,6 +72,13 @@ def run(path: Path, out: Path, names: list[str], effort: argparse.Namespace) -> 
     return left
 
 
+def merge(path: Path, out: Path, names: list[str]) -> None:
+    """Put the results of the named data sets in OUT/ground_truth.npz in place of those of a file."""
+    theirs = {key: value for key, value in _read(out / FILE).items() if key.split("/")[0] in names}
+    _write(path, {key: value for key, value in _read(path).items() if key.split("/")[0] not in names} | theirs)
+    print(f"{len({key.rsplit('/', 1)[0] for key in theirs})} cases taken from {out / FILE}")
+
+
 def _truth(key: str, store: Store, effort: argparse.Namespace) -> Store:
     """Posterior and evidence of one case."""
     began = time.perf_counter()
@@ -124,7 +132,7 @@ def _write(path: Path, store: Store) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=("prepare", "run"))
+    parser.add_argument("task", choices=("prepare", "run", "merge"))
     parser.add_argument("file", type=Path)
     parser.add_argument("out", type=Path, nargs="?", default=Path("."))
     parser.add_argument("--names", nargs="+", default=[], choices=cases.names(), metavar="NAME")
@@ -139,6 +147,9 @@ def main() -> int:
     print(f"JAX {jax.__version__} on {jax.devices()[0].device_kind}", flush=True)
     if given.task == "prepare":
         prepare(given.file, given.names or cases.names())
+        return 0
+    if given.task == "merge":
+        merge(given.file, given.out, given.names)
         return 0
     left = run(given.file, given.out, given.names, given)
     if left:
