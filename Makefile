@@ -11,6 +11,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Two workers of one BLAS thread each: with two each, on two cores, they wait for each other longer than they compute.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
+# Nearly every program of the default tests runs once or twice: optimising it would take longer than running it.
+QUICK := XLA_FLAGS=--xla_backend_optimization_level=0
 
 .PHONY: help demo test test-all test-browser chromium lint bench docs clean
 
@@ -21,7 +23,7 @@ demo: $(VENV)/.stamp-plots ## Run the guided example
 	$(BIN)/quantprop demo
 
 test: $(VENV)/.stamp-test ## Run the tests, without the long campaigns
-	$(TEST)
+	$(QUICK) $(TEST)
 
 test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included
 	$(TEST) -m "not browser"

@@ -130,7 +130,7 @@ def test_every_reason_is_explained():
 def test_every_public_name_is_in_the_reference():
     text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md"))
     listed = set(re.findall(r"^(?:::: quantprop[\w.]*\.|        - )(\w+)$", text, flags=re.MULTILINE))
-    modules = {"datasets", "estimators", "kernels", "likelihoods", "means", "plots", "projections"}
+    modules = {"datasets", "estimators", "kernels", "likelihoods", "means", "plots", "projections", "storage", "tables"}
     public = {*quantprop.__all__, *likelihoods.__all__, *projections.__all__} - modules
     public |= {name for part in (kernels, means) for name, of in vars(part).items() if part.__name__ == owner(of)}
     public |= {name for name, of in vars(quantprop.plots).items() if owner(of) == "quantprop.plots"}

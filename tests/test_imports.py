@@ -53,6 +53,7 @@ LAYERS = (
     "insight",
     "comparison",
     "experiments",
+    "reference",
     "report",
     "demo",
     "cli",

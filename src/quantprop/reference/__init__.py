@@ -1,0 +1,11 @@
+"""Ground truth to judge the approximations by: the exact posterior and evidence of a model, up to Monte-Carlo error.
+
+Slow and without approximation, so nothing in the library imports it. `sample` and `log_evidence` need JAX only;
+`reference.nuts`, a second and unlike sampler to check the first by, needs blackjax (the extra "reference").
+"""
+
+from quantprop.reference.annealing import Evidence, log_evidence
+from quantprop.reference.chains import ChainsDisagree, Draws, sample
+from quantprop.reference.diagnostics import Estimate
+
+__all__ = ["ChainsDisagree", "Draws", "Estimate", "Evidence", "log_evidence", "sample"]

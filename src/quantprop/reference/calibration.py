@@ -1,0 +1,130 @@
+"""Simulation-based calibration (Talts et al. 2018): data drawn from the model, and what a method says of the truth.
+
+Draw f from the prior at n inputs and one more, y from the likelihood, infer, and ask where the true f and y at the
+held-out input lie in their predictive distributions. Under exact inference both probability integral transforms (PIT)
+are uniform. One held-out input a draw keeps draws independent, so that tests of uniformity mean what they say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float
+from scipy.special import ndtr
+from scipy.stats import kstest
+
+from quantprop.batches import each, one_blas_thread
+from quantprop.engine import Problem, solve_parallel
+from quantprop.engine.fixed_point import CONVERGED
+from quantprop.gaussian import Natural, Normal
+from quantprop.infer import as_method
+from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.methods import Method
+from quantprop.methods.base import Weight
+from quantprop.model import Model
+from quantprop.precision import float64, to_numpy
+from quantprop.predictive import Predictive
+from quantprop.priors.dense import DensePrior, condition, dense_prior, predictor
+from quantprop.programs import program
+
+LEVELS = (0.5, 0.9, 0.99)
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """Data sets drawn from one model at the same inputs, each with f and y at one held-out input."""
+
+    model: Model
+    x: Float[np.ndarray, "n d"]
+    x_new: Float[np.ndarray, "1 d"]
+    y: Float[np.ndarray, "draws n"]
+    f_new: Float[np.ndarray, " draws"]
+    y_new: Float[np.ndarray, " draws"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Where the truth lay. Data sets at which inference did not converge are counted, and their PIT is NaN."""
+
+    pit_f: Float[np.ndarray, " draws"]
+    pit_y: Float[np.ndarray, " draws"]  # randomised where y is discrete
+    failed: int
+
+    def coverage(self, level: float) -> tuple[float, float]:
+        """How often the central interval of probability `level` held the true f, and y."""
+        found = [np.mean(np.abs(pit[~np.isnan(pit)] - 0.5) < 0.5 * level) for pit in (self.pit_f, self.pit_y)]
+        return float(found[0]), float(found[1])
+
+    @property
+    def p_values(self) -> tuple[float, float]:
+        """Of Kolmogorov and Smirnov's test that the PITs of f, and of y, are uniform."""
+        found = [kstest(pit[~np.isnan(pit)], "uniform").pvalue for pit in (self.pit_f, self.pit_y)]
+        return float(found[0]), float(found[1])
+
+
+@float64
+def simulate(
+    model: Model, x: Float[np.ndarray, "n d"], x_new: Float[np.ndarray, "1 d"], draws: int, seed: int
+) -> Simulated:
+    """Draw data sets from a model."""
+    rng, n = np.random.default_rng(seed), len(x)
+    every = np.concatenate([x, x_new])
+    values, vectors = np.linalg.eigh(np.asarray(model.plain_kernel.gram(every)))
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    f = model.prior_mean(every) + rng.standard_normal((draws, n + 1)) @ root.T
+    ones = np.ones_like(f)
+    y = np.asarray(model.plain_likelihood.draw(rng, Datum(ones, ones, ones), f))
+    return Simulated(model, x, x_new, y[:, :n], f[:, n], y[:, n])
+
+
+@float64
+def calibrate(simulated: Simulated, method: Method | str, seed: int = 0, observed: Any = None) -> Calibration:
+    """Infer every data set and find the truth's place. `observed` turns drawn y into what is observed (censoring)."""
+    model, rows = simulated.model, len(simulated.y)
+    y = simulated.y if observed is None else observed(simulated.y)
+    ones = np.ones(simulated.y.shape)
+    data = Datum(y, ones, ones)
+    with one_blas_thread():
+        latent, converged = to_numpy(_posteriors(model, as_method(method), simulated.x, simulated.x_new, data))
+    pit_f = ndtr((simulated.f_new - latent.mean) / np.sqrt(latent.variance))
+    predictive = Predictive(model.plain_likelihood, latent, np.ones(rows), np.ones(rows))
+    pit_y = _randomised(predictive, simulated.y_new, np.random.default_rng(seed).uniform(size=rows))
+    lost = ~converged
+    return Calibration(np.where(lost, np.nan, pit_f), np.where(lost, np.nan, pit_y), int(lost.sum()))
+
+
+def _randomised(predictive: Predictive, y: Float[np.ndarray, " draws"], u: Float[np.ndarray, " draws"]) -> np.ndarray:
+    """P(Y < y) + u P(Y = y): uniform under the right distribution, discrete or not."""
+    upper = predictive.cdf(y)
+    if predictive.likelihood.lattice is None:
+        return upper
+    lower = predictive.cdf(y - 0.5 * predictive.likelihood.lattice[1])
+    return lower + u * (upper - lower)
+
+
+def _posteriors(model: Model, method: Method, x: Any, x_new: Any, data: Datum) -> tuple[Normal, Bool[Array, " draws"]]:
+    """Each data set's posterior of f at the held-out input, and whether inference converged."""
+    kernel, likelihood = model.plain_kernel, model.plain_likelihood
+    prior = dense_prior(model.prior_mean(x), kernel.gram(x))
+    weight = Weight(np.ones(len(x)), np.ones(len(x)), None)
+    method.check(likelihood, weight)
+    around = (kernel.cross(x, x_new), kernel.diagonal(x_new), model.prior_mean(x_new))
+    return _solved(likelihood, method, prior, weight, data, around)
+
+
+@program
+def _solved(
+    likelihood: Likelihood, method: Method, prior: DensePrior, weight: Weight, data: Datum, around: Any
+) -> tuple[Normal, Array]:  # fmt: skip
+    cross, own, mean = around
+
+    def one(rows: Datum) -> tuple[Normal, Array]:
+        start = Natural(*jax.vmap(likelihood.start)(rows))
+        out = solve_parallel(Problem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
+        latent = condition(predictor(prior, out.at.sites), mean, cross, own)
+        return Normal(latent.mean[0], latent.variance[0]), out.reason == CONVERGED
+
+    return each(one, len(data.exposure), data)

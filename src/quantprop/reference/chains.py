@@ -1,0 +1,181 @@
+"""Many chains at once: draws of p(f | y) at fixed hyperparameters, summed up as they are made."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.data import encode
+from quantprop.gaussian import Natural, Normal
+from quantprop.likelihoods.base import Datum
+from quantprop.model import Model
+from quantprop.precision import float64, to_numpy
+from quantprop.programs import program
+from quantprop.reference.annealing import annealed, resampled
+from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
+from quantprop.reference.guide import Guide, guide
+from quantprop.reference.slices import State, start, step
+
+RHAT = 1.01  # above which chains disagree (Vehtari et al. 2021)
+
+
+class ChainsDisagree(UserWarning):
+    """R-hat is above 1.01: the chains have not all seen the same distribution."""
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The posterior of f at X and X_new, and the probability (or density) of y_new, with standard errors.
+
+    `rhat` is the larger split R-hat of f and of its squared distance from the guide's centre; `effective` is the number
+    of independent draws that would give the means the standard errors that they have. `last` holds the last draw of
+    every chain: as many independent draws of f as there are chains.
+    """
+
+    mean: Estimate
+    variance: Estimate
+    new_mean: Estimate
+    new_variance: Estimate
+    probability: Estimate
+    rhat: Float[np.ndarray, " n"]
+    effective: Float[np.ndarray, " n"]
+    last: Float[np.ndarray, "chains n"]
+
+    def __str__(self) -> str:
+        worst = np.max(self.variance.standard_error / self.variance.value)
+        text = f"R-hat at most {self.rhat.max():.4f}, at least {self.effective.min():.0f} effective draws, "
+        text += f"standard errors of variances at most {100 * worst:.2g} %"
+        if len(self.probability.value):
+            text += f", of probabilities at most {self.probability.standard_error.max():.1e}"
+        return text
+
+
+class Sums(NamedTuple):
+    """Over the draws of one half of one chain: of d, d², d⁴ and of the probabilities of y_new."""
+
+    first: Float[Array, " n+k"]
+    second: Float[Array, " n+k"]
+    fourth: Float[Array, " n+k"]
+    probability: Float[Array, " k"]
+
+
+@float64
+def sample(
+    model: Model,
+    X: Any,
+    y: Any,
+    X_new: Any = None,
+    y_new: Any = None,
+    *,
+    seed: int = 0,
+    chains: int = 64,
+    draws: int = 500,
+    warmup: int = 100,
+    thin: int = 5,
+    temperatures: int = 0,
+    sites: Natural | None = None,
+    exposure: Any = None,
+    trials: Any = None,
+) -> Draws:
+    """Draws of the latent posterior by elliptical slice sampling: `chains` × `draws` of them, `thin` steps apart.
+
+    Predictions at X_new average what is known exactly given f: f_new | f is Gaussian, and so p(y_new | f) is a number.
+    `sites` guide the chains (see `reference.guide`); any give the same answer, EP's (the default) the soonest. Where
+    there are several modes that chains do not cross between, `temperatures` (thousands, with sites of 0) makes them
+    start in each as often as its probability says, by annealing; R-hat then still tells that they do not cross.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, kernels, likelihoods, reference
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Probit())
+    >>> found = reference.sample(model, np.zeros((1, 1)), np.ones(1), np.zeros((1, 1)), np.ones(1))
+    >>> bool(abs(found.probability.value[0] - 2 / 3) < 5 * found.probability.standard_error[0])
+    True
+    """
+    if chains < 4 or draws < 4:
+        raise ValueError(f"chains and draws must be at least 4; got chains={chains}, draws={draws}")
+    by = guide(model, X, y, sites, X_new, exposure, trials)
+    k = len(by.left)
+    new = encode(by.likelihood, y_new, (k,)) if k else None
+    keys, others = jax.random.split(jax.random.key(seed), (2, chains))
+    spells = np.array([warmup, draws // 2, draws // 2])
+    state, sums = to_numpy(_run(by, new, keys, _starts(by, others, temperatures, seed), spells, thin))
+    return _summary(by, state, Sums(*(part[:, 1:] for part in sums)), draws // 2)
+
+
+@program
+def _run(by: Guide, new: Datum | None, keys: Array, states: State, draws: Any, thin: Any) -> tuple[State, Sums]:
+    """Every chain's last state, and its sums over as many spells as `draws` has entries (second axis)."""
+
+    def one(key: Array, state: State) -> tuple[State, Sums]:
+        def move(i: Any, carry: tuple[Array, State]) -> tuple[Array, State]:
+            key, state = carry
+            return key, step(jax.random.fold_in(key, i), state, by.residual, by.factor)
+
+        def spell(state: State, about: tuple[Array, Array]) -> tuple[State, Sums]:
+            def draw(i: Any, carry: tuple[State, Sums]) -> tuple[State, Sums]:
+                _, state = jax.lax.fori_loop(0, thin, move, (jax.random.fold_in(about[0], i), carry[0]))
+                return state, jax.tree.map(jnp.add, carry[1], _seen(by, new, state.d))
+
+            shapes = jax.eval_shape(lambda: _seen(by, new, state.d))
+            return jax.lax.fori_loop(0, about[1], draw, (state, jax.tree.map(lambda s: jnp.zeros(s.shape), shapes)))
+
+        return jax.lax.scan(spell, state, (jax.random.split(key, len(draws)), draws))
+
+    return jax.vmap(one)(keys, states)
+
+
+_started = program(lambda by, keys: jax.vmap(lambda key: start(key, by.residual, by.factor))(keys))
+
+
+def _starts(by: Guide, keys: Array, temperatures: int, seed: int) -> State:
+    """Draws of the guide, or of the posterior by annealing."""
+    if temperatures == 0:
+        return _started(by, keys)
+    state, log_weights = annealed(by, keys, float(temperatures))
+    return resampled(state, np.asarray(log_weights), seed)
+
+
+def _seen(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Sums:
+    """One draw's terms."""
+    return Sums(d, d**2, d**4, _probability(by, new, d))
+
+
+def _probability(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Float[Array, " k"]:
+    """p(y_new | f), new rows each for itself."""
+    if new is None:
+        return jnp.zeros(0)
+    n = len(by.pull)
+    latent = Normal(by.centre[n:] + d[n:], by.left)
+    return jnp.exp(jax.vmap(by.likelihood.predictive_log_prob)(new, latent))
+
+
+def _summary(by: Guide, state: State, sums: Sums, draws: int) -> Draws:
+    """Sums over halves of chains as estimates."""
+    n = len(by.pull)
+    first, second, fourth, probability = (np.swapaxes(part / draws, 0, 1) for part in sums)  # halves in front
+    centred, spread = average(first.mean(0)), variance(first.mean(0), second.mean(0))
+    rhat = np.maximum(split_rhat(Halves(first, second, draws)), split_rhat(Halves(second, fourth, draws)))[:n]
+    if rhat.max() > RHAT:
+        warnings.warn(
+            f"the chains disagree: R-hat is {rhat.max():.3f} at row {int(rhat.argmax())}; use more draws, or more "
+            "warmup; where p(y | f) is not log-concave the posterior may have several modes",
+            ChainsDisagree,
+            stacklevel=3,
+        )
+    mean = Estimate(by.centre + centred.value, centred.standard_error)
+    return Draws(
+        mean=Estimate(*(part[:n] for part in mean)),
+        variance=Estimate(*(part[:n] for part in spread)),
+        new_mean=Estimate(*(part[n:] for part in mean)),
+        new_variance=Estimate(by.left + spread.value[n:], spread.standard_error[n:]),
+        probability=average(probability.mean(0)),
+        rhat=rhat,
+        effective=(spread.value / centred.standard_error**2)[:n],
+        last=by.centre[:n] + state.d[:, :n],
+    )
