@@ -123,7 +123,7 @@ def _solved(
 
     def one(rows: Datum) -> tuple[Normal, Array]:
         start = Natural(*jax.vmap(likelihood.start)(rows))
-        out = solve_parallel(Problem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
+        out, _ = solve_parallel(Problem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
         latent = condition(predictor(prior, out.at.sites), mean, cross, own)
         return Normal(latent.mean[0], latent.variance[0]), out.reason == CONVERGED
 
