@@ -93,6 +93,8 @@ def truth_table(truths: Sequence[Truth]) -> str:
 
 def error_table(rows: list[Row], methods: Sequence[str], probability: str) -> str:
     """A line for each case: both methods side by side."""
+    if not rows:
+        return "No reference runs of these are stored yet.\n"
     head = ["data", "setting"]
     for title in ("mean, rms", "variance ratio", "range", "p(y) error", "evidence"):
         head += [f"{title} {method}" for method in methods]
@@ -132,6 +134,8 @@ def method_table(rows: list[Row]) -> str:
 
 
 def calibration_table(rows: list[Row]) -> str:
+    order = list(dict.fromkeys(row["likelihood"] for row in rows))
+    rows = sorted(rows, key=lambda row: order.index(row["likelihood"]))
     head = (
         "likelihood",
         "method",
