@@ -1,4 +1,4 @@
-"""Speed of quantprop: `make bench`. Ratios inside the library, the comparison with peers, growth with the rows.
+"""Speed of quantprop: `make bench`. Ratios inside the library, first fits, peers, growth with the rows.
 
 Tables go to the terminal, JSON and a picture to benchmarks/out. Peers are installed into benchmarks/.envs, each into an
 environment of its own; one that cannot be installed is named in the table and left out.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from cold import measure_cold
 from compare import PROGRAMS, Choice, compare
 from inside import measure_inside
 from picture import draw
@@ -16,7 +17,7 @@ from scaling import SIZES, measure_scaling
 from splits import SETS
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "peers", "scaling")
+PARTS = ("inside", "cold", "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -38,6 +39,8 @@ def main() -> None:
     parts = asked.only or PARTS
     if "inside" in parts:
         measure_inside(OUT)
+    if "cold" in parts:
+        measure_cold(OUT)
     if "peers" in parts:
         compare(OUT, Choice(asked.programs, asked.sets, asked.add, asked.limit))
     if "scaling" in parts:

@@ -80,10 +80,12 @@ def test_help_does_not_wait_for_jax():
 
 
 def test_choices_in_help_are_those_of_the_library():
-    from quantprop.cli.models import CHOICES
+    from quantprop import infer  # the function; its module is found by name
+    from quantprop.cli.models import CHOICES, METHODS
     from quantprop.tables.targets import LIKELIHOODS
 
     assert set(CHOICES.split(", ")) == set(LIKELIHOODS)
+    assert set(METHODS) == set(sys.modules[infer.__module__].METHODS)
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------

@@ -44,7 +44,7 @@ class Ascent:
 
     def slope(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
         """The largest entry of the gradient that the bounds let through."""
-        return np.abs(self._projected(rows)).max(axis=1, initial=0.0)
+        return steepness(self.gradient[rows], self.theta[rows], self.box)
 
     def tell(
         self,
@@ -151,6 +151,13 @@ def projected(
     edge = 1e-9 * np.maximum(1.0, np.abs(theta))
     out = ((theta <= box[:, 0] + edge) & (gradient < 0)) | ((theta >= box[:, 1] - edge) & (gradient > 0))
     return np.where(out, 0.0, gradient)
+
+
+def steepness(
+    gradient: Float[np.ndarray, "*b theta"], theta: Float[np.ndarray, "*b theta"], box: Float[np.ndarray, "theta 2"]
+) -> Float[np.ndarray, "*b"]:
+    """The largest entry of the projected gradient."""
+    return np.abs(projected(gradient, theta, box)).max(axis=-1, initial=0.0)
 
 
 def _outer(a: Float[np.ndarray, "k t"]) -> Float[np.ndarray, "k t t"]:

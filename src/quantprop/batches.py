@@ -16,7 +16,7 @@ from threadpoolctl import threadpool_limits
 
 CPU_SLOTS = 8  # problems evaluated at a time by one thread
 GPU_SLOTS = 512
-MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation
+MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation, a problem of a batch
 SHARE = 0.35  # of the memory of an accelerator for one batch: two are in work at a time
 
 Rows = Int[np.ndarray, " k"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,18 +13,18 @@ from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_r
 from quantprop.engine import REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.memory import check_memory
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import DensePrior, Prior, dense_prior
+from quantprop.priors import dense_prior
 from quantprop.programs import program
 from quantprop.solution import Solution, Status
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
-MATRICES = 6  # n × n float64 arrays alive at the peak of a dense sweep
 
 
 @float64
@@ -70,7 +69,7 @@ def infer(
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
     solution = solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
-    if solution.converged or _is_covariance(problem.prior):
+    if solution.converged or problem.prior.is_covariance():
         return solution
     return replace(solution, status=replace(solution.status, reason="no-covariance"))
 
@@ -92,7 +91,7 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     if np.shape(y) != expected:
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
-    check_memory(len(x))
+    check_memory(bucket(len(x)))
     size, weight = bucket(len(x)), _weight(weights, len(x))
     method.check(likelihood, weight)
     return Task(x, pad(x, size), pad(data, size), weight)
@@ -105,20 +104,6 @@ def as_method(method: Method | str) -> Method:
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method must be a Method or one of {', '.join(METHODS)}; got {method!r}")
     return METHODS[method]()
-
-
-def check_memory(n: int) -> None:
-    """Raise before a dense problem takes more memory than there is."""
-    need = MATRICES * 8 * bucket(n) ** 2
-    have = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if jax.default_backend() != "cpu":
-        stats = jax.devices()[0].memory_stats() or {}
-        have = stats.get("bytes_limit", have) - stats.get("bytes_in_use", 0)
-    if need > have:
-        raise MemoryError(
-            f"a dense prior over {n} rows needs about {need / 2**30:.1f} GiB ({MATRICES} matrices of {n} × {n}), "
-            f"and {have / 2**30:.1f} GiB are free: use fewer rows, or a machine with more memory"
-        )
 
 
 def _weight(weights: Any, n: int) -> Weight:
@@ -184,14 +169,6 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
     total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
-
-
-def _is_covariance(prior: Prior) -> bool:
-    """Whether a kernel matrix has no negative eigenvalue beyond rounding; other priors have none by construction."""
-    if not isinstance(prior, DensePrior):
-        return True
-    eigenvalues = np.linalg.eigvalsh(np.asarray(prior.k))
-    return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
 
 def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:

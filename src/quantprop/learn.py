@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.ascent import projected
+from quantprop.ascent import steepness
 from quantprop.engine import Outcome
 from quantprop.gaussian import Natural
 from quantprop.infer import as_method, loo_at, prepare, solution_of
@@ -361,4 +361,4 @@ class Climb:
 
     def slope(self, point: Point) -> float:
         """The largest entry of the projected gradient."""
-        return float(np.max(np.abs(projected(point.gradient, point.theta, self.bounds)), initial=0.0))
+        return float(steepness(point.gradient, point.theta, self.bounds))

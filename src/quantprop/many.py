@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.ascent import REASONS, Ascent, projected
+from quantprop.ascent import REASONS, Ascent, steepness
 from quantprop.batches import Rows, chunks, each, kinds, of, one_blas_thread, slots, stacked, threads
 from quantprop.engine import Evaluation, Outcome, Problem
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
@@ -169,7 +169,7 @@ class Search:
         self.known = Known(theta, self.cold)
         self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial
         self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
-        self.found = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
+        self.seen = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
 
     def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
@@ -193,19 +193,19 @@ class Search:
         rows = self.ascent.unfinished()[: self.slots]
         theta = self.ascent.trial[rows]
         slope = np.where(self.ascent.evaluations[rows] > 0, self.ascent.slope(rows), np.inf)
-        slope = np.minimum(slope, self.found[rows])
+        slope = np.minimum(slope, self.seen[rows])
         found = self.evaluate(rows, theta, np.maximum(loose(slope), first.tol))
         self.spent[rows] += found.out.sweeps
         usable = _usable(found)
-        here = np.abs(projected(found.gradient, theta, self.box)).max(axis=1, initial=0.0)
+        here = steepness(found.gradient, theta, self.box)
         finer = first.exact & usable & rough(found.out.at.residual, here, first.tol)
-        self.found[rows] = np.where(finer, here, np.inf)
+        self.seen[rows] = np.where(finer, here, np.inf)
         going = finer | ((found.out.reason == MAX_SWEEPS) & (self.spent[rows] < first.max_sweeps))
         again = ~usable & ~going & self.warm[rows]
         told = ~going & ~again
         self._start(rows[going], of(found.out.at.sites, going))
         self._restart(rows[again])
-        self._note(rows[told], theta[told], of(found, told), (time.perf_counter() - began) / len(rows))
+        self._note(rows[told], theta[told], here[told], of(found, told), (time.perf_counter() - began) / len(rows))
         self.known.add(rows[usable], theta[usable], of(found.out.at.sites, usable))
         self.ascent.tell(rows[told], found.value[told], found.gradient[told], usable[told])
         self._foretell(rows[told])
@@ -221,9 +221,8 @@ class Search:
         self._start(rows, self.known.at(rows, self.ascent.trial[rows]))
         self.spent[rows], self.warm[rows] = 0, True
 
-    def _note(self, rows: Rows, theta: np.ndarray, found: Visits, seconds: float) -> None:
+    def _note(self, rows: Rows, theta: np.ndarray, slopes: np.ndarray, found: Visits, seconds: float) -> None:
         """A line of each problem's trace; the seconds are its share of the batch's."""
-        slopes = np.abs(projected(found.gradient, theta, self.box)).max(axis=1, initial=0.0)
         for i, row in enumerate(rows):
             reason = how_it_ended(found.out.reason[i], found.adjoint_residual[i])
             value, slope, sweeps = float(found.value[i]), float(slopes[i]), int(self.spent[row])
@@ -252,7 +251,7 @@ class Search:
         """What was learned; a problem whose inference failed is done again by itself, with all of `fit`'s remedies."""
         found, loo = self.settled()
         usable, why = _usable(found), [REASONS[r] for r in self.ascent.reason]
-        slopes = np.abs(projected(found.gradient, self.ascent.theta, self.box)).max(axis=1, initial=0.0)
+        slopes = steepness(found.gradient, self.ascent.theta, self.box)
         fitted = []
         for i, surface in enumerate(self.surfaces):
             theta, trace = self.ascent.theta[i], tuple(self.traces[i])

@@ -41,7 +41,7 @@ class Status:
     """How inference ended: a reason, the numbers behind it, and what to try.
 
     Attributes:
-        reason: "converged", "max-sweeps", "stalled", "improper-cavities" or "improper-start".
+        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start" or "no-covariance".
         sweeps: how many sweeps over the data there were.
         residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
         tol: the residual that was asked for.

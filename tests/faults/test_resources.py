@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
-from quantprop import Model, fit, infer, kernels, landscape, likelihoods, programs
+from quantprop import QP, Model, fit, infer, kernels, landscape, likelihoods, programs
+from quantprop.engine import Problem
+from quantprop.gaussian import Natural
+from quantprop.infer import prepare
+from quantprop.memory import MATRICES
+from quantprop.objectives import Evidence
 from quantprop.precision import float64
+from quantprop.priors import DensePrior
 from quantprop.programs import program
 
 RNG = np.random.default_rng(0)
@@ -41,7 +48,7 @@ def test_a_full_device_brings_advice(monkeypatch):
         square(np.zeros((20_000, 3)))
     told = str(caught.value)
     assert "20000 rows" in told
-    assert "47.7 GiB (16 matrices of 20000 × 20000)" in told
+    assert "23.8 GiB (8 matrices of 20000 × 20000)" in told
     for way_out in ("fewer rows", "more memory", "JAX_PLATFORMS=cpu", "fit_many"):
         assert way_out in told
     assert f"XLA said: {SAID}" in told
@@ -54,9 +61,22 @@ def test_a_device_that_says_so_late_brings_advice_too():
         float64(full)(np.zeros((77, 2)))
 
 
+def test_an_evaluation_takes_no_more_than_is_said():
+    x, y = np.linspace(0.0, 9.0, 512)[:, None], np.tile([1.0, -1.0], 256)
+    task = prepare(MODEL, x, y, QP(), None, None, None)
+    with jax.enable_x64(True):
+        prior = DensePrior(np.zeros(512), np.asarray(MODEL.plain_kernel.gram(x)))
+        problem = Problem(MODEL.plain_likelihood, QP(), prior, task.data, task.weight)
+        evaluation = jax.jit(partial(landscape.core, exact=True))
+        start = Natural(np.zeros(512), np.ones(512))
+        taken = evaluation.lower(problem, Evidence(), start, 1e-6, 200).compile().memory_analysis()
+    total = taken.argument_size_in_bytes + taken.output_size_in_bytes + taken.temp_size_in_bytes
+    assert 4 < total / (8 * 512**2) <= MATRICES
+
+
 def test_advice_reaches_who_calls_fit(monkeypatch):
     monkeypatch.setattr(landscape, "_core", full)
-    with pytest.raises(MemoryError, match="Use fewer rows"):
+    with pytest.raises(MemoryError, match="use fewer rows"):
         fit(MODEL, X, signs(0), "laplace")
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 GUESS = "guessed from the target: two values or words: probit; whole numbers: poisson; else gaussian"
 CHOICES = "probit, logit, heaviside, gaussian, student-t, double-exponential, poisson, negative-binomial, gamma, beta"
+METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 CHUNK = 4096  # rows predicted at a time
 
 Data = Annotated[str, typer.Argument(help="CSV (comma, semicolon or tab) or Parquet; - is standard input.")]
@@ -35,7 +36,7 @@ def fit(
     data: Data,
     target: Goal,
     likelihood: Likelihood = None,
-    method: Annotated[str, typer.Option(help="One of qp, ep, power-ep, vb, laplace.")] = "qp",
+    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "qp",
     kernel: Kernel = "isotropic",
     objective: Annotated[str, typer.Option(help="What learning maximises: evidence or loo.")] = "evidence",
     restarts: Annotated[int, typer.Option(min=0, help="Further starts of learning, at random.")] = 0,
@@ -89,7 +90,7 @@ def predict(
 def compare(
     data: Data,
     target: Goal,
-    methods: Annotated[str, typer.Option(help="Some of qp, ep, vb, laplace, power-ep.")] = "qp,ep,vb,laplace",
+    methods: Annotated[str, typer.Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, typer.Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Of the division into folds.")] = 0,
     likelihood: Likelihood = None,
@@ -207,10 +208,9 @@ def _levels(text: str) -> tuple[float, ...]:
 
 
 def _methods(text: str) -> tuple[str, ...]:
-    known = ("qp", "ep", "vb", "laplace", "power-ep")
     words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    if not words or set(words) - set(known):
-        raise typer.BadParameter(f"some of {', '.join(known)}; got {text}", param_hint="--methods")
+    if not words or set(words) - set(METHODS):
+        raise typer.BadParameter(f"some of {', '.join(METHODS)}; got {text}", param_hint="--methods")
     return words
 
 

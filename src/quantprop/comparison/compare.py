@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from quantprop.batches import one_blas_thread
 from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined, with_error
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
@@ -133,7 +134,7 @@ def compare(
         if threads == 1:
             evaluated = tuple(_evaluated(problem, method, division, report) for method in methods)
         else:
-            with ThreadPoolExecutor(threads) as pool:
+            with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
                 evaluated = tuple(pool.map(lambda method: _evaluated(problem, method, division, report), methods))
         return Comparison(problem, division, evaluated, _posteriors(evaluated))
 
@@ -164,7 +165,7 @@ def _fold(problem: Problem, model: TableModel, test: np.ndarray, seconds: float)
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
     """The forecast of some rows of a problem, beside what came."""
-    x = (problem.raw[rows] - np.array(model.encoding.centre)) / np.array(model.encoding.scale)
+    x = model.encoding.standardised(problem.raw[rows])
     y, estimator = problem.target.y[rows], model.estimator
     if isinstance(estimator, GaussianProcessClassifier):
         return ClassForecast(estimator.predict_log_proba(x), np.searchsorted(estimator.classes_, y))

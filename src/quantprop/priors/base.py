@@ -34,6 +34,10 @@ class Prior(eqx.Module):
 
     mean: eqx.AbstractVar[Float[Array, " n"]]
 
+    def is_covariance(self) -> bool:
+        """Whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
+        return True
+
     def factor(self, sites: Natural) -> Any:
         """What the backend computes of the sites, once, for the methods below."""
         raise NotImplementedError

@@ -37,6 +37,10 @@ class DensePrior(Prior):
     k: Float[Array, "n n"]
     low: Float[Array, "n r"] | None = None
 
+    def is_covariance(self) -> bool:
+        eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
+        return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
+
     def factor(self, sites: Natural) -> Factor:
         return factorize(self, sites.tau)
 

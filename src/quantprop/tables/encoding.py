@@ -75,7 +75,11 @@ class Encoding:
 
     def matrix(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X, standardised."""
-        return (self.raw(table) - np.array(self.centre)) / np.array(self.scale)
+        return self.standardised(self.raw(table))
+
+    def standardised(self, raw: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+        """Rows in the units of the table as rows of X."""
+        return (raw - np.array(self.centre)) / np.array(self.scale)
 
     def standardising(self, raw: Float[np.ndarray, "n d"]) -> Encoding:
         """The same columns, centred and scaled by other rows; what does not vary there keeps its unit."""

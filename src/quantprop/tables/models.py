@@ -24,7 +24,6 @@ from quantprop.tables.reading import Table
 from quantprop.tables.targets import REAL, Target, target
 
 KERNELS = ("isotropic", "ard")
-METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 QUANTILES = (0.05, 0.5, 0.95)
 
 Estimator = GaussianProcessClassifier | GaussianProcessRegressor
@@ -103,7 +102,7 @@ class Problem:
         """The model learned from some rows (all by default), features standardised on them."""
         at = np.arange(len(self.raw)) if rows is None else np.asarray(rows)
         encoding = self.encoding.standardising(self.raw[at])
-        x = (self.raw[at] - np.array(encoding.centre)) / np.array(encoding.scale)
+        x = encoding.standardised(self.raw[at])
         estimator = self._estimator(method, x, settings).fit(x, self.target.y[at])
         return TableModel(encoding, self.target.name, tuple(self.table.lines[i] for i in at), estimator)
 
