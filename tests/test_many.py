@@ -5,7 +5,7 @@ import pytest
 from scipy.optimize import rosen, rosen_der
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from quantprop import Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
+from quantprop import Model, Parameter, batches, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
 from quantprop.batches import one_blas_thread
 from quantprop.foretold import Known
@@ -80,6 +80,20 @@ def test_sites_that_scale_with_the_hyperparameters_are_foretold_exactly():
     assert (new.nu[0, 3], new.tau[0, 3]) == (last.nu[0, 3], last.tau[0, 3])
 
 
+def test_near_points_tell_more_than_far_ones():
+    """Sites that bend with θ: the two points beside the new one give the slope there, not the four far away."""
+
+    def sites(t):
+        return Natural(np.ones((1, 1)), np.exp(np.array([[t + 0.3 * t**2]])))
+
+    one = np.zeros(1, dtype=int)
+    known = Known(np.full((1, 1), -4.0), sites(-4.0))
+    for theta in (-4.0, -3.0, 3.0, 4.0, 1.01, 1.0):
+        known.add(one, np.full((1, 1), theta), sites(theta))
+    found = known.at(one, np.full((1, 1), 1.02))
+    assert found.tau[0, 0] == pytest.approx(sites(1.02).tau[0, 0], rel=2e-4)  # a chord over [-4, 4] is off by 0.6 %
+
+
 def problems(count, n=44):
     rng = np.random.default_rng(6)
     x = [np.sort(rng.uniform(-3, 3, size=(n + i % 3, 1)), axis=0) for i in range(count)]
@@ -107,6 +121,16 @@ def test_many_fits_are_those_one_by_one():
         expected = one.solution.predict(at)
         np.testing.assert_allclose(latent.mean, expected.mean, rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(latent.variance, expected.variance, rtol=1e-9)
+
+
+def test_more_problems_than_memory_holds_at_once(monkeypatch):
+    x, y = problems(5)
+    model = Model(kernels.SquaredExponential(), likelihoods.Probit())
+    whole = fit_many(model, x, y, "ep")
+    monkeypatch.setattr(batches, "HELD", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 where 8 GiB are assumed
+    assert batches.held(64) == 1
+    for one, other in zip(fit_many(model, x, y, "ep"), whole, strict=True):
+        assert one.objective_value == pytest.approx(other.objective_value, rel=1e-9)
 
 
 @pytest.mark.campaign

@@ -46,6 +46,11 @@ class Ascent:
         """The largest entry of the gradient that the bounds let through."""
         return steepness(self.gradient[rows], self.theta[rows], self.box)
 
+    def incline(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, " k"]:
+        """The slope along the way to the trials, per unit of θ; along a ridge it is far below the steepest."""
+        step = self.trial[rows] - self.theta[rows]
+        return (self.gradient[rows] * step).sum(1) / np.maximum(np.sqrt((step**2).sum(1)), TINY)
+
     def tell(
         self,
         rows: Int[np.ndarray, " k"],

@@ -17,6 +17,7 @@ from threadpoolctl import threadpool_limits
 CPU_SLOTS = 8  # problems evaluated at a time by one thread
 GPU_SLOTS = 512
 MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation, a problem of a batch
+HELD = 0.1  # of the memory for the distances of one batch's problems
 SHARE = 0.35  # of the memory of an accelerator for one batch: two are in work at a time
 
 Rows = Int[np.ndarray, " k"]
@@ -31,8 +32,17 @@ def slots(n: int) -> int:
     """How many problems of n rows are computed at a time."""
     if jax.default_backend() == "cpu":
         return CPU_SLOTS
-    memory = (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
-    return max(1, min(GPU_SLOTS, int(SHARE * memory / (MATRICES * 8 * n * n))))
+    return max(1, min(GPU_SLOTS, int(SHARE * _memory() / (MATRICES * 8 * n * n))))
+
+
+def held(n: int) -> int:
+    """How many problems of n rows are in work, each with an n × n matrix of distances at hand."""
+    return max(1, int(HELD * _memory() / (8 * n * n)))
+
+
+def _memory() -> int:
+    """Bytes of an accelerator; of a computer a size that any has."""
+    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
 
 
 def each(one: Callable, used: Any, *columns: Any) -> Any:

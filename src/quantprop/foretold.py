@@ -8,6 +8,7 @@ from jaxtyping import Float, Int
 from quantprop.gaussian import Natural
 
 MEMORY = 6
+TINY = 1e-100
 REACH = 4.0  # largest multiple of a known difference that is trusted
 
 
@@ -43,16 +44,23 @@ class Known:
         share = self._shares(rows, theta)
         log_tau, pull = ((share[:, None] @ kept[rows])[:, 0] for kept in (self.log_tau, self.pull))
         tau, known = np.exp(log_tau), np.isfinite(log_tau)
-        newest = Natural(self.newest.nu[rows], self.newest.tau[rows])
-        return Natural(np.where(known, pull * np.sqrt(tau), newest.nu), np.where(known, tau, newest.tau))
+        nu = np.where(known, pull * np.sqrt(tau), self.newest.nu[rows])
+        return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
 
     def _shares(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k m"]:
-        """How much of each known θ there is in a new one; they sum to 1."""
+        """How much of each known θ there is in a new one; they sum to 1.
+
+        Of all affine combinations that make the new θ the one with the least Σ (share · distance²)²: where sites bend
+        with θ, a known θ at a distance misleads by its square. Those within the length of the step count alike.
+        """
         count = np.arange(len(rows))
         known, place = self.theta[rows], self.place[rows]
         origin = known[count, place]
         steps = np.swapaxes(known - origin[:, None], 1, 2)  # k × theta × m
-        share = (np.linalg.pinv(steps, rcond=1e-3) @ (theta - origin)[:, :, None])[:, :, 0]
+        step = theta - origin
+        distance = np.sqrt((steps**2).sum(1)) + np.sqrt((step**2).sum(1))[:, None]
+        trust = (np.maximum(distance.min(1, keepdims=True), TINY) / np.maximum(distance, TINY)) ** 2
+        share = trust * (np.linalg.pinv(steps * trust[:, None], rcond=1e-6) @ step[:, :, None])[:, :, 0]
         share = np.where(np.abs(share).max(axis=1, keepdims=True) <= REACH, share, 0.0)
         share[count, place] = 0.0
         share[count, place] = 1.0 - share.sum(axis=1)

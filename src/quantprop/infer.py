@@ -68,7 +68,7 @@ def infer(
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-    solution = solution_of(model, method, task.x, out, loo_at(problem, out.at), schedule, tol)
+    solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     if solution.converged or problem.prior.is_covariance():
         return solution
     return replace(solution, status=replace(solution.status, reason="no-covariance"))
@@ -180,9 +180,9 @@ _loo_at = program(loo_of)
 
 
 @float64
-def loo_at(problem: Problem, at: Evaluation) -> jax.Array:
-    """The same, of a problem."""
-    return _loo_at(problem.likelihood, problem.data, problem.weight, at)
+def loo_at(likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
+    """The same, of a task."""
+    return _loo_at(likelihood, task.data, task.weight, at)
 
 
 def solution_of(

@@ -27,6 +27,7 @@ from quantprop.parameters import vector
 Point = Float[Array, " d"]
 Points = Float[Array, "n d"]
 Matrix = Float[Array, "n k"]
+Pairs = dict[str, Array]
 Bounds = tuple[float, float]
 
 VARIANCE: Bounds = (1e-5, 1e8)  # separable data want it ever larger; posteriors are accurate up to here
@@ -50,9 +51,20 @@ class Kernel(eqx.Module):
         row = jax.checkpoint(lambda a: jax.vmap(lambda b: self(a, b))(z))
         return jax.lax.map(row, x, batch_size=min(64, len(x)))
 
-    def gram(self, x: Points) -> Matrix:
+    def pairs(self, x: Points) -> Pairs:
+        """All that `gram_of` needs of x and that no hyperparameter changes, so that learning computes it once.
+
+        Pieces have names; two kernels that use one name mean the same array.
+        """
+        return {"x": x}
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
         """The covariance of the values at x; unlike `cross`, it knows that row i of x is the same datum twice."""
-        return self.cross(x, x)
+        return self.cross(pairs["x"], pairs["x"])
+
+    def gram(self, x: Points) -> Matrix:
+        """`gram_of` the pairs of x."""
+        return self.gram_of(self.pairs(x))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         """k(x_i, x_i)."""
@@ -80,8 +92,11 @@ class Sum(Kernel):
     def cross(self, x: Points, z: Points) -> Matrix:
         return self.left.cross(x, z) + self.right.cross(x, z)
 
-    def gram(self, x: Points) -> Matrix:
-        return self.left.gram(x) + self.right.gram(x)
+    def pairs(self, x: Points) -> Pairs:
+        return self.left.pairs(x) | self.right.pairs(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.left.gram_of(pairs) + self.right.gram_of(pairs)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) + self.right.diagonal(x)
@@ -99,8 +114,11 @@ class Product(Kernel):
     def cross(self, x: Points, z: Points) -> Matrix:
         return self.left.cross(x, z) * self.right.cross(x, z)
 
-    def gram(self, x: Points) -> Matrix:
-        return self.left.gram(x) * self.right.gram(x)
+    def pairs(self, x: Points) -> Pairs:
+        return self.left.pairs(x) | self.right.pairs(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.left.gram_of(pairs) * self.right.gram_of(pairs)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) * self.right.diagonal(x)
@@ -118,8 +136,11 @@ class Power(Kernel):
     def cross(self, x: Points, z: Points) -> Matrix:
         return self.base.cross(x, z) ** self.exponent
 
-    def gram(self, x: Points) -> Matrix:
-        return self.base.gram(x) ** self.exponent
+    def pairs(self, x: Points) -> Pairs:
+        return self.base.pairs(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.base.gram_of(pairs) ** self.exponent
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.base.diagonal(x) ** self.exponent
@@ -164,6 +185,10 @@ def _distances_backward(saved, by):
 squared_distances.defvjp(_distances_forward, _distances_backward)
 
 
+def _squares(x: Points) -> Pairs:
+    return {"squares": squared_distances(x, x, jnp.ones(()))}
+
+
 def _root(square: Any) -> Any:
     """√square with derivative 0, not NaN, at 0."""
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
@@ -196,6 +221,16 @@ class Stationary(Kernel):
 
     def cross(self, x: Points, z: Points) -> Matrix:
         return self.variance * self.profile(squared_distances(x, z, self._checked_lengthscale(x.shape[1])))
+
+    def pairs(self, x: Points) -> Pairs:
+        """Distances that one lengthscale only divides; with one per feature they are new at every step."""
+        return _squares(x) if self._checked_lengthscale(x.shape[1]).size == 1 else {"x": x}
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        lengthscale = jnp.asarray(self.lengthscale)
+        if lengthscale.size > 1:
+            return self.cross(pairs["x"], pairs["x"])
+        return self.variance * self.profile(pairs["squares"] / jnp.reshape(lengthscale, ()) ** 2)
 
 
 class SquaredExponential(Stationary):
@@ -261,6 +296,12 @@ class Periodic(Kernel):
     def cross(self, x: Points, z: Points) -> Matrix:
         return self.variance * self._profile(squared_distances(x, z, jnp.asarray(self.period)))
 
+    def pairs(self, x: Points) -> Pairs:
+        return _squares(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.variance * self._profile(pairs["squares"] / self.period**2)
+
 
 class Linear(Kernel):
     """variance · xᵀ z."""
@@ -303,8 +344,8 @@ class White(Kernel):
     def cross(self, x: Points, z: Points) -> Matrix:
         return 0.0 * self.variance * jnp.ones((len(x), len(z)))
 
-    def gram(self, x: Points) -> Matrix:
-        return self.variance * jnp.eye(len(x))
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.variance * jnp.eye(len(pairs["x"]))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.variance * jnp.ones(len(x))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.implicit import Gradient, gradient
 from quantprop.infer import Task, starting_sites
+from quantprop.kernels import Pairs
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
@@ -56,20 +58,15 @@ class Point(NamedTuple):
     theta: Float[np.ndarray, " theta"]
     value: float
     gradient: Float[np.ndarray, " theta"]
-    problem: Problem
+    likelihood: Any  # at θ
     out: Outcome
-    adjoint_residual: float
+    reason: str  # how inference ended, and the equation for the gradient after it
     seconds: float
-
-    @property
-    def reason(self) -> str:
-        """How inference ended, and the equation for the gradient after it."""
-        return how_it_ended(self.out.reason, self.adjoint_residual)
 
     @property
     def usable(self) -> bool:
         """Whether inference converged and everything is a number."""
-        return self.reason == "converged" and bool(np.isfinite(self.value)) and bool(np.isfinite(self.gradient).all())
+        return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
 
 
 def how_it_ended(reason: Any, adjoint_residual: float) -> str:
@@ -78,10 +75,22 @@ def how_it_ended(reason: Any, adjoint_residual: float) -> str:
     return "adjoint-failed" if word == "converged" and not adjoint_residual <= ADJOINT else word
 
 
-def prior(theta, parts: Parts, x) -> tuple[Array, Array, Any]:
+class Inputs(NamedTuple):
+    """The rows of X, and what the kernel needs of their pairs at every θ."""
+
+    x: Float[Array, "n d"]
+    pairs: Pairs
+
+
+def inputs_of(theta, parts: Parts, x) -> Inputs:
+    """What is computed of x once; θ only gives the kernel its numbers."""
+    return Inputs(x, unpacked(parts, theta).kernel.pairs(x))
+
+
+def prior(theta, parts: Parts, inputs: Inputs) -> tuple[Array, Array, Any]:
     """Prior mean, kernel matrix and plain likelihood at θ."""
     plain = unpacked(parts, theta)
-    return _mean_of(plain, x), plain.kernel.gram(x), plain.likelihood
+    return _mean_of(plain, inputs.x), plain.kernel.gram_of(inputs.pairs), plain.likelihood
 
 
 def _mean_of(plain: Any, x: Any) -> Array:
@@ -94,21 +103,21 @@ def core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps
     return out, *gradient(problem, objective, out.at, factor, exact)
 
 
-def pull_back(theta, parts: Parts, x, by: Gradient) -> tuple[Array, Array]:
+def pull_back(theta, parts: Parts, inputs: Inputs, by: Gradient) -> tuple[Array, Array]:
     """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
 
     def ends(theta):
         plain = unpacked(parts, theta)
         numbers = ravel_pytree(plain.likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
-        return _mean_of(plain, x), plain.kernel.gram(x), numbers
+        return _mean_of(plain, inputs.x), plain.kernel.gram_of(inputs.pairs), numbers
 
     slope = jax.vjp(ends, theta)[1]((by.mean, by.covariance, by.likelihood))[0]
     prior, prior_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
     return prior, slope + prior_slope
 
 
-# Three programs, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
-prior_at, pulled_back = program(prior), program(pull_back)
+# Programs apart, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
+prior_at, pulled_back, _inputs = program(prior), program(pull_back), program(inputs_of)
 _core = program(core, static_argnames="exact")
 
 
@@ -136,6 +145,12 @@ class Landscape:
         return without_bounds(self.parts)
 
     @cached_property
+    @float64
+    def inputs(self) -> Inputs:
+        """The padded inputs and their pairs."""
+        return _inputs(packed(self.parts), self.unbounded, self.task.padded)
+
+    @cached_property
     def cold(self) -> Natural:
         """The likelihood's own starting sites."""
         return self.padded_sites(None)
@@ -144,6 +159,14 @@ class Landscape:
     def known(self) -> Known:
         """Sites at the last usable points."""
         return Known(packed(self.parts)[None], _one(self.cold))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the pairs, n × n numbers that are soon computed again."""
+        return {name: part for name, part in vars(self).items() if name != "inputs"}
+
+    def at_rest(self) -> None:
+        """Give the memory of the pairs back."""
+        vars(self).pop("inputs", None)
 
     @float64
     def padded_sites(self, sites: Natural | None) -> Natural:
@@ -179,16 +202,14 @@ class Landscape:
     ) -> Point:
         """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
         began = time.perf_counter()
-        theta, x = np.array(theta, dtype=np.float64), self.task.padded
-        parts = self.unbounded
-        mean, k, likelihood = prior_at(theta, parts, x)
+        theta, parts, inputs = np.array(theta, dtype=np.float64), self.unbounded, self.inputs
+        mean, k, likelihood = prior_at(theta, parts, inputs)
         problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
         out, value, by = _core(problem, self.objective, start, tol, self.max_sweeps, exact=self.exact)
-        log_prior, slope = pulled_back(theta, parts, x, by)
-        slope = np.asarray(slope, dtype=np.float64)
-        seconds = time.perf_counter() - began
-        data_only = eqx.tree_at(lambda p: p.prior, problem, None)  # a matrix that nobody needs again is large
-        return Point(theta, float(value + log_prior), slope, data_only, out, float(by.adjoint_residual), seconds)
+        log_prior, slope = pulled_back(theta, parts, inputs, by)
+        slope, value = np.asarray(slope, dtype=np.float64), float(value) + float(log_prior)
+        reason = how_it_ended(out.reason, float(by.adjoint_residual))
+        return Point(theta, value, slope, likelihood, out, reason, time.perf_counter() - began)
 
 
 def _one(sites: Natural) -> Natural:

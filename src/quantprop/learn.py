@@ -27,7 +27,8 @@ MOST = 300  # evaluations
 FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
-LOOSE = 1e-4  # tolerance of inference on the way, where the slope is 1 or more
+LOOSE = 1e-3  # tolerance of inference on the way, at most
+SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
@@ -201,13 +202,14 @@ def learn(
         new, new_end = climb.from_(start)
         if new.usable and (not best.usable or new.value > best.value):
             best, ended = new, new_end
+    landscape.at_rest()
     ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
     return fitted_at(landscape, best, tuple(climb.trace), ending)
 
 
 def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
     """The result at a point of a landscape."""
-    loo = loo_at(best.problem, best.out.at)
+    loo = loo_at(best.likelihood, landscape.task, best.out.at)
     return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
 
 
@@ -234,9 +236,9 @@ def ending_of(
     return Ending(reason, len(trace), failed, slope, bounded)
 
 
-def loose(slope: Any) -> Any:
-    """Tolerance of inference on the way. It falls faster than the slope: along a valley the slope is smaller still."""
-    return LOOSE * np.minimum(1.0, np.square(slope))
+def loose(incline: Any) -> Any:
+    """Tolerance of inference on the way, given the slope along the step that led there."""
+    return np.minimum(LOOSE, SHARP * incline)
 
 
 def rough(residual: Any, slope: Any, tol: float) -> Any:
@@ -303,18 +305,19 @@ class Climb:
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)
-        scale, slope = 1.0 + abs(best.value), self.slope(best)
+        scale = 1.0 + abs(best.value)
 
         def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
-            nonlocal best, slope
-            point = best if np.array_equal(theta, best.theta) else self._visit(theta, float(loose(slope)))
+            nonlocal best
+            away = theta - best.theta
+            far = float(np.sqrt(away @ away))
+            point = self._visit(theta, float(loose(abs(best.gradient @ away) / far))) if far > 0 else best
             if not point.usable:
-                away = theta - best.theta
-                return -best.value + scale * (1.0 + float(away @ away)), 2.0 * scale * away
+                return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
             if point.value > best.value:
                 point = self._compared(point)
             if point.value > best.value:
-                best, slope = point, self.slope(point)
+                best = point
             return -point.value, -point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from quantprop.ascent import REASONS, Ascent, steepness
-from quantprop.batches import Rows, chunks, each, kinds, of, one_blas_thread, slots, stacked, threads
+from quantprop.batches import Rows, chunks, each, held, kinds, of, one_blas_thread, slots, stacked, threads
 from quantprop.engine import Evaluation, Outcome, Problem
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.infer import as_method, loo_of, prepare
-from quantprop.landscape import ADJOINT, Landscape, Parts, core, how_it_ended, prior, pull_back
+from quantprop.landscape import ADJOINT, Inputs, Landscape, Parts, core, how_it_ended, inputs_of, prior, pull_back
 from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, rough, starting_point
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import QP, Method
@@ -98,16 +97,21 @@ def fit_many(
 
 
 def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
-    """The problems by shape, form and bounds, each kind dealt out to the threads."""
+    """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
-    return [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
+    dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
+    return [
+        [rows[i] for i in some]
+        for rows in dealt
+        for some in chunks(len(rows), held(len(surfaces[rows[0]].task.padded)))
+    ]
 
 
 class Batch(NamedTuple):
     """Problems of one shape, stacked."""
 
     parts: Parts
-    x: Float[np.ndarray, "b n d"]
+    inputs: Inputs
     data: Datum
     weight: Weight
 
@@ -124,11 +128,11 @@ class Visits(NamedTuple):
 def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
     """The objectives of some problems, each at its own θ, from its own sites, to its own tolerance."""
 
-    def one(parts: Parts, x, data, weight, theta, start, tol) -> Visits:
-        mean, k, likelihood = prior(theta, parts, x)
+    def one(parts: Parts, inputs: Inputs, data, weight, theta, start, tol) -> Visits:
+        mean, k, likelihood = prior(theta, parts, inputs)
         problem = Problem(likelihood, method, DensePrior(mean, k), data, weight)
         out, value, by = core(problem, objective, start, tol, sweeps, exact)
-        log_prior, slope = pull_back(theta, parts, x, by)
+        log_prior, slope = pull_back(theta, parts, inputs, by)
         return Visits(value + log_prior, slope, out, by.adjoint_residual)
 
     return each(one, used, *picked, theta, start, tol)
@@ -143,6 +147,7 @@ def _loo(batch: Batch, theta, at: Evaluation):
     return jax.vmap(one)(batch.parts, batch.data, batch.weight, theta, at)
 
 
+_inputs = program(lambda theta, parts, x: each(inputs_of, len(x), theta, parts, x))
 _evaluated, _loo_at = program(_evaluate, static_argnames="exact"), program(_loo)
 _picked = program(lambda batch, rows: of(batch, rows))  # apart, so that their number does not matter to the other
 _started = program(
@@ -158,9 +163,10 @@ class Search:
         self.surfaces, self.first = surfaces, first
         theta, self.box = np.array([starting_point(s.parts)[0] for s in surfaces]), starting_point(first.parts)[1]
         self.ascent = Ascent(theta, self.box, 0.5 * FLAT, ftol, most)
-        whole = [Batch(s.unbounded, s.task.padded, s.task.data, s.task.weight) for s in surfaces]
+        whole = [(s.unbounded, s.task.padded, s.task.data, s.task.weight) for s in surfaces]
         with jax.enable_x64(True):
-            self.batch: Batch = jax.device_put(stacked(whole))
+            parts, x, data, weight = jax.device_put(stacked(whole))
+            self.batch = Batch(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
         self.slots = min(b, slots(len(first.task.padded)))
         counts = np.stack([s.task.weight.total for s in surfaces]) > 0
@@ -192,9 +198,9 @@ class Search:
         began, first = time.perf_counter(), self.first
         rows = self.ascent.unfinished()[: self.slots]
         theta = self.ascent.trial[rows]
-        slope = np.where(self.ascent.evaluations[rows] > 0, self.ascent.slope(rows), np.inf)
-        slope = np.minimum(slope, self.seen[rows])
-        found = self.evaluate(rows, theta, np.maximum(loose(slope), first.tol))
+        incline = np.where(self.ascent.evaluations[rows] > 0, self.ascent.incline(rows), np.inf)
+        incline = np.minimum(incline, self.seen[rows])
+        found = self.evaluate(rows, theta, np.maximum(loose(incline), first.tol))
         self.spent[rows] += found.out.sweeps
         usable = _usable(found)
         here = steepness(found.gradient, theta, self.box)

@@ -48,7 +48,7 @@ def test_a_full_device_brings_advice(monkeypatch):
         square(np.zeros((20_000, 3)))
     told = str(caught.value)
     assert "20000 rows" in told
-    assert "23.8 GiB (8 matrices of 20000 × 20000)" in told
+    assert "20.9 GiB (7 matrices of 20000 × 20000)" in told
     for way_out in ("fewer rows", "more memory", "JAX_PLATFORMS=cpu", "fit_many"):
         assert way_out in told
     assert f"XLA said: {SAID}" in told
@@ -71,7 +71,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
         start = Natural(np.zeros(512), np.ones(512))
         taken = evaluation.lower(problem, Evidence(), start, 1e-6, 200).compile().memory_analysis()
     total = taken.argument_size_in_bytes + taken.output_size_in_bytes + taken.temp_size_in_bytes
-    assert 4 < total / (8 * 512**2) <= MATRICES
+    assert 4 < total / (8 * 512**2) + 1 <= MATRICES  # distances are held beside it
 
 
 def test_advice_reaches_who_calls_fit(monkeypatch):

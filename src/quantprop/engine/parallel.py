@@ -42,11 +42,11 @@ class State(NamedTuple):
 def accelerated(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
     used = (jnp.arange(DEPTH) < memory.held)[:, None, None]
-    sites, change = _both(at.sites), _both(at.change)
+    sites, change = _both(at.sites), _both(at.onward)
     d_sites = jnp.where(used, sites - memory.sites, 0.0)
     d_change = jnp.where(used, change - memory.changes, 0.0)
     basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals).ravel())(d_change)  # DEPTH × 2n
-    target = scaled(problem, at.change, at.marginals).ravel()
+    target = scaled(problem, at.onward, at.marginals).ravel()
     norm = jnp.sqrt(jnp.sum(basis**2, axis=1))
     unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None]
     gram = unit @ unit.T + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
@@ -63,14 +63,14 @@ def remember(memory: Memory, at: Evaluation) -> Memory:
     """The memory with one more sweep in front and the oldest dropped."""
     sites, changes = (
         jnp.concatenate([_both(new)[None], old[:-1]])
-        for old, new in ((memory.sites, at.sites), (memory.changes, at.change))
+        for old, new in ((memory.sites, at.sites), (memory.changes, at.onward))
     )
     return Memory(sites, changes, jnp.minimum(memory.held + 1, DEPTH))
 
 
 def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
-    plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.change)
+    plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.onward)
     fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(problem, memory, at, step), plain)
     if problem.negative_sites:
         return fast

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, Pairs
 from quantprop.parameters import Parameter
 
 
@@ -86,8 +86,8 @@ class Foreign(Kernel):
         shape = jax.ShapeDtypeStruct((len(x), len(z)), jnp.float64)
         return jax.pure_callback(self.held.cross, shape, self.values, x, z)
 
-    def gram(self, x: Any) -> Any:
-        return _gram(self.held, jnp.asarray(self.values), x)
+    def gram_of(self, pairs: Pairs) -> Any:
+        return _gram(self.held, jnp.asarray(self.values), pairs["x"])
 
     def diagonal(self, x: Any) -> Any:
         return jax.pure_callback(self.held.diagonal, jax.ShapeDtypeStruct((len(x),), jnp.float64), self.values, x)

@@ -28,7 +28,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods import Method
 from quantprop.methods.base import Renewal, Weight
 from quantprop.objectives import Objective, as_objective
-from quantprop.parameters import at, declared, without_bounds
+from quantprop.parameters import at, declared
 from quantprop.precision import float64
 from quantprop.priors import DensePrior
 from quantprop.programs import program
@@ -95,19 +95,19 @@ class Point(NamedTuple):
     theta: np.ndarray
     value: float
     gradient: np.ndarray
-    problem: Problem
+    likelihood: Any
     out: Outcome
 
 
 @float64
 def evaluated(landscape: Landscape, theta: np.ndarray, start: Natural) -> Point:
     """The objective at θ after few sweeps from the sites given."""
-    parts, task = without_bounds(landscape.parts), landscape.task
-    mean, k, likelihood = prior_at(theta, parts, task.padded)
+    parts, task, inputs = landscape.unbounded, landscape.task, landscape.inputs
+    mean, k, likelihood = prior_at(theta, parts, inputs)
     problem = Problem(likelihood, landscape.method, DensePrior(mean, k), task.data, task.weight)
     out, value, by = _core(problem, landscape.objective, start)
-    _, slope = pulled_back(theta, parts, task.padded, by)
-    return Point(np.array(theta), float(value), np.asarray(slope), problem, out)
+    _, slope = pulled_back(theta, parts, inputs, by)
+    return Point(np.array(theta), float(value), np.asarray(slope), likelihood, out)
 
 
 @dataclass
@@ -153,7 +153,7 @@ def as_coded(experiment: Experiment, method: str, parts: Split) -> Learned:
     end = walk.to(ending.x)
     if not (np.isfinite(end.value) and bool(end.out.at.proper)):
         raise Failed(f"as-coded: no proper posterior at the end, after {walk.evaluations} evaluations")
-    learned, loo = at(declared(model), end.theta), loo_at(end.problem, end.out.at)
+    learned, loo = at(declared(model), end.theta), loo_at(end.likelihood, landscape.task, end.out.at)
     solution = solution_of(learned, rule, task.x, end.out, loo, "sequential", TOL)
     status = (
         f"as-coded: {ending.nit} iterations, {walk.evaluations} evaluations of at most {SWEEPS} sweeps; "

@@ -55,6 +55,10 @@ class Method(eqx.Module):
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         """Raise where the method does not exist for a likelihood, or for such weights."""
 
+    def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
+        """Whether renewing sites costs next to nothing beside the prior's factor, and may be done more than once."""
+        return False
+
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         """The site that this datum wants under the current marginal."""
         raise NotImplementedError

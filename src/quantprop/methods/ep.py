@@ -44,6 +44,9 @@ class EP(Method):
     def stationary(self) -> bool:
         return isinstance(self.projection, KL)  # the evidence is stationary where moments match
 
+    def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
+        return self.power == 1.0 and weight.exponent is None and self.projection.quick(likelihood)
+
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         share = self.power / weight.copies
         exponent = 1.0 if weight.exponent is None else weight.exponent

@@ -46,6 +46,10 @@ class Prior(eqx.Module):
         """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
         raise NotImplementedError
 
+    def followed(self, factor: Any, at: Marginal, sites: Natural) -> Marginal:
+        """The marginals under sites whose ν alone has changed since `at`; precisions are all ≥ 0."""
+        raise NotImplementedError
+
     def response(self, factor: Any, sites: Natural, negative_sites: bool) -> Response:
         """What derivatives in the prior are made of (dense backends only)."""
         raise NotImplementedError

@@ -49,6 +49,9 @@ class DensePrior(Prior):
             return _positive(self, factor, sites)
         return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
 
+    def followed(self, factor: Factor, at: Marginal, sites: Natural) -> Marginal:
+        return _marginals(self, sites, *solve(self, factor, sites.nu - sites.tau * self.mean), at.b, at.variance)
+
     def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         if negative_sites:
             return sites.tau[:, None] * self.response(factor, sites, negative_sites).transfer
@@ -121,8 +124,9 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     own = jnp.diagonal(prior.k)
     root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
     k = prior.k if prior.low is None else prior.k - prior.low @ prior.low.T
-    b = root[:, None] * k * root
-    lower = jax.lax.linalg.cholesky(b + jnp.eye(len(root)), symmetrize_input=False)
+    here = jnp.arange(len(root))
+    b = (root[:, None] * k.T * root).at[here, here].add(1.0)  # an identity matrix would be kept, and read, every sweep
+    lower = jax.lax.linalg.cholesky(b, symmetrize_input=False)
     inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
     explained = (  # L and L⁻ᵀ overlap on the diagonal only
         jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1)

@@ -36,6 +36,10 @@ class Projection(eqx.Module):
         """The Gaussian that stands for p(y | f) N(f | cavity), relative to the cavity."""
         raise NotImplementedError
 
+    def quick(self, likelihood: Likelihood) -> bool:
+        """Whether it takes no quadrature."""
+        return False
+
 
 def tilted_scores(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Tilted, Float[Array, "panels 16"]]:
     """The tilted density on quadrature nodes, and z = Φ⁻¹(F(f)) at them.

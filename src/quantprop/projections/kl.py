@@ -12,3 +12,6 @@ class KL(Projection):
 
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
         return likelihood.moments(datum, cavity)
+
+    def quick(self, likelihood: Likelihood) -> bool:
+        return type(likelihood).moments is not Likelihood.moments

@@ -37,6 +37,9 @@ class Wasserstein(Projection):
             return nearest_w2(likelihood, datum, cavity)
         return nearest_wp(float(self.p), likelihood, datum, cavity)
 
+    def quick(self, likelihood: Likelihood) -> bool:
+        return self.p == 2 and isinstance(likelihood, Probit)
+
 
 def narrowed(moments: Moments, gap: Scalar) -> Moments:
     """Moments whose variance is reduced by the factor 1 − gap."""
