@@ -28,6 +28,7 @@ FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
 LOOSE = 1e-3  # tolerance of inference on the way, at most
+PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
@@ -236,9 +237,9 @@ def ending_of(
     return Ending(reason, len(trace), failed, slope, bounded)
 
 
-def loose(incline: Any) -> Any:
+def loose(landscape: Landscape, incline: Any) -> Any:
     """Tolerance of inference on the way, given the slope along the step that led there."""
-    return np.minimum(LOOSE, SHARP * incline)
+    return np.clip(SHARP * incline, landscape.tol, LOOSE if landscape.exact else PARTIAL)
 
 
 def rough(residual: Any, slope: Any, tol: float) -> Any:
@@ -292,7 +293,7 @@ class Climb:
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
         """The best point reached from θ, and the optimiser's word on why it stopped."""
         self.restart += 1
-        best = self._visit(theta, LOOSE if len(theta) else 0.0)
+        best = self._visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
         if not best.usable:
             return best, "inference-failed"
         if not len(theta):
@@ -311,7 +312,9 @@ class Climb:
             nonlocal best
             away = theta - best.theta
             far = float(np.sqrt(away @ away))
-            point = self._visit(theta, float(loose(abs(best.gradient @ away) / far))) if far > 0 else best
+            point = (
+                self._visit(theta, float(loose(self.landscape, abs(best.gradient @ away) / far))) if far > 0 else best
+            )
             if not point.usable:
                 return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
             if point.value > best.value:
@@ -321,8 +324,9 @@ class Climb:
             return -point.value, -point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
+        # With a partial gradient every search ends below one, since slopes do not lead up to the end.
         last, why = len(self.trace) + self.most, "no-progress"
-        for _ in range(ROUNDS):
+        for _ in range(ROUNDS if self.landscape.exact else 1):
             left = last - len(self.trace)
             result = minimize(
                 negated, best.theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
@@ -343,7 +347,7 @@ class Climb:
         slope = self.slope(point)
         if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
             return point
-        finer = self._visit(point.theta, float(loose(slope)))
+        finer = self._visit(point.theta, float(loose(self.landscape, slope)))
         return finer if finer.usable else point
 
     def _settled(self, point: Point) -> Point:

@@ -200,7 +200,7 @@ class Search:
         theta = self.ascent.trial[rows]
         incline = np.where(self.ascent.evaluations[rows] > 0, self.ascent.incline(rows), np.inf)
         incline = np.minimum(incline, self.seen[rows])
-        found = self.evaluate(rows, theta, np.maximum(loose(incline), first.tol))
+        found = self.evaluate(rows, theta, loose(first, incline))
         self.spent[rows] += found.out.sweeps
         usable = _usable(found)
         here = steepness(found.gradient, theta, self.box)
