@@ -123,10 +123,17 @@ class Heaviside(Binary):
         return datum.y * cavity.mean / jnp.sqrt(cavity.variance)
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        return self.tempered_moments(datum, cavity, 1.0)
+
+    def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments:
+        """p^a = (1 − ε)^a where y f > 0, ε^a elsewhere: a threshold again, lower by (1 − ε)^a and with more noise.
+
+        The tilted density is a mixture of the truncated cavity (share p) and the cavity itself.
+        """
         sharp = _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 0.0)
-        log_right = jnp.log1p(-2.0 * self.noise) + sharp.log_normalizer
-        log_z = jnp.logaddexp(log_right, jnp.log(self.noise))  # Z = ε + (1 − 2ε) Φ(z)
-        # The tilted density is a mixture of the truncated cavity (share p) and the cavity itself.
-        p = jnp.exp(log_right - log_z)
-        between = p * (1.0 - p) * sharp.shift**2 / cavity.variance
-        return Moments(log_z, p * sharp.shift, p * sharp.ratio + (1.0 - p) + between, p * sharp.shrink - between)
+        log_high, log_low = exponent * jnp.log1p(-self.noise), exponent * jnp.log(self.noise)
+        log_right = log_high + jnp.log(-jnp.expm1(log_low - log_high)) + sharp.log_normalizer
+        log_z = jnp.logaddexp(log_right, log_low)  # Z = ε^a + ((1 − ε)^a − ε^a) Φ(z)
+        p, q = jnp.exp(log_right - log_z), jnp.exp(log_low - log_z)
+        between = p * q * sharp.shift**2 / cavity.variance
+        return Moments(log_z, p * sharp.shift, p * sharp.ratio + q + between, p * sharp.shrink - between)

@@ -9,6 +9,8 @@ negative ones by a second factorisation, which fails exactly when the posterior 
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -40,6 +42,12 @@ class DensePrior(Prior):
     def is_covariance(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
+
+    def scaled(self, by: Any) -> DensePrior:
+        return DensePrior(self.mean, by * self.k, None if self.low is None else jnp.sqrt(by) * self.low)
+
+    def largest_variance(self) -> float:
+        return float(np.diagonal(self.k).max())
 
     def factor(self, sites: Natural) -> Factor:
         return factorize(self, sites.tau)
