@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.engine import Evaluation, Problem, swept
+from quantprop.engine import Evaluation, Problem, climb, swept
 from quantprop.gaussian import Natural
 from quantprop.implicit import moved
 from quantprop.likelihoods.base import Scalar
+from quantprop.methods import Laplace
 from quantprop.methods.base import Weight
 from quantprop.precision import to_numpy
 from quantprop.priors.base import Response
@@ -35,7 +36,7 @@ NEWTON_STEPS = 30
 SHORTEST = 2.0**-10  # step of Newton's method
 CORRECTIONS = 6
 ON_THE_WAY = 1e-4  # residual of points on a path
-POINTS = 400
+MOST_VISITS = 800  # of one path
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
 STANDSTILL, BARELY = 50, 1e-3  # points on which log t moved less than this: the sites are running to infinity
 
@@ -219,7 +220,7 @@ class Search:
         here = self._begun()
         tangent, before, size = None, None, FIRST_STEP
         seen: list[float] = []
-        for _ in range(POINTS):
+        while self.visits < MOST_VISITS:
             seen.append(here.u)
             tangent = self._tangent(here, before, tangent) if here.usable else None
             if tangent is None or (len(seen) > STANDSTILL and np.ptp(seen[-STANDSTILL:]) < BARELY):
@@ -308,13 +309,18 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
 
 def continued(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
     """A fixed point by Newton's method from these sites, else from the end of a path; and how many sweeps it took."""
+    if isinstance(problem.method, Laplace) and problem.negative_sites:  # modes have no paths between them
+        mode, visits = climb(problem, sites, tol)
+        return (mode if mode.residual <= tol else None), visits
     if len(sites.nu) > MOST_ROWS:
         return None, 0
     direct = Search(problem, Narrow())
     end, visits = direct.newton(direct.visit(0.0, sites), tol), 0
-    for path in (Narrow(), Flat()):
-        if end.settled(tol) or not path.exists(problem):
+    for path in (Flat(), Narrow()) if problem.negative_sites else (Narrow(), Flat()):
+        if end.settled(tol):
             break
+        if not path.exists(problem):
+            continue
         search = Search(problem, path)
         reached = search.follow()
         visits += search.visits
