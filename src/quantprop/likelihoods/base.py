@@ -215,6 +215,7 @@ def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cav
         slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(tilted.f)
         around = slope - density.expect(slope)  # far from the data slopes are huge, and nearly equal
         shrink = jnp.where(ratio < 0.5, shrink, -density.expect(deviation * around))
+        ratio = jnp.where(ratio < 0.5, ratio, 1.0 - shrink)  # both from one number: sites see m (1 − ratio − shrink)
     return Moments(density.log_normalizer, shift, ratio, shrink)
 
 
