@@ -38,7 +38,7 @@ CORRECTIONS = 6
 ON_THE_WAY = 1e-4  # residual of points on a path
 MOST_VISITS = 800  # of one path
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
-STANDSTILL, BARELY = 50, 1e-3  # points on which log t moved less than this: the sites are running to infinity
+STANDSTILL, BARELY = 30, 1e-2  # points on which log t moved less than this: the sites are running to infinity
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------
@@ -220,9 +220,9 @@ class Search:
         here = self._begun()
         tangent, before, size = None, None, FIRST_STEP
         seen: list[float] = []
-        while self.visits < MOST_VISITS:
+        while self.visits < MOST_VISITS and here.settled(ON_THE_WAY):
             seen.append(here.u)
-            tangent = self._tangent(here, before, tangent) if here.usable else None
+            tangent = self._tangent(here, before, tangent)
             if tangent is None or (len(seen) > STANDSTILL and np.ptp(seen[-STANDSTILL:]) < BARELY):
                 return None
             after, size = self._next(here, tangent, size)
