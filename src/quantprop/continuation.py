@@ -36,7 +36,7 @@ NEWTON_STEPS = 30
 SHORTEST = 2.0**-10  # step of Newton's method
 CORRECTIONS = 6
 ON_THE_WAY = 1e-4  # residual of points on a path
-MOST_VISITS = 800  # of one path
+MOST_VISITS = 2500  # of one path
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
 STANDSTILL, BARELY = 30, 1e-2  # points on which log t moved less than this: the sites are running to infinity
 

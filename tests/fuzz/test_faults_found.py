@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import mpmath
 import numpy as np
 import pytest
+from fuzz.problems import problem
+from scipy.optimize import brentq
 
-from quantprop import Model, PowerEP, infer, kernels, likelihoods
+from quantprop import Model, PowerEP, infer, kernels, likelihoods, project, projections
 from quantprop.gaussian import Natural
+from quantprop.precision import float64
+from quantprop.priors import dense_prior
 
 RNG = np.random.default_rng(0)
 
@@ -96,3 +101,117 @@ def test_rows_without_weight_under_a_huge_kernel():
     assert solution.converged, solution.status
     free = weights == 0.0
     np.testing.assert_allclose(solution.marginals.mean[free], solution.predict(x[free]).mean, rtol=1e-6, atol=1e-6)
+
+
+def replayed(number):
+    """The solution of a numbered problem."""
+    p = problem(number)
+    return infer(p.model, p.x, p.y, p.method, p.schedule, **p.options)
+
+
+def threshold_sites(noise, projection, z):
+    """Of a threshold under the cavity N(z, 1), in units of the projection: mean/sd, τ variance, and ν sd."""
+    q = project(likelihoods.Heaviside(noise), y=1, cavity=(z, 1.0), projection=projection)
+    mean, sd = float(q.mean), float(q.variance) ** 0.5
+    return mean / sd, 1.0 - sd**2, mean / sd - z * sd
+
+
+def contradictory(ups, downs, noise, projection):
+    """The one candidate for a fixed point where `ups` labels 1 and `downs` labels −1 share an input of prior N(0, 1).
+
+    Up to scale, a cavity and so a site is one number z. Equal labels have equal sites, the two kinds the same
+    mean/sd = t: what is left is one equation. Returned are t and the prior precision times the posterior variance,
+    1 − Σ τ_i variance, which a Gaussian has above 0.
+    """
+
+    def other(z):
+        t = threshold_sites(noise, projection, z)[0]
+        return brentq(lambda x: threshold_sites(noise, projection, x)[0] + t, -30.0, 30.0, xtol=1e-10)
+
+    def balance(z):
+        up, down = threshold_sites(noise, projection, z), threshold_sites(noise, projection, other(z))
+        return up[0] - ups * up[2] + downs * down[2]
+
+    z = brentq(balance, -12.0, 8.0, xtol=1e-9)
+    up, down = threshold_sites(noise, projection, z), threshold_sites(noise, projection, other(z))
+    return up[0], 1.0 - ups * up[1] - downs * down[1]
+
+
+def test_contradictory_labels_of_a_threshold():
+    """659 and a dozen like it: the one fixed point is one that sweeps run away from; a path of powers leads to it."""
+    p, solution = problem(659), replayed(659)
+    assert solution.converged, solution.status
+    assert "continuation" in solution.status.schedule
+    t, share = contradictory(24, 1, float(p.model.plain_likelihood.noise), projections.KL())
+    mean, variance = solution.marginals.mean[0], solution.marginals.variance[0]
+    assert mean / variance**0.5 == pytest.approx(t, rel=1e-5)
+    assert variance == pytest.approx(share * float(p.model.plain_kernel.variance), rel=1e-5)
+
+
+@pytest.mark.campaign
+def test_contradictory_labels_have_no_fixed_point_of_qp():
+    """1378: QP's sites are narrower than EP's, and where they contradict each other no Gaussian is left."""
+    _, ep = contradictory(3, 2, 7.46e-6, projections.KL())
+    _, qp = contradictory(3, 2, 7.46e-6, projections.Wasserstein(2))
+    assert ep > 0 > qp
+    solution = replayed(1378)
+    assert finite(solution)
+    assert not solution.converged
+    assert solution.status.remedy
+
+
+def test_variational_bounds_under_wide_priors():
+    """265, 1225: natural-gradient steps crept for thousands of sweeps; Newton's method arrives from a narrower prior."""
+    solution = replayed(265)
+    assert solution.converged, solution.status
+
+
+def test_modes_of_student_noise():
+    """1415: where all curvatures were negative, steps were halved until none was left."""
+    solution = replayed(1415)
+    assert solution.converged, solution.status
+
+
+@pytest.mark.campaign
+def test_a_thousand_copies_of_a_kink():
+    """136: far from its kink a double-exponential term says nothing of how far; a thousand of them overshot for ever."""
+    solution = replayed(136)
+    assert solution.converged, solution.status
+
+
+@pytest.mark.parametrize(
+    ("row", "scale", "cavity"),
+    [
+        ((0.95, 1.67), 0.1, (55_000.0, 6e-4)),
+        ((-1e8, -1e8 + 0.5), 2.0, (3.0, 1.0)),
+        ((1.0, 1.0), 0.1, (5_200.0, 1e-2)),
+        ((1.0, np.inf), 1e-5, (0.3, 1e-9)),
+    ],
+)
+def test_censored_rows_far_from_their_data(row, scale, cavity):
+    """77, 156, 395: squares of 1e11 rounded away what there was to integrate. Here y is a truncated normal variable."""
+    mpmath.mp.dps = 40
+    q = project(likelihoods.Censored(scale), y=np.array([row]), cavity=cavity)
+    (m, v), s = map(mpmath.mpf, cavity), mpmath.mpf(scale)
+    total = v + s**2
+    end = mpmath.mpf(row[0] if m < row[0] else row[1])
+    distance = abs(end - m) / mpmath.sqrt(total)
+    hazard = 0 if row[0] == row[1] else mpmath.npdf(distance) / (mpmath.erfc(distance / mpmath.sqrt(2)) / 2) - distance
+    spread = 0 if row[0] == row[1] else 1 - hazard * (hazard + distance)  # other ends are out of reach
+    mean = m + v / total * (end - m + mpmath.sign(end - m) * hazard * mpmath.sqrt(total))
+    assert float(q.mean[0]) == pytest.approx(float(mean), rel=1e-13)
+    assert float(q.variance[0]) == pytest.approx(float(v * s**2 / total + v**2 / total * spread), rel=1e-8)
+
+
+@float64
+def test_negative_sites_under_a_huge_kernel():
+    """772: K − VᵀV left few digits of the covariances that a negative site sends on, and fewer of b."""
+    x = np.array([0.0, 0.1, 0.2, 0.3, 2.0])
+    k = 5e7 * np.exp(-0.5 * (x[:, None] - x) ** 2)
+    tau = np.array([1.7, 2.1, -0.1, 3.0, 0.5])
+    prior, sites = dense_prior(np.zeros(5), k), Natural(tau, tau)
+    found = prior.posterior(prior.factor(sites), sites, True)
+    assert found.proper
+    mpmath.mp.dps = 40
+    exact = mpmath.inverse(mpmath.eye(5) + mpmath.diag(tau) * mpmath.matrix(k))
+    np.testing.assert_allclose(found.marginals.b, [float(exact[i, i]) for i in range(5)], rtol=1e-7)
