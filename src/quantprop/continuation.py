@@ -196,7 +196,7 @@ class Search:
         return Point(u, *to_numpy(_visited(self.problem, self.path, u, sites)))
 
     def newton(self, here: Point, tol: float) -> Point:
-        """Newton's method with steps halved until the residual shrinks; ends where it is at most `tol`, or stuck."""
+        """Newton's method with steps halved until R(s) − s shrinks; ends where its residual is at most `tol`, or stuck."""
         for _ in range(NEWTON_STEPS):
             if not here.usable or here.residual <= tol:
                 break
@@ -211,16 +211,30 @@ class Search:
         size = 1.0
         while size >= SHORTEST:
             after = self.visit(here.u, _stepped(self.problem, here, size * step))
-            if after.usable and after.residual < (1.0 - 0.1 * size) * here.residual:
+            if after.usable and self._distance(after, here) < (1.0 - 0.1 * size) * self._distance(here, here):
                 yield after
             size *= 0.5
+
+    def _distance(self, here: Point, base: Point) -> float:
+        """The root mean square of R(s) − s over rows, whatever their weights, in the coordinates of `base`.
+
+        Newton's steps shrink it if they are short enough; in coordinates of its own a point with wider marginals may
+        look farther away.
+        """
+        d_nu, d_tau, at = here.at.change.nu, here.at.change.tau, base.at.marginals
+        squares = (at.variance * d_tau) ** 2 + at.variance * (d_nu - at.mean * d_tau) ** 2
+        return float(np.sqrt(self.scale * squares.sum()))
+
+    def _near(self, here: Point) -> bool:
+        """Whether a point lies on the curve, as exactly as a path needs it."""
+        return here.usable and self._distance(here, here) <= ON_THE_WAY
 
     def follow(self) -> Point | None:
         """The end of the path, near its fixed point; or None where the path could not be followed to it."""
         here = self._begun()
         tangent, before, size = None, None, FIRST_STEP
         seen: list[float] = []
-        while self.visits < MOST_VISITS and here.settled(ON_THE_WAY):
+        while self.visits < MOST_VISITS and self._near(here):
             seen.append(here.u)
             tangent = self._tangent(here, before, tangent)
             if tangent is None or (len(seen) > STANDSTILL and np.ptp(seen[-STANDSTILL:]) < BARELY):
@@ -238,7 +252,7 @@ class Search:
         n = len(self.problem.weight.total)
         here = self.visit(self.path.start(self.problem), Natural(np.zeros(n), np.zeros(n)))
         for _ in range(NEWTON_STEPS):
-            if not here.usable or here.residual <= ON_THE_WAY:
+            if not here.usable or self._near(here):
                 break
             here = self.visit(here.u, jax.tree.map(np.add, here.at.sites, here.at.change))
         return here
@@ -279,14 +293,14 @@ class Search:
     def _corrected(self, base: Point, tangent: np.ndarray, step: float, last: bool) -> tuple[Point | None, int]:
         """From a step along the tangent back to the curve, across it; at the end of the path with u held at 0."""
         u, sites = 0.0 if last else base.u + step * tangent[-1], _stepped(self.problem, base, step * tangent[:-1])
-        residual = np.inf
+        distance = np.inf
         for corrections in range(CORRECTIONS):
             here = self.visit(u, sites)
-            if not here.usable or (here.residual > 0.7 * residual and here.residual > 10.0 * ON_THE_WAY):
-                break
-            if here.residual <= ON_THE_WAY:
+            if self._near(here):
                 return here, corrections
-            residual = here.residual
+            before, distance = distance, self._distance(here, here)
+            if not here.usable or (distance > 0.7 * before and distance > 10.0 * ON_THE_WAY):
+                break
             matrix = here.matrix if last else self._bordered(here, base, tangent)
             move = _solved(matrix, here.change if last else np.append(here.change, 0.0))
             if move is None:

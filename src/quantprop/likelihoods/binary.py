@@ -11,7 +11,7 @@ import numpy as np
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import log_ndtr, truncated_normal
+from quantprop.special import log_ndtr, norm_logpdf, truncated_normal
 
 
 class Binary(Likelihood):
@@ -137,3 +137,11 @@ class Heaviside(Binary):
         p, q = jnp.exp(log_right - log_z), jnp.exp(log_low - log_z)
         between = p * q * sharp.shift**2 / cavity.variance
         return Moments(log_z, p * sharp.shift, p * sharp.ratio + q + between, p * sharp.shrink - between)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """log ε + (log(1 − ε) − log ε) Φ(z), with z the margin of the marginal."""
+        z, sd = self.margin(datum, marginal), jnp.sqrt(marginal.variance)
+        low, height = jnp.log(self.noise), jnp.log1p(-self.noise) - jnp.log(self.noise)
+        density = height * jnp.exp(norm_logpdf(z))
+        expected = low + height * jnp.exp(log_ndtr(z))
+        return expected, density * datum.y / sd, -0.5 * density * z / marginal.variance
