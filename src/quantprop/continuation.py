@@ -12,7 +12,6 @@ Coordinates are the scaled ones of `implicit`: p = σ(δν − μ δτ), q = σ�
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import equinox as eqx
@@ -32,13 +31,15 @@ from quantprop.priors.base import Response
 from quantprop.programs import program
 
 MOST_ROWS = 2048  # the equations are dense, 2n × 2n
-NEWTON_STEPS = 30
-SHORTEST = 2.0**-10  # step of Newton's method
+NEWTON_STEPS = 20
+FIRST_SWEEPS = 8  # at the easy end of a path
+SHORTEST = 2.0**-6  # step of Newton's method
 CORRECTIONS = 6
 ON_THE_WAY = 1e-4  # residual of points on a path
 MOST_VISITS = 2500  # of one path
+GROWTH = (2.0, 2.0, 2.0, 1.3, 0.8, 0.8)  # of steps, by the corrections that the last one took
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
-STANDSTILL, BARELY = 30, 1e-2  # points on which log t moved less than this: the sites are running to infinity
+STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the sites are running to infinity
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------
@@ -91,13 +92,12 @@ class Flat(Path):
         return not problem.likelihood.singular
 
     def at(self, problem: Problem, u: Scalar) -> Problem:
-        weight = problem.weight
-        one = jnp.ones_like(weight.copies) if weight.exponent is None else weight.exponent
-        weight = self.weighted(weight._replace(exponent=one), u)
+        weight = self.weighted(problem.weight, u)
         return eqx.tree_at(lambda p: p.weight, problem, weight, is_leaf=lambda x: x is None)
 
     def weighted(self, weight: Weight, u: Scalar) -> Weight:
-        return Weight(weight.total * jnp.exp(u), weight.copies, weight.exponent * jnp.exp(u))
+        exponent = jnp.ones_like(weight.copies) if weight.exponent is None else weight.exponent
+        return Weight(weight.total * jnp.exp(u), weight.copies, exponent * jnp.exp(u))
 
     def start(self, problem: Problem) -> float:
         return float(np.log(1e-10))
@@ -129,9 +129,6 @@ class Point(NamedTuple):
     def settled(self, tol: float) -> bool:
         """Whether the sites rest."""
         return self.usable and self.residual <= tol
-
-
-Visit = Callable[[float, Natural], Point]
 
 
 @program
@@ -196,24 +193,25 @@ class Search:
         return Point(u, *to_numpy(_visited(self.problem, self.path, u, sites)))
 
     def newton(self, here: Point, tol: float) -> Point:
-        """Newton's method with steps halved until R(s) − s shrinks; ends where its residual is at most `tol`, or stuck."""
+        """Newton's method, its steps halved until R(s) − s shrinks; ends with a residual of at most `tol`, or stuck."""
         for _ in range(NEWTON_STEPS):
             if not here.usable or here.residual <= tol:
                 break
-            step = _solved(here.matrix, here.change)
-            after = next(self._shrunk(here, step), None) if step is not None else None
+            after = self._nearer(here)
             if after is None:
                 break
             here = after
         return here
 
-    def _shrunk(self, here: Point, step: np.ndarray) -> Iterator[Point]:
-        size = 1.0
-        while size >= SHORTEST:
+    def _nearer(self, here: Point) -> Point | None:
+        """The end of Newton's step, or of the first half of it, of a half of that ..., that is nearer to rest."""
+        step, size = _solved(here.matrix, here.change), 1.0
+        while step is not None and size >= SHORTEST:
             after = self.visit(here.u, _stepped(self.problem, here, size * step))
             if after.usable and self._distance(after, here) < (1.0 - 0.1 * size) * self._distance(here, here):
-                yield after
+                return after
             size *= 0.5
+        return None
 
     def _distance(self, here: Point, base: Point) -> float:
         """The root mean square of R(s) − s over rows, whatever their weights, in the coordinates of `base`.
@@ -251,7 +249,7 @@ class Search:
         """Plain sweeps at the easy end of the path."""
         n = len(self.problem.weight.total)
         here = self.visit(self.path.start(self.problem), Natural(np.zeros(n), np.zeros(n)))
-        for _ in range(NEWTON_STEPS):
+        for _ in range(FIRST_SWEEPS):
             if not here.usable or self._near(here):
                 break
             here = self.visit(here.u, jax.tree.map(np.add, here.at.sites, here.at.change))
@@ -286,7 +284,7 @@ class Search:
             step = -here.u / tangent[-1] if last else size
             after, corrections = self._corrected(here, tangent, step, last)
             if after is not None:
-                return after, min(size * (2.0, 2.0, 2.0, 1.3, 0.8, 0.8, 0.8)[corrections], LONGEST)
+                return after, min(size * GROWTH[corrections], LONGEST)
             size *= 0.5
         return None, size
 
@@ -305,15 +303,14 @@ class Search:
             move = _solved(matrix, here.change if last else np.append(here.change, 0.0))
             if move is None:
                 break
-            u, sites = (0.0, _stepped(self.problem, here, move)) if last else (
-                u + move[-1], _stepped(self.problem, here, move[:-1])
-            )  # fmt: skip
+            u, sites = u if last else u + move[-1], _stepped(self.problem, here, move[: len(here.change)])
             if u > 0.0:
                 break
         return None, CORRECTIONS
 
 
 def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
+    """The solution of linear equations, if there is one in double precision."""
     try:
         solution = np.linalg.solve(matrix, right)
     except np.linalg.LinAlgError:

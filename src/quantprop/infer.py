@@ -180,7 +180,8 @@ def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tup
     at, sweeps = continued(problem, out.at.sites, tol)
     if at is None:
         return out, schedule
-    return Outcome(at, out.sweeps + sweeps, REASONS.index("converged")), f"{schedule}, then continuation"
+    reason = np.asarray(REASONS.index("converged"))
+    return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
 
 
 def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:

@@ -161,7 +161,7 @@ def test_contradictory_labels_have_no_fixed_point_of_qp():
 
 
 def test_variational_bounds_under_wide_priors():
-    """265, 1225: natural-gradient steps crept for thousands of sweeps; Newton's method arrives from a narrower prior."""
+    """265: natural gradients crept for thousands of sweeps; a path of ever wider priors leads there."""
     solution = replayed(265)
     assert solution.converged, solution.status
 
@@ -174,7 +174,7 @@ def test_modes_of_student_noise():
 
 @pytest.mark.campaign
 def test_a_thousand_copies_of_a_kink():
-    """136: far from its kink a double-exponential term says nothing of how far; a thousand of them overshot for ever."""
+    """136: a double-exponential term does not say how far its kink is; a thousand of them overshot for ever."""
     solution = replayed(136)
     assert solution.converged, solution.status
 
@@ -206,12 +206,12 @@ def test_censored_rows_far_from_their_data(row, scale, cavity):
 @float64
 def test_negative_sites_under_a_huge_kernel():
     """772: K − VᵀV left few digits of the covariances that a negative site sends on, and fewer of b."""
-    x = np.array([0.0, 0.1, 0.2, 0.3, 2.0])
+    x = np.array([0.0, 0.5, 1.0, 1.5, 3.0])
     k = 5e7 * np.exp(-0.5 * (x[:, None] - x) ** 2)
-    tau = np.array([1.7, 2.1, -0.1, 3.0, 0.5])
+    tau = np.array([1.7, 2.1, -1e-6, 3.0, 0.5])
     prior, sites = dense_prior(np.zeros(5), k), Natural(tau, tau)
     found = prior.posterior(prior.factor(sites), sites, True)
     assert found.proper
     mpmath.mp.dps = 40
-    exact = mpmath.inverse(mpmath.eye(5) + mpmath.diag(tau) * mpmath.matrix(k))
-    np.testing.assert_allclose(found.marginals.b, [float(exact[i, i]) for i in range(5)], rtol=1e-7)
+    exact = mpmath.inverse(mpmath.eye(5) + mpmath.diag(tau.tolist()) * mpmath.matrix(k.tolist()))
+    np.testing.assert_allclose(found.marginals.b, [float(exact[i, i]) for i in range(5)], rtol=1e-9)

@@ -5,4 +5,14 @@ from quantprop.engine.fixed_point import REASONS, Evaluation, Outcome, Problem, 
 from quantprop.engine.parallel import PATIENCE, solve_parallel
 from quantprop.engine.sequential import solve_sequential
 
-__all__ = ["PATIENCE", "REASONS", "Evaluation", "Outcome", "Problem", "climb", "solve_parallel", "solve_sequential", "swept"]
+__all__ = [
+    "PATIENCE",
+    "REASONS",
+    "Evaluation",
+    "Outcome",
+    "Problem",
+    "climb",
+    "solve_parallel",
+    "solve_sequential",
+    "swept",
+]
