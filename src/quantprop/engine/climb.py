@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from quantprop.engine.fixed_point import Evaluation, Problem, swept
+from quantprop.engine.parallel import improved
 from quantprop.gaussian import Natural
 from quantprop.precision import to_numpy
 from quantprop.programs import program
@@ -37,32 +38,31 @@ def climb(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation, int
             break
         newton = jax.tree.map(np.add, here.sites, here.change)
         after = visit(newton)
-        if not _higher(after, here):
-            after = _upwards(visit, here, newton)
+        if not improved(problem, after, here):
+            after = _upwards(problem, visit, here, newton)
         if after is None:
             break
         here = after
     return here, visits
 
 
-def _higher(new: Evaluation, old: Evaluation) -> bool:
-    """Whether a step may be kept; at the top its gain is less than rounding, and the residual decides."""
-    return bool(new.proper) and bool(new.merit > old.merit or (new.merit == old.merit and new.residual < old.residual))
-
-
-def _upwards(visit: Callable[[Natural], Evaluation], here: Evaluation, newton: Natural) -> Evaluation | None:
+def _upwards(
+    problem: Problem, visit: Callable[[Natural], Evaluation], here: Evaluation, newton: Natural
+) -> Evaluation | None:
     """A step from f towards f + (K⁻¹ + |W|)⁻¹ ∇, halved until it leads up.
 
-    The mean under sites (α + τ f, τ) is f for every τ, if K α = f − m: so the line from f can be searched.
+    The mean under sites (α + τ f, τ) is f for every τ, if K α = f − m: so the line from f can be searched, its start
+    included, which negative sites may have left with fewer digits.
     """
     f, alpha, curvature = here.marginals.mean, here.marginals.alpha, np.abs(newton.tau)
     slope = newton.nu - newton.tau * f
+    start = visit(Natural(alpha + curvature * f, curvature))
     there = visit(Natural(slope + curvature * f, curvature)).marginals
     size = 1.0
     while size >= SHORTEST:
         mean, pull = f + size * (there.mean - f), alpha + size * (there.alpha - alpha)
         after = visit(Natural(pull + curvature * mean, curvature))
-        if _higher(after, here):
+        if improved(problem, after, start):
             return after
         size *= 0.5
     return None

@@ -215,15 +215,19 @@ def _negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Arr
 
 
 def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
+    """Σ d = Σ₊(d + S₋½ R⁻ᵀ R⁻¹ S₋½ Σ₊ d); Σ₊ times what stands at negative sites never leaves the posterior's scale."""
     b, variance = _variances(prior, factor)
-    lower, w = _negative_part(_covariance(prior, factor, variance), sites)
-    d = sites.nu - sites.tau * prior.mean
+    covariance = _covariance(prior, factor, variance)
+    lower, w = _negative_part(covariance, sites)
+    negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    _, first = solve(prior, factor, d)  # Σ₊ d
-    pushed = solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
-    alpha, k_alpha = solve(prior, factor, d + root * pushed)
+    alpha, k_alpha = solve(prior, factor, jnp.where(negative, 0.0, d))
+    held = jnp.where(negative, d, 0.0)
+    first = k_alpha + covariance @ held
+    held = held + root * solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
+    pushed = covariance @ held
+    alpha, k_alpha = alpha + held - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
     added = jnp.sum(w**2, axis=0)
-    negative = sites.tau < 0
     variance = variance + added
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
