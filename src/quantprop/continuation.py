@@ -290,8 +290,8 @@ class Search:
 
     def _corrected(self, base: Point, tangent: np.ndarray, step: float, last: bool) -> tuple[Point | None, int]:
         """From a step along the tangent back to the curve, across it; at the end of the path with u held at 0."""
-        u, sites = 0.0 if last else base.u + step * tangent[-1], _stepped(self.problem, base, step * tangent[:-1])
-        distance = np.inf
+        ahead = 0.0 if last else base.u + step * tangent[-1]
+        u, sites, distance = ahead, _stepped(self.problem, base, step * tangent[:-1]), np.inf
         for corrections in range(CORRECTIONS):
             here = self.visit(u, sites)
             if self._near(here):
@@ -304,7 +304,7 @@ class Search:
             if move is None:
                 break
             u, sites = u if last else u + move[-1], _stepped(self.problem, here, move[: len(here.change)])
-            if u > 0.0:
+            if u > 0.0 or abs(u - ahead) > 0.5 * step:  # beyond the end, or onto another part of the curve
                 break
         return None, CORRECTIONS
 
@@ -318,6 +318,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
     return solution if np.isfinite(solution).all() else None
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of points that are tried and found unusable
 def continued(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
     """A fixed point by Newton's method from these sites, else from the end of a path; and how many sweeps it took."""
     if isinstance(problem.method, Laplace) and problem.negative_sites:  # modes have no paths between them
