@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import jax
 import mpmath
 import numpy as np
 import pytest
 from fuzz.problems import problem
-from scipy.optimize import brentq
 
 from quantprop import Model, PowerEP, infer, kernels, likelihoods, project, projections
 from quantprop.gaussian import Natural
@@ -109,32 +109,25 @@ def replayed(number):
     return infer(p.model, p.x, p.y, p.method, p.schedule, **p.options)
 
 
-def threshold_sites(noise, projection, z):
-    """Of a threshold under the cavity N(z, 1), in units of the projection: mean/sd, τ variance, and ν sd."""
-    q = project(likelihoods.Heaviside(noise), y=1, cavity=(z, 1.0), projection=projection)
-    mean, sd = float(q.mean), float(q.variance) ** 0.5
-    return mean / sd, 1.0 - sd**2, mean / sd - z * sd
-
-
 def contradictory(ups, downs, noise, projection):
     """The one candidate for a fixed point where `ups` labels 1 and `downs` labels −1 share an input of prior N(0, 1).
 
-    Up to scale, a cavity and so a site is one number z. Equal labels have equal sites, the two kinds the same
-    mean/sd = t: what is left is one equation. Returned are t and the prior precision times the posterior variance,
-    1 − Σ τ_i variance, which a Gaussian has above 0.
+    Up to scale, a cavity is one number, z = mean/sd, and so are its projection, mean/sd = t(z), and its site. Equal
+    labels have equal sites, labels −1 the z that belongs to −t. What is left is one equation. Returned are t and the
+    prior precision times the posterior variance, 1 − Σ τ_i variance, which a Gaussian has above 0.
     """
-
-    def other(z):
-        t = threshold_sites(noise, projection, z)[0]
-        return brentq(lambda x: threshold_sites(noise, projection, x)[0] + t, -30.0, 30.0, xtol=1e-10)
-
-    def balance(z):
-        up, down = threshold_sites(noise, projection, z), threshold_sites(noise, projection, other(z))
-        return up[0] - ups * up[2] + downs * down[2]
-
-    z = brentq(balance, -12.0, 8.0, xtol=1e-9)
-    up, down = threshold_sites(noise, projection, z), threshold_sites(noise, projection, other(z))
-    return up[0], 1.0 - ups * up[1] - downs * down[1]
+    z = np.linspace(-12.0, 8.0, 8001)
+    q = project(likelihoods.Heaviside(noise), y=np.ones_like(z), cavity=(z, np.ones_like(z)), projection=projection)
+    t, tau, nu = q.mean / np.sqrt(q.variance), 1.0 - q.variance, (q.mean - z * q.variance) / np.sqrt(q.variance)
+    assert (np.diff(t) > 0).all()
+    tau_down, nu_down = np.interp(-t, t, tau), -np.interp(-t, t, nu)
+    inside = np.flatnonzero((-t > t[0]) & (-t < t[-1]))
+    balance = (t - ups * nu - downs * nu_down)[inside]
+    change = np.flatnonzero(np.diff(np.sign(balance)) != 0)
+    assert len(change) == 1
+    at = inside[change[0]] + balance[change[0]] / (balance[change[0]] - balance[change[0] + 1])
+    left = 1.0 - ups * tau - downs * tau_down
+    return np.interp(at, np.arange(len(t)), t), np.interp(at, np.arange(len(t)), left)
 
 
 def test_contradictory_labels_of_a_threshold():
@@ -144,8 +137,20 @@ def test_contradictory_labels_of_a_threshold():
     assert "continuation" in solution.status.schedule
     t, share = contradictory(24, 1, float(p.model.plain_likelihood.noise), projections.KL())
     mean, variance = solution.marginals.mean[0], solution.marginals.variance[0]
-    assert mean / variance**0.5 == pytest.approx(t, rel=1e-5)
-    assert variance == pytest.approx(share * float(p.model.plain_kernel.variance), rel=1e-5)
+    assert mean / variance**0.5 == pytest.approx(t, rel=1e-4)
+    assert variance == pytest.approx(share * float(p.model.plain_kernel.variance), rel=1e-4)
+
+
+def test_quantiles_of_a_noisy_threshold():
+    """Found on the way: right of the threshold quantiles vary on the scale of the noise, which panels of the scale 1
+    missed: errors of 1e-4, and others for another scale of f. There is none in a threshold at 0.
+    """
+    z = np.array([-4.0, -1.08, 0.3])
+    likelihood, w2 = likelihoods.Heaviside(7.46e-6), projections.Wasserstein(2)
+    ratios = [project(likelihood, y=np.ones(3), cavity=(s * z, np.full(3, s**2)), projection=w2).variance / s**2
+              for s in (1.0, 1.3, 1e3)]  # fmt: skip
+    for ratio in ratios:
+        np.testing.assert_allclose(ratio, ratios[0], rtol=1e-10)
 
 
 @pytest.mark.campaign
@@ -166,7 +171,7 @@ def test_variational_bounds_under_wide_priors():
     assert solution.converged, solution.status
 
 
-@pytest.mark.parametrize("number", [1415, 8055])
+@pytest.mark.parametrize("number", [1415, pytest.param(8055, marks=pytest.mark.campaign)])
 def test_modes_of_student_noise(number):
     """1415: where all curvatures were negative, steps were halved until none was left. 8055: under a variance of 3e6
     the products of K with what stands at negative sites left no digits of the mean.
@@ -211,10 +216,12 @@ def test_negative_sites_under_a_huge_kernel():
     """772: K − VᵀV left few digits of the covariances that a negative site sends on, and fewer of b."""
     x = np.array([0.0, 0.5, 1.0, 1.5, 3.0])
     k = 5e7 * np.exp(-0.5 * (x[:, None] - x) ** 2)
-    tau = np.array([1.7, 2.1, -1e-6, 3.0, 0.5])
-    prior, sites = dense_prior(np.zeros(5), k), Natural(tau, tau)
-    found = prior.posterior(prior.factor(sites), sites, True)
+    tau, nu = np.array([1.7, 2.1, -1e-6, 3.0, 0.5]), np.array([2.0, 1.0, -1e-2, 2.0, 1.0])
+    prior, sites = dense_prior(np.zeros(5), k), Natural(nu, tau)
+    found = jax.jit(lambda sites: prior.posterior(prior.factor(sites), sites, True))(sites)
     assert found.proper
     mpmath.mp.dps = 40
-    exact = mpmath.inverse(mpmath.eye(5) + mpmath.diag(tau.tolist()) * mpmath.matrix(k.tolist()))
-    np.testing.assert_allclose(found.marginals.b, [float(exact[i, i]) for i in range(5)], rtol=1e-9)
+    inverse = mpmath.inverse(mpmath.eye(5) + mpmath.diag(tau.tolist()) * mpmath.matrix(k.tolist()))
+    mean = mpmath.matrix(k.tolist()) * inverse * mpmath.matrix(nu.tolist())
+    np.testing.assert_allclose(found.marginals.b, [float(inverse[i, i]) for i in range(5)], rtol=1e-9)
+    np.testing.assert_allclose(found.marginals.mean, np.array([float(m) for m in mean]), rtol=1e-7)

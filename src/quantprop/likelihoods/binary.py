@@ -14,6 +14,9 @@ from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import log_ndtr, norm_logpdf, truncated_normal
 
 
+SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
+
+
 class Binary(Likelihood):
     """What the likelihoods of two classes share: p(y | f) depends on y f only, with a threshold at 0."""
 
@@ -114,6 +117,10 @@ class Heaviside(Binary):
     @property
     def integrable(self) -> bool:
         return bool(self.noise > 0)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        """Quantiles of a tilted density vary on the scale on which the mass beyond the threshold, `noise`, doubles."""
+        return landmarks((jnp.zeros_like(datum.exposure), jnp.clip(self.noise, SHARPEST, 1.0)))
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jnp.where(datum.y * f > 0, jnp.log1p(-self.noise), jnp.log(self.noise))
