@@ -13,7 +13,6 @@ from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import log_ndtr, norm_logpdf, truncated_normal
 
-
 SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
 
 
