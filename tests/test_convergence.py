@@ -73,9 +73,10 @@ def test_sites_renewed_twice_arrive_sooner():
     x = (data.X - data.X.mean(0)) / data.X.std(0)
     model = Model(kernels.SquaredExponential(1.56e5, 21.5), likelihoods.Probit())
     task = prepare(model, x, data.y, EP(), None, None, None)
-    solved = starting_sites(model.plain_likelihood, task, infer(model, x, data.y, "ep").sites)
-    start = Natural(solved.nu * (1.0 + 1e-3 * np.sin(np.arange(len(solved.nu)))), solved.tau)
+    found = infer(model, x, data.y, "ep").sites
     with jax.enable_x64(True):
+        solved = starting_sites(model.plain_likelihood, task, found)
+        start = Natural(solved.nu * (1.0 + 1e-3 * np.sin(np.arange(len(solved.nu)))), solved.tau)
         prior = DensePrior(np.zeros(len(task.padded)), model.plain_kernel.gram(task.padded))
         problem = Problem(model.plain_likelihood, EP(), prior, task.data, task.weight)
 

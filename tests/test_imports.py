@@ -36,6 +36,7 @@ LAYERS = (
     "engine",
     "objectives",
     "implicit",
+    "continuation",
     "solution",
     "infer",
     "ascent",

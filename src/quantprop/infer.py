@@ -9,8 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from quantprop.continuation import continued
 from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
-from quantprop.engine import REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.engine import PATIENCE, REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.memory import check_memory
@@ -68,10 +69,11 @@ def infer(
     problem = _problem(model, method, task)
     start = starting_sites(problem.likelihood, task, sites)
     out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
+    lawful = REASONS[int(out.reason)] == "converged" or problem.prior.is_covariance()
+    if lawful and max_sweeps >= PATIENCE:
+        out, schedule = _continued(problem, out, schedule, tol)
     solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
-    if solution.converged or problem.prior.is_covariance():
-        return solution
-    return replace(solution, status=replace(solution.status, reason="no-covariance"))
+    return solution if lawful else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
 class Task(NamedTuple):
@@ -169,6 +171,17 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
     total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
+
+
+def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
+    """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
+    if REASONS[int(out.reason)] == "converged":
+        return out, schedule
+    at, sweeps = continued(problem, out.at.sites, tol)
+    if at is None:
+        return out, schedule
+    reason = np.asarray(REASONS.index("converged"))
+    return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
 
 
 def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:

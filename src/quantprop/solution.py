@@ -45,7 +45,8 @@ class Status:
         sweeps: how many sweeps over the data there were.
         residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
         tol: the residual that was asked for.
-        schedule: "parallel", "sequential", or "parallel, then sequential".
+        schedule: "parallel" or "sequential"; "parallel, then sequential" where the first got stuck; either of them
+            ", then continuation" where Newton's method or a path of fixed points led to the end.
         negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
     """
 

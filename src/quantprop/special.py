@@ -90,13 +90,34 @@ def log_ndtr(x):
     return truncated_normal(x).log_mass
 
 
-def log_ndtr_difference(lower, upper):
-    """log(Φ(upper) − Φ(lower)) for lower < upper, infinite ends allowed, from whichever tail is smaller."""
+class Interval(NamedTuple):
+    """log(Φ(u) − Φ(l)), and what is left of it without the −½ x² of the end x that is nearer to 0."""
+
+    log_mass: jax.Array
+    log_rest: jax.Array
+
+
+def normal_interval(lower, upper) -> Interval:
+    """The mass of (lower, upper), lower < upper, infinite ends allowed, from whichever tail is smaller.
+
+    In the tail, log Φ(x) = −½ x² − ½ log 2π − log n(x): squares of ends are subtracted before they are rounded, and
+    `log_rest` never sees them.
+    """
     flip = lower + upper > 0  # Φ(u) − Φ(l) = Φ(−l) − Φ(−u)
     a, b = jnp.where(flip, -upper, lower), jnp.where(flip, -lower, upper)
-    log_b = log_ndtr(b)
-    ratio = jnp.where(jnp.isneginf(a), -jnp.inf, log_ndtr(jnp.where(jnp.isneginf(a), b - 1.0, a)) - log_b)
-    return log_b + jnp.log1p(-jnp.exp(ratio))
+    half_line, in_tail = jnp.isneginf(a), b < 0
+    a = jnp.where(half_line, b - 1.0, a)
+    near, far = truncated_normal(b), truncated_normal(a)
+    log_hazard, log_far = (jnp.log(jnp.where(in_tail, part.hazard, 1.0)) for part in (near, far))
+    tails = 0.5 * (b - a) * (b + a) + log_hazard - log_far
+    log_ratio = jnp.where(half_line, -jnp.inf, jnp.where(in_tail, tails, far.log_mass - near.log_mass))
+    inside = jnp.log(-jnp.expm1(log_ratio))
+    return Interval(near.log_mass + inside, inside - log_hazard - 0.5 * LOG_2PI)
+
+
+def log_ndtr_difference(lower, upper):
+    """log(Φ(upper) − Φ(lower)) for lower < upper."""
+    return normal_interval(lower, upper).log_mass
 
 
 def normal_score(lower, upper):

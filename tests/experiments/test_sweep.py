@@ -182,7 +182,7 @@ def test_the_small_version(tmp_path, source):
             same = [found[i, k, method] for k in range(10)]
             ntll, evidence = np.mean([(row.ntll, row.evidence) for row in same], axis=0)
             assert evidence == pytest.approx(expected[1], rel=2e-6)
-            # The evidence is flat in the variance from 1e6 on; where a search ends there moves NTLL by up to 1e-3 of it.
+            # The evidence is flat in the variance from 1e6 on; where a search ends there moves NTLL by 1e-3 at most.
             assert ntll == pytest.approx(expected[0], rel=1e-3)
 
 

@@ -66,6 +66,5 @@ def test_ten_thousand_problems_have_no_faults(campaign):
 
 
 @pytest.mark.campaign
-@pytest.mark.xfail(strict=True, reason="label noise of a threshold, VB under wide priors; see docs/robustness.md")
 def test_nearly_all_of_ten_thousand_converge(campaign):
     check_shares(campaign, 0.999, 0.98)

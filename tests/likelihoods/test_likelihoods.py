@@ -310,6 +310,7 @@ EXPECTED = {
         at(0.3),
         lambda f: stats.laplace.logpdf(0.3, f, 0.5),
     ),
+    "heaviside": (likelihoods.Heaviside(0.02), at(-1.0), lambda f: np.log(0.98 if f < 0 else 0.02)),
 }
 
 
@@ -321,11 +322,27 @@ def test_expected_log_prob_and_its_derivatives(likelihood, datum, log_p):
         def integrand(u):
             return weight(u) * log_p(m + v**0.5 * u) * stats.norm.pdf(u)
 
-        return integrate.quad(integrand, -12, 12, points=[(0.3 - m) / v**0.5], epsabs=1e-12, limit=200)[0]
+        return integrate.quad(integrand, -12, 12, points=[(0.3 - m) / v**0.5, -m / v**0.5], epsabs=1e-12, limit=200)[0]
 
     got = likelihood.expected_log_prob(datum, Normal(jnp.array(m), jnp.array(v)))
     weights = (lambda u: 1.0, lambda u: u / v**0.5, lambda u: (u * u - 1) / (2 * v))
     np.testing.assert_allclose(got, [average(weight) for weight in weights], rtol=1e-9)
+
+
+@pytest.mark.parametrize(("noise", "power"), [(0.02, 0.5), (1e-6, 0.1), (0.0, 0.5)])
+def test_powers_of_a_threshold(noise, power):
+    m, v = -0.8, 0.6
+    got = likelihoods.Heaviside(noise).tempered_moments(at(1.0), Normal(jnp.array(m), jnp.array(v)), power)
+
+    def average(weight):
+        sides = ((-12.0, 0.0, noise**power), (0.0, 12.0, (1.0 - noise) ** power))
+        return sum(p * integrate.quad(lambda f: weight(f) * stats.norm.pdf(f, m, v**0.5), a, b)[0] for a, b, p in sides)
+
+    mass = average(lambda f: 1.0)
+    mean = average(lambda f: f) / mass
+    ratio = average(lambda f: (f - mean) ** 2) / mass / v
+    found = [got.log_normalizer, m + got.shift, got.ratio, got.shrink]
+    np.testing.assert_allclose(found, [np.log(mass), mean, ratio, 1.0 - ratio], rtol=1e-7)
 
 
 @pytest.mark.parametrize(

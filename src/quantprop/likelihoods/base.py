@@ -40,6 +40,14 @@ class Moments(eqx.Module):
     shrink: Scalar
 
 
+class Split(NamedTuple):
+    """p(y | f) N(f | cavity) as exp(constant + rest(f)) N(f | core)."""
+
+    rest: Callable[[Scalar], Scalar]
+    core: Normal
+    constant: Scalar
+
+
 class Tilted(eqx.Module):
     """p(y | f) N(f | m, v), normalised, on quadrature nodes."""
 
@@ -82,6 +90,12 @@ class Likelihood(eqx.Module):
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
         """Moments of p(y | f)^exponent N(f | cavity), where they have a stable closed form."""
         return None
+
+    def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
+        """p(y | f)^exponent N(f | cavity) in two factors, one of them Gaussian: the cavity, unless p(y | f) has a
+        Gaussian tail there, whose squares would round away what else there is to integrate.
+        """
+        return Split(lambda f: exponent * self.log_prob(datum, f), cavity, 0.0)
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
@@ -159,23 +173,25 @@ def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
     Coordinates are measured from the narrower factor's centre (the pivot), so that a cavity of standard deviation 1e-8
     at mean 1e8, or a likelihood of width 1e-3 under a cavity of width 1e3, keeps its digits.
     """
+    split = likelihood.split(datum, cavity)
     pivot, ends = _mesh(*frozen((likelihood, datum, cavity)))
-    density = integrate(_log_tilted(likelihood, datum, cavity, pivot), ends)
-    log_normalizer = density.log_normalizer - 0.5 * (jnp.log(cavity.variance) + LOG_2PI)
+    density = integrate(_log_tilted(split, pivot), ends)
+    log_normalizer = density.log_normalizer + split.constant - 0.5 * (jnp.log(split.core.variance) + LOG_2PI)
     density = eqx.tree_at(lambda d: d.log_normalizer, density, log_normalizer)
     return Tilted(density, density.nodes - (cavity.mean - pivot), pivot + density.nodes)
 
 
-def _log_tilted(likelihood: Likelihood, datum: Datum, cavity: Normal, pivot: Scalar) -> Callable:
-    """log p(y | pivot + g) N(pivot + g | cavity) as a function of g, up to the Gaussian's constant."""
-    m, sd = cavity.mean, jnp.sqrt(cavity.variance)
-    return lambda g: likelihood.log_prob(datum, pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2
+def _log_tilted(split: Split, pivot: Scalar) -> Callable:
+    """log of rest times core at pivot + g, as a function of g, up to the Gaussian's constant."""
+    m, sd = split.core.mean, jnp.sqrt(split.core.variance)
+    return lambda g: split.rest(pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2
 
 
 def _mesh(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Scalar, Float[Array, " points"]]:
     """The pivot, and panel ends measured from it."""
-    at = likelihood.landmarks(datum)
-    locations, scales = jnp.append(at.location, cavity.mean), jnp.append(at.scale, jnp.sqrt(cavity.variance))
+    at, split = likelihood.landmarks(datum), likelihood.split(datum, cavity)
+    core = split.core
+    locations, scales = jnp.append(at.location, core.mean), jnp.append(at.scale, jnp.sqrt(core.variance))
     pivot = locations[jnp.argmin(scales)]
     if likelihood.log_concave:  # one peak; else the cavity may make one of its own, far from the likelihood's
         relative = Landmarks(at.location - pivot, at.scale)
@@ -183,7 +199,7 @@ def _mesh(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Scalar,
         relative = Landmarks(locations - pivot, scales)
     lower = jnp.min(locations - pivot - 40.0 * scales)
     upper = jnp.max(locations - pivot + 40.0 * scales)
-    return pivot, panels(_log_tilted(likelihood, datum, cavity, pivot), lower, upper, relative)
+    return pivot, panels(_log_tilted(split, pivot), lower, upper, relative)
 
 
 def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cavity: Normal) -> Moments:
@@ -197,7 +213,9 @@ def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cav
         # Stein's identity: 1 − Var(f)/v = −Cov(f, ∂ log p). Without it a flat likelihood's shrink is rounding noise of
         # either sign; with it, it has all digits and the right sign for every log-concave likelihood.
         slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(tilted.f)
-        shrink = jnp.where(ratio < 0.5, shrink, -density.expect(deviation * slope))
+        around = slope - density.expect(slope)  # far from the data slopes are huge, and nearly equal
+        shrink = jnp.where(ratio < 0.5, shrink, -density.expect(deviation * around))
+        ratio = jnp.where(ratio < 0.5, ratio, 1.0 - shrink)  # both from one number: sites see m (1 − ratio − shrink)
     return Moments(density.log_normalizer, shift, ratio, shrink)
 
 

@@ -11,7 +11,9 @@ import numpy as np
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import log_ndtr, truncated_normal
+from quantprop.special import log_ndtr, norm_logpdf, truncated_normal
+
+SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
 
 
 class Binary(Likelihood):
@@ -115,6 +117,10 @@ class Heaviside(Binary):
     def integrable(self) -> bool:
         return bool(self.noise > 0)
 
+    def landmarks(self, datum: Datum) -> Landmarks:
+        """Quantiles of a tilted density vary on the scale on which the mass beyond the threshold, `noise`, doubles."""
+        return landmarks((jnp.zeros_like(datum.exposure), jnp.clip(self.noise, SHARPEST, 1.0)))
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jnp.where(datum.y * f > 0, jnp.log1p(-self.noise), jnp.log(self.noise))
 
@@ -123,10 +129,25 @@ class Heaviside(Binary):
         return datum.y * cavity.mean / jnp.sqrt(cavity.variance)
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        return self.tempered_moments(datum, cavity, 1.0)
+
+    def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments:
+        """p^a = (1 − ε)^a where y f > 0, ε^a elsewhere: a threshold again, lower by (1 − ε)^a and with more noise.
+
+        The tilted density is a mixture of the truncated cavity (share p) and the cavity itself.
+        """
         sharp = _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 0.0)
-        log_right = jnp.log1p(-2.0 * self.noise) + sharp.log_normalizer
-        log_z = jnp.logaddexp(log_right, jnp.log(self.noise))  # Z = ε + (1 − 2ε) Φ(z)
-        # The tilted density is a mixture of the truncated cavity (share p) and the cavity itself.
-        p = jnp.exp(log_right - log_z)
-        between = p * (1.0 - p) * sharp.shift**2 / cavity.variance
-        return Moments(log_z, p * sharp.shift, p * sharp.ratio + (1.0 - p) + between, p * sharp.shrink - between)
+        log_high, log_low = exponent * jnp.log1p(-self.noise), exponent * jnp.log(self.noise)
+        log_right = log_high + jnp.log(-jnp.expm1(log_low - log_high)) + sharp.log_normalizer
+        log_z = jnp.logaddexp(log_right, log_low)  # Z = ε^a + ((1 − ε)^a − ε^a) Φ(z)
+        p, q = jnp.exp(log_right - log_z), jnp.exp(log_low - log_z)
+        between = p * q * sharp.shift**2 / cavity.variance
+        return Moments(log_z, p * sharp.shift, p * sharp.ratio + q + between, p * sharp.shrink - between)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """log ε + (log(1 − ε) − log ε) Φ(z), with z the margin of the marginal."""
+        z, sd = self.margin(datum, marginal), jnp.sqrt(marginal.variance)
+        low, height = jnp.log(self.noise), jnp.log1p(-self.noise) - jnp.log(self.noise)
+        density = height * jnp.exp(norm_logpdf(z))
+        expected = low + height * jnp.exp(log_ndtr(z))
+        return expected, density * datum.y / sd, -0.5 * density * z / marginal.variance

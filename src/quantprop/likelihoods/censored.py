@@ -8,11 +8,13 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.gaussian import LOG_2PI, Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, Split
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.quadrature import Landmarks
-from quantprop.special import log_ndtr_difference
+from quantprop.special import Interval, normal_interval
+
+FAR = 10.0  # times the scale
 
 
 class Censored(Likelihood):
@@ -29,18 +31,51 @@ class Censored(Likelihood):
     log_concave: ClassVar[bool] = True
     columns: ClassVar[int] = 2
 
+    def _interval(self, datum: Datum, f: Scalar, scale: Scalar) -> Interval:
+        """The mass of the row when y ~ N(f, scale²) and it was not observed; finite derivatives where it was."""
+        lower, upper = datum.y
+        ends = jnp.stack([jnp.where(lower == upper, -jnp.inf, lower), upper])
+        finite = jnp.isfinite(ends)
+        standard = jnp.where(finite, (jnp.where(finite, ends, f) - f) / scale, ends)
+        return normal_interval(*standard)
+
     def _log_prob(self, datum: Datum, f: Scalar, scale: Scalar) -> Scalar:
-        """log p of the row when y ~ N(f, scale²); both branches get ends with finite derivatives."""
+        """log p of the row when y ~ N(f, scale²)."""
         lower, upper = datum.y
         observed = lower == upper
         exact = Gaussian(scale).log_prob(datum._replace(y=jnp.where(observed, lower, 0.0)), f)
-        ends = jnp.stack([jnp.where(observed, -jnp.inf, lower), upper])
-        finite = jnp.isfinite(ends)
-        standard = jnp.where(finite, (jnp.where(finite, ends, f) - f) / scale, ends)
-        return jnp.where(observed, exact, log_ndtr_difference(*standard))
+        return jnp.where(observed, exact, self._interval(datum, f, scale).log_mass)
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self._log_prob(datum, f, self.scale)
+
+    def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
+        """With e the end that is nearer to the cavity, exp(−½ (e − f)²/s²)^a joins the cavity where y was observed
+        (e = y) or is many s away from where f will lie: there p is this tail times something that hardly varies.
+        """
+        lower, upper = datum.y
+        observed, (m, v) = lower == upper, (cavity.mean, cavity.variance)
+        end = jnp.where(m > upper, upper, jnp.where(jnp.isfinite(lower), lower, upper))
+        noise = self.scale**2 / exponent
+        total = v + noise
+        outside = (m < lower) | (m > upper)
+        joined = observed | (outside & (jnp.abs(end - m) * noise / total > FAR * self.scale))
+        core = Normal(jnp.where(joined, m + v / total * (end - m), m), jnp.where(joined, v * noise / total, v))
+        constant = jnp.where(joined, 0.5 * jnp.log(noise / total) - 0.5 * (end - m) ** 2 / total, 0.0)
+        height = -jnp.log(self.scale) - 0.5 * LOG_2PI
+
+        def rest(f):
+            interval = self._interval(datum, f, self.scale)
+            left = jnp.where(observed, height, jnp.where(joined, interval.log_rest, interval.log_mass))
+            return exponent * left
+
+        return Split(rest, core, constant)
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        """Observed rows are their own sites."""
+        lower, upper = datum.y
+        tau = jnp.where(lower == upper, 1.0 / self.scale**2, 0.0)
+        return tau * jnp.where(lower == upper, lower, 0.0), tau
 
     def landmarks(self, datum: Datum) -> Landmarks:
         ends = jnp.where(jnp.isfinite(datum.y), datum.y, datum.y[::-1])

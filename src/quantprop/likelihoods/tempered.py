@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Split
 from quantprop.quadrature import Landmarks
 
 
@@ -34,6 +34,9 @@ class Tempered(Likelihood):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         closed = self.base.tempered_moments(datum, cavity, self.exponent)
         return super().moments(datum, cavity) if closed is None else closed
+
+    def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
+        return self.base.split(datum, cavity, exponent * self.exponent)
 
     def landmarks(self, datum: Datum) -> Landmarks:
         return self.base.landmarks(datum)

@@ -38,6 +38,14 @@ class Prior(eqx.Module):
         """Whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
         return True
 
+    def scaled(self, by: Any) -> Prior:
+        """The prior with its covariance multiplied by a positive number."""
+        raise NotImplementedError
+
+    def largest_variance(self) -> float:
+        """Of all training values."""
+        raise NotImplementedError
+
     def factor(self, sites: Natural) -> Any:
         """What the backend computes of the sites, once, for the methods below."""
         raise NotImplementedError

@@ -9,6 +9,8 @@ negative ones by a second factorisation, which fails exactly when the posterior 
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -41,6 +43,12 @@ class DensePrior(Prior):
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
+    def scaled(self, by: Any) -> DensePrior:
+        return DensePrior(self.mean, by * self.k, None if self.low is None else jnp.sqrt(by) * self.low)
+
+    def largest_variance(self) -> float:
+        return float(np.diagonal(self.k).max())
+
     def factor(self, sites: Natural) -> Factor:
         return factorize(self, sites.tau)
 
@@ -58,19 +66,15 @@ class DensePrior(Prior):
         return factor.root[:, None] * _b_inverse(self, factor) * factor.root
 
     def response(self, factor: Factor, sites: Natural, negative_sites: bool) -> Response:
-        """Off the diagonal Σ₊ = −B⁻¹_ij/√(τ_i τ_j), where nothing cancels, and A₊ = −Σ₊ S₊; on it, see `_variances`.
-
-        The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A.
-        """
+        """A₊ = −Σ₊ S₊ off the diagonal. The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A."""
         b, variance = _variances(self, factor)
-        root = jnp.where(factor.root > 0, factor.root, 1.0)
-        own = jnp.eye(len(root), dtype=bool)
-        covariance = jnp.where(own, variance, -_b_inverse(self, factor) / (root[:, None] * root))
+        covariance = _covariance(self, factor, variance)
+        own = jnp.eye(len(b), dtype=bool)
         positive, negative = jnp.maximum(sites.tau, 0.0), jnp.maximum(-sites.tau, 0.0)
         transfer = jnp.where(own, b, -covariance * positive)
         if not negative_sites:
             return Response(covariance, transfer)
-        _, w = _negative_part(self, factor, sites)
+        _, w = _negative_part(covariance, sites)
         added = w.T @ w
         return Response(covariance + added, transfer + covariance * negative - added * sites.tau)
 
@@ -183,6 +187,13 @@ def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], F
     return b, jnp.where(strong, (1.0 - b) / tau, direct)
 
 
+def _covariance(prior: DensePrior, factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
+    """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels; K − VᵀV would be a difference of K's."""
+    root = jnp.where(factor.root > 0, factor.root, 1.0)
+    own = jnp.eye(len(root), dtype=bool)
+    return jnp.where(own, variance, -_b_inverse(prior, factor) / (root[:, None] * root))
+
+
 def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -> Marginal:
     strong = sites.tau * variance > 0.5
     tau = jnp.where(strong, sites.tau, 1.0)
@@ -196,28 +207,31 @@ def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper)
 
 
-def _negative_part(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Array, Array]:
+def _negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Array, Array]:
     """R and W = R⁻¹ S₋½ Σ₊, where Σ₊ is the posterior under the positive sites and I − S₋½ Σ₊ S₋½ = R Rᵀ.
 
     Then Σ = Σ₊ + Wᵀ W. The factor R exists exactly when Σ is positive definite.
     """
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    v = factor.inverse @ (factor.root[:, None] * prior.k)
-    scaled = root[:, None] * (prior.k - v.T @ v)
+    scaled = root[:, None] * covariance
     lower = jax.lax.linalg.cholesky(jnp.eye(len(root)) - scaled * root, symmetrize_input=False)
     return lower, solve_triangular(lower, scaled, lower=True)
 
 
 def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
-    lower, w = _negative_part(prior, factor, sites)
-    d = sites.nu - sites.tau * prior.mean
-    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    _, first = solve(prior, factor, d)  # Σ₊ d
-    pushed = solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
-    alpha, k_alpha = solve(prior, factor, d + root * pushed)
+    """Σ d = Σ₊(d + S₋½ R⁻ᵀ R⁻¹ S₋½ Σ₊ d); Σ₊ times what stands at negative sites never leaves the posterior's scale."""
     b, variance = _variances(prior, factor)
+    covariance = _covariance(prior, factor, variance)
+    lower, w = _negative_part(covariance, sites)
+    negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
+    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
+    alpha, k_alpha = solve(prior, factor, jnp.where(negative, 0.0, d))
+    held = jnp.where(negative, d, 0.0)
+    first = k_alpha + covariance @ held
+    held = held + root * solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
+    pushed = covariance @ held
+    alpha, k_alpha = alpha + held - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
     added = jnp.sum(w**2, axis=0)
-    negative = sites.tau < 0
     variance = variance + added
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
@@ -239,7 +253,7 @@ def predictor(prior: DensePrior, sites: Natural) -> Predictor:
     """Weights and factors for predictions under sites of any sign."""
     factor = factorize(prior, sites.tau)
     alpha = prior.posterior(factor, sites, negative_sites=True).marginals.alpha
-    lower, _ = _negative_part(prior, factor, sites)
+    lower, _ = _negative_part(_covariance(prior, factor, _variances(prior, factor)[1]), sites)
     base = factor.inverse @ (factor.root[:, None] * prior.k)
     return Predictor(alpha, factor, base, jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower)
 

@@ -79,10 +79,12 @@ def _(likelihood: Probit, datum: Datum, cavity: Normal) -> Moments:
 
 @nearest_w2.register
 def _(likelihood: Heaviside, datum: Datum, cavity: Normal) -> Moments:
-    moments = likelihood.moments(datum, cavity)
+    # A threshold at 0 has no scale of its own: the gap is that of the cavity in units of its standard deviation.
+    standard = Normal(cavity.mean / jnp.sqrt(cavity.variance), jnp.ones_like(cavity.variance))
+    moments = likelihood.moments(datum, standard)
     gap = jax.lax.cond(
         jnp.asarray(likelihood.noise) == 0.0,
         lambda: variance_gap(likelihood.margin(datum, cavity), jnp.full_like(cavity.variance, jnp.inf)),
-        lambda: quadrature_gap(tilt(likelihood, datum, cavity), moments, cavity),
+        lambda: quadrature_gap(tilt(likelihood, datum, standard), moments, standard),
     )
-    return narrowed(moments, gap)
+    return narrowed(likelihood.moments(datum, cavity), gap)
