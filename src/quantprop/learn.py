@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -298,11 +299,14 @@ class Climb:
             return best, "inference-failed"
         if not len(theta):
             return best, "nothing-to-learn"
-        best, why = self._climbed(best)
+        best, why = self._climbed(best, partial(loose, self.landscape))
+        best = self._settled(best)
+        if self.landscape.exact and self.ftol <= FTOL and why == "small-gain" and self.slope(best) > FLAT:
+            best, why = self._climbed(best, lambda incline: self.landscape.tol)  # gains below the errors on the way
         return self._settled(best), why
 
-    def _climbed(self, best: Point) -> tuple[Point, str]:
-        """L-BFGS-B from a usable point, inference as precise as the slope deserves."""
+    def _climbed(self, best: Point, precision: Callable) -> tuple[Point, str]:
+        """L-BFGS-B from a usable point, inference as precise as the slope along a step deserves."""
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)
@@ -312,9 +316,7 @@ class Climb:
             nonlocal best
             away = theta - best.theta
             far = float(np.sqrt(away @ away))
-            point = (
-                self._visit(theta, float(loose(self.landscape, abs(best.gradient @ away) / far))) if far > 0 else best
-            )
+            point = self._visit(theta, float(precision(abs(best.gradient @ away) / far))) if far > 0 else best
             if not point.usable:
                 return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
             if point.value > best.value:
