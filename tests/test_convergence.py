@@ -84,7 +84,7 @@ def test_sites_renewed_twice_arrive_sooner():
             first = at = swept(problem, start)[0]
             for _ in range(6):
                 at = swept(problem, jax.tree.map(jnp.add, at.sites, step(at)))[0]
-            return at.residual / first.residual
+            return float(at.residual / first.residual)
 
         once, twice = shrunk(lambda at: at.change), shrunk(lambda at: at.onward)
     assert twice < 1e-3
