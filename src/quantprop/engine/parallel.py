@@ -21,7 +21,7 @@ PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a nea
 
 
 class Memory(NamedTuple):
-    """Anderson's memory: the last DEPTH accepted sites and their changes, (ν, τ) each; `held` of them are in use."""
+    """Anderson's memory: the last DEPTH accepted sites and the steps they want, (ν, τ) each; `held` are in use."""
 
     sites: Float[Array, "m 2 n"]
     changes: Float[Array, "m 2 n"]
