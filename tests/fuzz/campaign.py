@@ -1,6 +1,6 @@
 """Many adversarial problems, one line of JSON each; what is in the file already is not solved again.
 
-python -m fuzz.campaign verdicts.jsonl --first 0 --count 10000      # from the folder tests, with src on the path
+python -m fuzz.campaign verdicts.jsonl --count 10000 --workers 2    # from the folder tests, with src on the path
 python -m fuzz.campaign verdicts.jsonl --summary
 """
 
@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
+import sys
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -41,14 +44,12 @@ def read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def run(path: Path, numbers: range, menu: Menu) -> None:
+def run(path: Path, numbers: range, menu: Menu, pairs: range) -> None:
     """Solve what is missing, pair by pair of likelihood and method, so that their programs are used while they last."""
     done = {record["number"] for record in read(path)}
-    missing = [number for number in numbers if number not in done]
-    text = path.read_bytes() if path.exists() else b""
-    with open(path, "ab") as file:
-        file.truncate(text.rfind(b"\n") + 1)
-        for number in sorted(missing, key=lambda number: number % len(menu.pairs)):
+    of_pair = {number: number % len(menu.pairs) for number in numbers if number not in done}
+    with open(path, "ab") as file:  # every line is appended by one call: processes may share the file
+        for number in sorted((n for n in of_pair if of_pair[n] in pairs), key=of_pair.__getitem__):
             one = problem(number, menu)
             watch = threading.Timer(LIMIT, _give_up, (file, one))
             watch.start()
@@ -57,6 +58,28 @@ def run(path: Path, numbers: range, menu: Menu) -> None:
             _write(file, found)
             if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
                 jax.clear_caches()
+
+
+def share_out(workers: int, pairs: range) -> None:
+    """The same command in processes of one pair each, begun again after a problem that hung."""
+
+    def one(pair: int) -> int:
+        code = HUNG
+        while code == HUNG:
+            command = [sys.executable, "-m", "fuzz.campaign", *sys.argv[1:], "--workers", "1", "--pair", str(pair)]
+            code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
+        return code
+
+    with ThreadPoolExecutor(workers) as threads:
+        failed = [pair for pair, code in zip(pairs, threads.map(one, pairs), strict=True) if code]
+    if failed:
+        sys.exit(f"the processes of pairs {failed} failed: see above")
+
+
+def mend(path: Path) -> None:
+    """Take out a last line that was not finished."""
+    if path.exists():
+        os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def _write(file: BinaryIO, found: Verdict) -> None:
@@ -116,10 +139,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--menu", choices=MENUS, default="whole")
+    parser.add_argument("--pair", type=int, help="only this pair of likelihood and method of the menu")
+    parser.add_argument("--workers", type=int, default=1, help="processes")
     parser.add_argument("--summary", action="store_true")
     chosen = parser.parse_args()
+    menu, numbers = MENUS[chosen.menu], range(chosen.first, chosen.first + chosen.count)
+    if chosen.pair is not None:
+        run(chosen.path, numbers, menu, range(chosen.pair, chosen.pair + 1))
+        return
     if not chosen.summary:
-        run(chosen.path, range(chosen.first, chosen.first + chosen.count), MENUS[chosen.menu])
+        mend(chosen.path)
+        every = range(len(menu.pairs))
+        run(chosen.path, numbers, menu, every) if chosen.workers == 1 else share_out(chosen.workers, every)
     records = read(chosen.path)
     print(table(records))
     print(f"{len(records)} problems; converged: {share(records, True):.2%} of those with one mode, "

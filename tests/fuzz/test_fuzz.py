@@ -17,10 +17,11 @@ TESTS = Path(__file__).resolve().parent.parent
 SOURCE = Path(quantprop.__file__).resolve().parent.parent
 
 
-def verdicts(path, count, menu, **environment):
+def verdicts(path, count, menu, workers=1, **environment):
     """Of a process of its own, which goes on in another one after a problem that hangs."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(TESTS)]), **environment}
     command = [sys.executable, "-m", "fuzz.campaign", str(path), "--count", str(count), "--menu", menu]
+    command += ["--workers", str(workers)]
     for _ in range(10):
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if ended.returncode == 0:
@@ -57,7 +58,7 @@ def test_three_hundred_problems(tmp_path):
 
 @pytest.fixture(scope="module")
 def campaign(tmp_path_factory):
-    return verdicts(tmp_path_factory.mktemp("campaign") / "verdicts.jsonl", 10_000, "whole")
+    return verdicts(tmp_path_factory.mktemp("campaign") / "verdicts.jsonl", 10_000, "whole", os.cpu_count())
 
 
 @pytest.mark.campaign
