@@ -17,6 +17,7 @@ LAYERS = (
     "memory",
     "precision",
     "programs",
+    "threads",
     "gaussian",
     "special",
     "krylov",

@@ -7,9 +7,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from quantprop import Model, Parameter, batches, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
-from quantprop.batches import one_blas_thread
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
+from quantprop.threads import one_blas_thread
 
 BOX = np.array([[-5.0, 5.0], [-5.0, 5.0]])
 RNG = np.random.default_rng(5)

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from threading import Lock
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
-from threadpoolctl import threadpool_limits
 
 CPU_SLOTS = 8  # problems evaluated at a time by one thread
 GPU_SLOTS = 512
@@ -54,34 +51,6 @@ def each(one: Callable, used: Any, *columns: Any) -> Any:
     blank = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), jax.eval_shape(jax.vmap(one), *columns))
     count = len(jax.tree.leaves(columns)[0])
     return jax.lax.map(lambda i: jax.lax.cond(i < used, lambda: one(*of(columns, i)), lambda: blank), jnp.arange(count))
-
-
-_gate = Lock()
-_holders = 0
-_limits: list[threadpool_limits] = []  # one at most
-
-
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
-    """While several threads compute at once: those of BLAS would wait for each other far longer than they work.
-
-    The limit is the process's. Holders that overlap in time share it; taken each for itself, the one that leaves first
-    would lift it for the others, and the last would restore the limit instead of what was before.
-    """
-    import scipy.linalg  # noqa: F401  # whose BLAS is JAX's too; only a library that is loaded can be limited
-
-    global _holders
-    with _gate:
-        _holders += 1
-        if _holders == 1:
-            _limits.append(threadpool_limits(1, "blas"))
-    try:
-        yield
-    finally:
-        with _gate:
-            _holders -= 1
-            if _holders == 0:
-                _limits.pop().restore_original_limits()
 
 
 def kinds(cases: Sequence[Any]) -> list[list[int]]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from quantprop import comparison, datasets, report, tables
-from quantprop.batches import one_blas_thread
 from quantprop.comparison.compare import Report
+from quantprop.threads import one_blas_thread
 
 METHODS = ("qp", "ep", "vb", "laplace")
 PAGE = Path("quantprop-demo.html")

@@ -23,6 +23,7 @@ from quantprop.precision import float64, to_numpy
 from quantprop.priors import dense_prior
 from quantprop.programs import program
 from quantprop.solution import Solution, Status
+from quantprop.threads import blas_threads_for
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
@@ -66,12 +67,13 @@ def infer(
     if not tol > 0 or not max_sweeps >= 1:
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
     task = prepare(model, X, y, method, weights, exposure, trials)
-    problem = _problem(model, method, task)
-    start = starting_sites(problem.likelihood, task, sites)
-    out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-    lawful = REASONS[int(out.reason)] == "converged" or problem.prior.is_covariance()
-    if lawful and max_sweeps >= PATIENCE:
-        out, schedule = _continued(problem, out, schedule, tol)
+    with blas_threads_for(len(task.padded)):
+        problem = _problem(model, method, task)
+        start = starting_sites(problem.likelihood, task, sites)
+        out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
+        lawful = REASONS[int(out.reason)] == "converged" or problem.prior.is_covariance()
+        if lawful and max_sweeps >= PATIENCE:
+            out, schedule = _continued(problem, out, schedule, tol)
     solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if lawful else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
@@ -189,13 +191,13 @@ def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) 
     return jax.vmap(partial(loo_log_prob, likelihood))(data, weight, at.marginals, at.sites)
 
 
-_loo_at = program(loo_of)
+loo_program = program(loo_of)
 
 
 @float64
 def loo_at(likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
     """The same, of a task."""
-    return _loo_at(likelihood, task.data, task.weight, at)
+    return loo_program(likelihood, task.data, task.weight, at)
 
 
 def solution_of(
@@ -203,7 +205,7 @@ def solution_of(
 ) -> Solution:
     """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
     n = len(x)
-    sites, marginals, loo = to_numpy(jax.tree.map(lambda column: column[:n], (out.at.sites, out.at.marginals, loo)))
+    sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, on the way of learning
         reason = "max-sweeps"

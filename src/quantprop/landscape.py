@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,15 +22,15 @@ from quantprop.engine import REASONS, Outcome, Problem, solve_parallel
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.implicit import Gradient, gradient
-from quantprop.infer import Task, starting_sites
+from quantprop.infer import Task, loo_program, starting_sites
 from quantprop.kernels import Pairs
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
 from quantprop.parameters import Parameter, declared, log_prior, packed, unpacked, values, without_bounds
 from quantprop.precision import float64
-from quantprop.priors import DensePrior, dense_prior
-from quantprop.programs import program
+from quantprop.priors import DensePrior, Prior, dense_prior
+from quantprop.programs import compiling, program
 
 ONE = np.zeros(1, dtype=int)  # the only problem there is
 ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
@@ -97,10 +98,10 @@ def _mean_of(plain: Any, x: Any) -> Array:
     return jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
 
 
-def core(problem: Problem, objective: Objective, start: Natural, tol, max_sweeps, exact: bool):
-    """The sites at rest, the objective there, and its gradient in the prior and the likelihood."""
+def solved(problem: Problem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
+    """The sites at rest, and what the gradient there needs of the prior and of its factor."""
     out, factor = solve_parallel(problem, start, tol, max_sweeps)
-    return out, *gradient(problem, objective, out.at, factor, exact)
+    return out, *problem.prior.for_derivatives(factor)
 
 
 def pull_back(theta, parts: Parts, inputs: Inputs, by: Gradient) -> tuple[Array, Array]:
@@ -116,9 +117,10 @@ def pull_back(theta, parts: Parts, inputs: Inputs, by: Gradient) -> tuple[Array,
     return prior, slope + prior_slope
 
 
-# Programs apart, so that the one that takes long to compile, `_core`, serves every kernel and number of features.
+# Programs apart, so that those that take long to compile, the last two, serve every kernel and number of features.
 prior_at, pulled_back, _inputs = program(prior), program(pull_back), program(inputs_of)
-_core = program(core, static_argnames="exact")
+_solved, _gradient = program(solved), program(gradient, static_argnames="exact")
+_compiled: set[Any] = set()  # forms and shapes of problems whose programs are there
 
 
 @dataclass
@@ -197,15 +199,43 @@ class Landscape:
         return point
 
     @float64
+    def compile(self) -> None:
+        """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
+        theta = packed(self.parts)
+        *at_inputs, likelihood = prior_at.shapes(theta, self.unbounded, self.inputs)
+        problem = Problem(likelihood, self.method, DensePrior(*at_inputs), self.task.data, self.task.weight)
+        leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
+        key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
+        if key in _compiled:
+            return
+        with compiling(self._programs(theta, problem)):
+            import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
+        _compiled.add(key)
+
+    def _programs(self, theta: Float[np.ndarray, " theta"], problem: Problem) -> Iterator[Any]:
+        """All programs that are to come, the large ones first."""
+        solving = (problem, self.cold, self.tol, self.max_sweeps)
+        yield _solved.lowered(*solving)
+        out, prior, factor = _solved.shapes(*solving)
+        problem = replace(problem, prior=prior)
+        yield _gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
+        _, by = _gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
+        yield pulled_back.lowered(theta, self.unbounded, self.inputs, by)
+        yield loo_program.lowered(problem.likelihood, self.task.data, self.task.weight, out.at)
+
+    @float64
     def _from(
         self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, prior: Callable = DensePrior
     ) -> Point:
         """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
         began = time.perf_counter()
         theta, parts, inputs = np.array(theta, dtype=np.float64), self.unbounded, self.inputs
-        mean, k, likelihood = prior_at(theta, parts, inputs)
-        problem = Problem(likelihood, self.method, prior(mean, k), self.task.data, self.task.weight)
-        out, value, by = _core(problem, self.objective, start, tol, self.max_sweeps, exact=self.exact)
+        *at_inputs, likelihood = prior_at(theta, parts, inputs)
+        problem = Problem(likelihood, self.method, prior(*at_inputs), self.task.data, self.task.weight)
+        del at_inputs  # K is not needed for the gradient: nothing shall hold it then
+        out, rest, factor = _solved(problem, start, tol, self.max_sweeps)
+        problem = replace(problem, prior=rest)
+        value, by = _gradient(problem, self.objective, out.at, factor, exact=self.exact)
         log_prior, slope = pulled_back(theta, parts, inputs, by)
         slope, value = np.asarray(slope, dtype=np.float64), float(value) + float(log_prior)
         reason = how_it_ended(out.reason, float(by.adjoint_residual))

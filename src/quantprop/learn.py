@@ -23,6 +23,7 @@ from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
 from quantprop.parameters import at, box, declared, free, is_parameter, labels, packed
 from quantprop.solution import Solution
+from quantprop.threads import blas_threads_for
 
 MOST = 300  # evaluations
 FTOL = 1e-12
@@ -199,11 +200,13 @@ def learn(
 ) -> Fitted:
     """The best optimum of a landscape over several starts."""
     climb = Climb(landscape, bounds, most, ftol, report)
-    best, ended = climb.from_(starts[0])
-    for start in starts[1:]:
-        new, new_end = climb.from_(start)
-        if new.usable and (not best.usable or new.value > best.value):
-            best, ended = new, new_end
+    with blas_threads_for(len(landscape.task.padded)):
+        landscape.compile()
+        best, ended = climb.from_(starts[0])
+        for start in starts[1:]:
+            new, new_end = climb.from_(start)
+            if new.usable and (not best.usable or new.value > best.value):
+                best, ended = new, new_end
     landscape.at_rest()
     ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
     return fitted_at(landscape, best, tuple(climb.trace), ending)

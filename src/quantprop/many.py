@@ -12,13 +12,14 @@ import jax
 import numpy as np
 
 from quantprop.ascent import REASONS, Ascent, steepness
-from quantprop.batches import Rows, chunks, each, held, kinds, of, one_blas_thread, slots, stacked, threads
-from quantprop.engine import Evaluation, Outcome, Problem
+from quantprop.batches import Rows, chunks, each, held, kinds, of, slots, stacked, threads
+from quantprop.engine import Evaluation, Outcome, Problem, solve_parallel
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
+from quantprop.implicit import gradient
 from quantprop.infer import as_method, loo_of, prepare
-from quantprop.landscape import ADJOINT, Inputs, Landscape, Parts, core, how_it_ended, inputs_of, prior, pull_back
+from quantprop.landscape import ADJOINT, Inputs, Landscape, Parts, how_it_ended, inputs_of, prior, pull_back
 from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, rough, starting_point
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import QP, Method
@@ -29,6 +30,7 @@ from quantprop.parameters import unpacked, values
 from quantprop.precision import to_numpy
 from quantprop.priors import DensePrior
 from quantprop.programs import program
+from quantprop.threads import one_blas_thread
 
 SPELL = 25  # sweeps before the whole batch is looked at again: one slow problem does not keep the others waiting
 
@@ -131,7 +133,8 @@ def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, o
     def one(parts: Parts, inputs: Inputs, data, weight, theta, start, tol) -> Visits:
         mean, k, likelihood = prior(theta, parts, inputs)
         problem = Problem(likelihood, method, DensePrior(mean, k), data, weight)
-        out, value, by = core(problem, objective, start, tol, sweeps, exact)
+        out, factor = solve_parallel(problem, start, tol, sweeps)
+        value, by = gradient(problem, objective, out.at, factor, exact)
         log_prior, slope = pull_back(theta, parts, inputs, by)
         return Visits(value + log_prior, slope, out, by.adjoint_residual)
 

@@ -8,13 +8,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from quantprop.batches import chunks, each, kinds, of, one_blas_thread, slots, stacked
+from quantprop.batches import chunks, each, kinds, of, slots, stacked
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.precision import to_numpy
 from quantprop.priors.dense import DensePrior, condition, predictor
 from quantprop.programs import program
 from quantprop.solution import Solution, above_rounding
+from quantprop.threads import one_blas_thread
 
 
 def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Normal]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 
 import jax
 import numpy as np
 import pytest
 
-from quantprop import QP, Model, fit, infer, kernels, landscape, likelihoods, programs
+from quantprop import QP, Model, fit, implicit, infer, kernels, landscape, likelihoods, programs
 from quantprop.engine import Problem
 from quantprop.gaussian import Natural
 from quantprop.infer import prepare
@@ -67,15 +68,19 @@ def test_an_evaluation_takes_no_more_than_is_said():
     with jax.enable_x64(True):
         prior = DensePrior(np.zeros(512), np.asarray(MODEL.plain_kernel.gram(x)))
         problem = Problem(MODEL.plain_likelihood, QP(), prior, task.data, task.weight)
-        evaluation = jax.jit(partial(landscape.core, exact=True))
-        start = Natural(np.zeros(512), np.ones(512))
-        taken = evaluation.lower(problem, Evidence(), start, 1e-6, 200).compile().memory_analysis()
-    total = taken.argument_size_in_bytes + taken.output_size_in_bytes + taken.temp_size_in_bytes
-    assert 4 < total / (8 * 512**2) + 1 <= MATRICES  # distances are held beside it
+        solving = (problem, Natural(np.zeros(512), np.ones(512)), 1e-6, 200)
+        solved = jax.jit(landscape.solved)
+        out, rest, factor = solved.eval_shape(*solving)
+        problem = replace(problem, prior=rest)
+        gradient = jax.jit(partial(implicit.gradient, exact=True)).lower(problem, Evidence(), out.at, factor)
+        programs = [part.compile().memory_analysis() for part in (solved.lower(*solving), gradient)]
+    taken = [p.argument_size_in_bytes + p.output_size_in_bytes + p.temp_size_in_bytes for p in programs]
+    assert 4 < max(taken) / (8 * 512**2) + 1 <= MATRICES  # distances are held beside it
 
 
 def test_advice_reaches_who_calls_fit(monkeypatch):
-    monkeypatch.setattr(landscape, "_core", full)
+    monkeypatch.setattr(landscape.Landscape, "compile", lambda landscape: None)
+    monkeypatch.setattr(landscape, "_solved", full)
     with pytest.raises(MemoryError, match="use fewer rows"):
         fit(MODEL, X, signs(0), "laplace")
 

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from quantprop.batches import one_blas_thread
 from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined, with_error
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
 from quantprop.solution import Solution
 from quantprop.tables import Problem, TableModel
+from quantprop.threads import one_blas_thread
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.methods.base import Method, Renewal, Summary, Weight
+from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Prior
 from quantprop.sites import Marginal
 
@@ -83,7 +84,7 @@ def renewals(problem: Problem, sites: Natural, factor: Any, at: Marginal) -> tup
     a sweep, where one renewal leaves 0.97 of it. Rules that integrate cost more than they would save; where sites may
     be negative, means do not follow from the factor alone.
     """
-    renew = jax.vmap(lambda *args: problem.method.renew(problem.likelihood, *args))
+    renew = jax.vmap(partial(renewal, problem.method, problem.likelihood))
     new = renew(problem.data, problem.weight, at, sites)
     if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
         return new, new

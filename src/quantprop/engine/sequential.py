@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, outcome, swept
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Scalar
+from quantprop.methods.base import renewal
 from quantprop.sites import Marginal
 
 
@@ -32,7 +33,7 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
     row = jax.tree.map(lambda x: x[i], (problem.data, problem.weight, joint.sites))
     column = joint.covariance[:, i]
     here = Marginal(joint.mean[i], column[i], joint.alpha[i], joint.b[i])
-    new = problem.method.renew(problem.likelihood, row[0], row[1], here, row[2])
+    new = renewal(problem.method, problem.likelihood, row[0], row[1], here, row[2])
     d_tau, d_nu = new.site.tau - row[2].tau, new.site.nu - row[2].nu
     grown = 1.0 + d_tau * column[i]
     usable = new.proper & (row[1].total > 0) & jnp.isfinite(d_nu) & (grown > 0)

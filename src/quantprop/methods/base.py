@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -70,6 +71,14 @@ class Method(eqx.Module):
     def evidence(self, values: Array, summary: Summary) -> Scalar:
         """The log evidence of the method, given every datum's value."""
         raise NotImplementedError
+
+
+@jax.jit  # so that a rule is traced once for all places that need it or its derivatives: half of the time to trace
+def renewal(
+    method: Method, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
+) -> Renewal:
+    """`method.renew`, as engines and derivatives call it."""
+    return method.renew(likelihood, datum, weight, marginal, site)
 
 
 def quadratic(summary: Summary) -> Scalar:

@@ -58,6 +58,10 @@ class Prior(eqx.Module):
         """The marginals under sites whose ν alone has changed since `at`; precisions are all ≥ 0."""
         raise NotImplementedError
 
+    def for_derivatives(self, factor: Any) -> tuple[Prior, Any]:
+        """The prior and a factor without what `response` and `precision` do not need, which can be large."""
+        return self, factor
+
     def response(self, factor: Any, sites: Natural, negative_sites: bool) -> Response:
         """What derivatives in the prior are made of (dense backends only)."""
         raise NotImplementedError

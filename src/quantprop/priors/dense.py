@@ -9,6 +9,7 @@ negative ones by a second factorisation, which fails exactly when the posterior 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -60,6 +61,10 @@ class DensePrior(Prior):
     def followed(self, factor: Factor, at: Marginal, sites: Natural) -> Marginal:
         return _marginals(self, sites, *solve(self, factor, sites.nu - sites.tau * self.mean), at.b, at.variance)
 
+    def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
+        nothing = jnp.zeros((0, 0))
+        return replace(self, k=nothing), replace(factor, lower=nothing)
+
     def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         if negative_sites:
             return sites.tau[:, None] * self.response(factor, sites, negative_sites).transfer
@@ -67,7 +72,7 @@ class DensePrior(Prior):
 
     def response(self, factor: Factor, sites: Natural, negative_sites: bool) -> Response:
         """A₊ = −Σ₊ S₊ off the diagonal. The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A."""
-        b, variance = _variances(self, factor)
+        b, variance = _variances(factor)
         covariance = _covariance(self, factor, variance)
         own = jnp.eye(len(b), dtype=bool)
         positive, negative = jnp.maximum(sites.tau, 0.0), jnp.maximum(-sites.tau, 0.0)
@@ -112,9 +117,11 @@ def dense_prior(mean: Vector, k: Vector) -> DensePrior:
 class Factor(eqx.Module):
     """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular."""
 
+    own: Float[Array, " n"]  # diag of K
     root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
     lower: Float[Array, "n n"]
     inverse: Float[Array, "n n"]
+    b: Float[Array, " n"]  # diag of B⁻¹
     explained: Float[Array, " n"]  # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹)
     log_determinant: Float[Array, ""]
 
@@ -132,12 +139,12 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     b = (root[:, None] * k.T * root).at[here, here].add(1.0)  # an identity matrix would be kept, and read, every sweep
     lower = jax.lax.linalg.cholesky(b, symmetrize_input=False)
     inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
-    explained = (  # L and L⁻ᵀ overlap on the diagonal only
-        jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1)
-        + jnp.sum((inverse - jnp.diag(jnp.diagonal(inverse))) ** 2, axis=0)
-        + (pivots - jnp.diagonal(inverse)) ** 2
-    )
-    factor = Factor(root, lower, inverse, explained, 2.0 * jnp.sum(jnp.log(pivots)))
+    on_diagonal = jnp.eye(len(root), dtype=bool)
+    own_inverse, below = jnp.diagonal(inverse), jnp.sum(jnp.where(on_diagonal, 0.0, inverse) ** 2, axis=0)
+    # L and L⁻ᵀ overlap on the diagonal only.
+    explained = jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1) + below + (pivots - own_inverse) ** 2
+    log_determinant = 2.0 * jnp.sum(jnp.log(pivots))
+    factor = Factor(own, root, lower, inverse, below + own_inverse**2, explained, log_determinant)
     return factor if prior.low is None else _updated(factor, root[:, None] * prior.low)
 
 
@@ -152,9 +159,9 @@ def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
     along = c @ vt.T  # Q diag(σ)
     lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
     inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
-    explained = jnp.sum((lower - inverse.T) ** 2, axis=1)
+    b, explained = jnp.sum(inverse**2, axis=0), jnp.sum((lower - inverse.T) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
-    return Factor(factor.root, lower, inverse, explained, log_determinant)
+    return Factor(factor.own, factor.root, lower, inverse, b, explained, log_determinant)
 
 
 def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
@@ -163,28 +170,27 @@ def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Flo
     Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
     product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K.
     """
-    root, strong = factor.root, _strong(prior, factor)
+    root, strong = factor.root, _strong(factor)
     scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
     weak = jnp.where(strong, 0.0, d)
     k_weak = prior.k @ weak
     inner = factor.inverse @ (scaled - root * k_weak)
-    back = jnp.sum(factor.inverse * inner[:, None], axis=0)  # L⁻ᵀ inner, without a transposed copy
+    back = inner @ factor.inverse
     through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
     return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
 
 
-def _strong(prior: DensePrior, factor: Factor) -> Bool[Array, " n"]:
+def _strong(factor: Factor) -> Bool[Array, " n"]:
     """Where the site outweighs the prior, τ K_ii > ½."""
-    return factor.root**2 * jnp.diagonal(prior.k) > 0.5
+    return factor.root**2 * factor.own > 0.5
 
 
-def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+def _variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
-    b = jnp.sum(factor.inverse**2, axis=0)
-    strong = _strong(prior, factor)
+    strong = _strong(factor)
     tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    direct = jnp.diagonal(prior.k) - jnp.where(factor.root > 0, factor.explained / tau, 0.0)
-    return b, jnp.where(strong, (1.0 - b) / tau, direct)
+    direct = factor.own - jnp.where(factor.root > 0, factor.explained / tau, 0.0)
+    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, direct)
 
 
 def _covariance(prior: DensePrior, factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
@@ -202,7 +208,7 @@ def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -
 
 def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     alpha, k_alpha = solve(prior, factor, sites.nu - sites.tau * prior.mean)
-    b, variance = _variances(prior, factor)
+    b, variance = _variances(factor)
     proper = jnp.all(jnp.isfinite(b))
     return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper)
 
@@ -220,7 +226,7 @@ def _negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Arr
 
 def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     """Σ d = Σ₊(d + S₋½ R⁻ᵀ R⁻¹ S₋½ Σ₊ d); Σ₊ times what stands at negative sites never leaves the posterior's scale."""
-    b, variance = _variances(prior, factor)
+    b, variance = _variances(factor)
     covariance = _covariance(prior, factor, variance)
     lower, w = _negative_part(covariance, sites)
     negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
@@ -253,7 +259,7 @@ def predictor(prior: DensePrior, sites: Natural) -> Predictor:
     """Weights and factors for predictions under sites of any sign."""
     factor = factorize(prior, sites.tau)
     alpha = prior.posterior(factor, sites, negative_sites=True).marginals.alpha
-    lower, _ = _negative_part(_covariance(prior, factor, _variances(prior, factor)[1]), sites)
+    lower, _ = _negative_part(_covariance(prior, factor, _variances(factor)[1]), sites)
     base = factor.inverse @ (factor.root[:, None] * prior.k)
     return Predictor(alpha, factor, base, jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower)
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from quantprop.batches import each, one_blas_thread
+from quantprop.batches import each
 from quantprop.engine import Problem, solve_parallel
 from quantprop.engine.fixed_point import CONVERGED
 from quantprop.gaussian import Natural, Normal
@@ -29,6 +29,7 @@ from quantprop.precision import float64, to_numpy
 from quantprop.predictive import Predictive
 from quantprop.priors.dense import DensePrior, condition, dense_prior, predictor
 from quantprop.programs import program
+from quantprop.threads import one_blas_thread
 
 LEVELS = (0.5, 0.9, 0.99)
 

@@ -1,0 +1,55 @@
+"""How many threads BLAS uses: it takes all cores by itself, which is wrong for small matrices and for many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from threading import Lock
+from typing import Any
+
+import jax
+from threadpoolctl import ThreadpoolController
+
+FEW = 1000  # rows, below which one thread is enough
+
+_gate = Lock()
+_holders = 0
+_limits: list[Any] = []  # one at most
+
+
+def blas_threads_for(n: int) -> AbstractContextManager[None]:
+    """One thread for problems of few rows.
+
+    A second one saves nothing there, and if another process takes its core, the first waits for it many times as long
+    as it works: with one of two cores busy, EP on 480 rows took 75 ms with one thread and 640 ms with two.
+    """
+    return one_blas_thread() if n < FEW and jax.default_backend() == "cpu" else nullcontext()
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """While several threads compute at once: those of BLAS would wait for each other far longer than they work.
+
+    The limit is the process's. Holders that overlap in time share it; taken each for itself, the one that leaves first
+    would lift it for the others, and the last would restore the limit instead of what was before.
+    """
+    global _holders
+    with _gate:
+        _holders += 1
+        if _holders == 1:
+            _limits.append(_libraries().limit(limits=1, user_api="blas"))
+    try:
+        yield
+    finally:
+        with _gate:
+            _holders -= 1
+            if _holders == 0:
+                _limits.pop().restore_original_limits()
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    import scipy.linalg  # noqa: F401  # whose BLAS is JAX's too; only a library that is loaded can be limited
+
+    return ThreadpoolController()
