@@ -9,8 +9,9 @@ import pytest
 from fuzz.problems import problem
 
 from quantprop import Model, PowerEP, infer, kernels, likelihoods, project, projections
-from quantprop.gaussian import Natural
+from quantprop.gaussian import Natural, Normal
 from quantprop.precision import float64
+from quantprop.predictive import Predictive
 from quantprop.priors import dense_prior
 
 RNG = np.random.default_rng(0)
@@ -225,3 +226,16 @@ def test_negative_sites_under_a_huge_kernel():
     mean = mpmath.matrix(k.tolist()) * inverse * mpmath.matrix(nu.tolist())
     np.testing.assert_allclose(found.marginals.b, [float(inverse[i, i]) for i in range(5)], rtol=1e-9)
     np.testing.assert_allclose(found.marginals.mean, np.array([float(m) for m in mean]), rtol=1e-7)
+
+
+def test_variances_whose_factors_underflow_and_overflow():
+    """6983, 3900, 8839: Var[exp f] = E² (exp v − 1) was 0 · ∞ far below the data, under a wide prior."""
+    mpmath.mp.dps = 40
+    m, v = mpmath.mpf(-1000), mpmath.mpf(720)
+    mean, variance = mpmath.exp(m + v / 2), mpmath.exp(2 * m + v) * mpmath.expm1(v)
+    new = Normal(np.array([-1000.0, -3000.0]), np.array([720.0, 750.0]))
+    ones = np.ones(2)
+    poisson = Predictive(likelihoods.Poisson(), new, ones, ones)
+    gamma = Predictive(likelihoods.Gamma(2.0), new, ones, ones)
+    np.testing.assert_allclose(poisson.variance, [float(mean + variance), 0.0], rtol=1e-12)
+    np.testing.assert_allclose(gamma.variance, [float(variance + (variance + mean**2) / 2), 0.0], rtol=1e-12)
