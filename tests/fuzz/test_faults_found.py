@@ -239,3 +239,9 @@ def test_variances_whose_factors_underflow_and_overflow():
     gamma = Predictive(likelihoods.Gamma(2.0), new, ones, ones)
     np.testing.assert_allclose(poisson.variance, [float(mean + variance), 0.0], rtol=1e-12)
     np.testing.assert_allclose(gamma.variance, [float(variance + (variance + mean**2) / 2), 0.0], rtol=1e-12)
+
+
+def test_cavities_a_billion_times_wider_than_marginals():
+    """4378, 6331: 1 − share (1 − b) left nothing of a cavity whose b is below 1e-16."""
+    solution = infer(Model(kernels.SquaredExponential(1e8), likelihoods.Gaussian(1e-5)), np.zeros(1), np.ones(1), "ep")
+    assert solution.loo[0] == pytest.approx(-0.5 * np.log(2e8 * np.pi) - 0.5e-8, abs=1e-6)
