@@ -10,6 +10,7 @@ from fuzz.problems import problem
 
 from quantprop import Model, PowerEP, infer, kernels, likelihoods, project, projections
 from quantprop.gaussian import Natural, Normal
+from quantprop.likelihoods.base import Datum
 from quantprop.precision import float64
 from quantprop.predictive import Predictive
 from quantprop.priors import dense_prior
@@ -245,3 +246,28 @@ def test_cavities_a_billion_times_wider_than_marginals():
     """4378, 6331: 1 − share (1 − b) left nothing of a cavity whose b is below 1e-16."""
     solution = infer(Model(kernels.SquaredExponential(1e8), likelihoods.Gaussian(1e-5)), np.zeros(1), np.ones(1), "ep")
     assert solution.loo[0] == pytest.approx(-0.5 * np.log(2e8 * np.pi) - 0.5e-8, abs=1e-6)
+
+
+@float64
+@pytest.mark.parametrize("row", [(1e6, 1e6 + 2.0), (-1e6, -1e6), (1.0, np.inf), (-np.inf, -3e5)])
+def test_expectations_of_censored_rows_far_from_their_data(row):
+    """2718, 4558, 6798: squares of 1e13 at the nodes left six digits of the slopes of VB's bound."""
+    mpmath.mp.dps = 40
+    scale, marginal = 0.3, Normal(np.array(0.1), np.array(0.04))
+    datum = Datum(np.array(row), np.array(1.0), np.array(1.0))
+    got = jax.jit(likelihoods.Censored(scale).expected_log_prob)(datum, marginal)
+    lower, upper = map(mpmath.mpf, row)
+
+    def log_p(f):
+        if lower == upper:
+            return mpmath.log(mpmath.npdf(lower, f, scale))
+        flip = -1 if f < lower else 1  # from the tail that is nearer
+        ends = [flip * (end - f) / mpmath.mpf(scale) for end in (lower, upper)][::flip]
+        return mpmath.log(mpmath.erfc(-ends[1] / mpmath.sqrt(2)) / 2 - mpmath.erfc(-ends[0] / mpmath.sqrt(2)) / 2)
+
+    def expected(weight):
+        points = np.linspace(-12.0, 12.0, 13).tolist()
+        return mpmath.quad(lambda u: weight(u) * log_p(mpmath.mpf(0.1) + mpmath.mpf(0.2) * u) * mpmath.npdf(u), points)
+
+    want = expected(lambda u: 1), expected(lambda u: u) / 0.2, expected(lambda u: u * u - 1) / 0.08
+    np.testing.assert_allclose(np.array(got), [float(part) for part in want], rtol=1e-11)
