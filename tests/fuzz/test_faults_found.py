@@ -11,9 +11,10 @@ from fuzz.problems import problem
 from quantprop import Model, PowerEP, infer, kernels, likelihoods, project, projections
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
-from quantprop.precision import float64
+from quantprop.precision import float64, to_numpy
 from quantprop.predictive import Predictive
 from quantprop.priors import dense_prior
+from quantprop.priors.dense import dominant
 
 RNG = np.random.default_rng(0)
 
@@ -271,3 +272,58 @@ def test_expectations_of_censored_rows_far_from_their_data(row):
 
     want = expected(lambda u: 1), expected(lambda u: u) / 0.2, expected(lambda u: u * u - 1) / 0.08
     np.testing.assert_allclose(np.array(got), [float(part) for part in want], rtol=1e-11)
+
+
+def exact_posterior(k, sites):
+    """Means and b = diag (I + S K)⁻¹, in 60 digits."""
+    mpmath.mp.dps = 60
+    k, tau = mpmath.matrix(k.tolist()), mpmath.diag(sites.tau.tolist())
+    inverse = mpmath.inverse(mpmath.eye(len(sites.tau)) + tau * k)
+    mean = k * inverse * mpmath.matrix(sites.nu.tolist())
+    return np.array([float(m) for m in mean]), np.array([float(inverse[i, i]) for i in range(len(sites.tau))])
+
+
+@float64
+def posterior(k, sites):
+    prior = dense_prior(np.zeros(len(k)), k)
+    return jax.jit(lambda sites: prior.posterior(prior.factor(sites), sites, False))(sites)
+
+
+def test_rows_that_are_equal_up_to_rounding_under_a_huge_kernel():
+    """3848, 905, 5639: after the first of 94 such rows only roundings were left, and pivots among them grew to 1e9."""
+    k = 5e6 * (1.0 + 1e-9 * np.add.outer(x := RNG.normal(size=24), x))
+    parts = to_numpy(float64(dominant)(k))
+    np.testing.assert_allclose(parts.low @ parts.low.T + parts.rest, k, rtol=24 * 2.3e-16)
+    assert np.abs(parts.low).max() < 3e3
+    assert (np.diagonal(parts.rest) >= 0).all()
+
+
+def test_strong_sites_under_a_huge_kernel():
+    """2541: roundings of 1e-8 in rows that the dominant part explains, times a τ of 1e8, left no Cholesky factor."""
+    x = np.round(2.0 * RNG.normal(size=19))
+    k = 1e8 * np.exp(-0.5 * np.subtract.outer(x, x) ** 2) + 1e6 * np.eye(19)
+    sites = Natural(1e8 * RNG.normal(size=19), np.full(19, 1e8))
+    found, (mean, b) = posterior(k, sites), exact_posterior(k, sites)
+    assert found.proper
+    np.testing.assert_allclose(found.marginals.mean, mean, rtol=1e-9)
+    np.testing.assert_allclose(found.marginals.b, b, rtol=1e-6)
+
+
+def test_slopes_without_curvature_under_a_huge_kernel():
+    """7397, 7876: a small count far below its neighbours is a site (y, exp −80). K times it is 1e8, whose roundings
+    came back √(τ K) times as large: errors of 1 in the means.
+    """
+    x = np.array([-1.44, -1.37, -0.78, -0.62, -0.09, 0.31, 0.44, 0.97, 1.79])
+    k = 1e8 * np.exp(-0.5 * (np.subtract.outer(x, x) / 30.0) ** 2) + 1e-3 * np.eye(9)
+    tau = np.array([1e-20, 1e-18, 0.1, 20.0, 215.0, 28.0, 1.1, 1e-11, 1e-35])
+    sites = Natural(np.array([2.0, -1e-18, 0.6, 45.0, 2170.0, 74.0, 0.0, 1.0, 2.0]), tau)
+    found, (mean, _) = posterior(k, sites), exact_posterior(k, sites)
+    np.testing.assert_allclose(found.marginals.mean, mean, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [905, pytest.param(6783, marks=pytest.mark.campaign)])
+def test_bounds_are_numbers_under_the_widest_priors(number):
+    """905, 6783: for a prior variance of 1e13 and 5e20 no sites had a posterior, and VB's bound at zero sites is −∞."""
+    solution = replayed(number)
+    assert finite(solution)
+    assert solution.converged, solution.status

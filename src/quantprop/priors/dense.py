@@ -29,22 +29,27 @@ HUGE = 1e6  # variance from which the dominant part is split off
 RANK = 16  # of that part
 
 
-class DensePrior(Prior):
-    """N(mean, k) at the training inputs, k the kernel matrix.
+class Parts(eqx.Module):
+    """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
 
-    `low`, where given (see `dominant`), is a factor of the dominant part of k: k − low lowᵀ is what is left of it.
-    """
+    low: Float[Array, "n r"]
+    rest: Float[Array, "n n"]
+
+
+class DensePrior(Prior):
+    """N(mean, k) at the training inputs, k the kernel matrix; `parts` of it where one was split off."""
 
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
-    low: Float[Array, "n r"] | None = None
+    parts: Parts | None = None
 
     def is_covariance(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
     def scaled(self, by: Any) -> DensePrior:
-        return DensePrior(self.mean, by * self.k, None if self.low is None else jnp.sqrt(by) * self.low)
+        parts = None if self.parts is None else Parts(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
+        return DensePrior(self.mean, by * self.k, parts)
 
     def largest_variance(self) -> float:
         return float(np.diagonal(self.k).max())
@@ -81,27 +86,33 @@ class DensePrior(Prior):
 
 def _b_inverse(prior: DensePrior, factor: Factor) -> Float[Array, "n n"]:
     """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
-    return gram_of_lower(factor.inverse) if prior.low is None else factor.inverse.T @ factor.inverse
+    return gram_of_lower(factor.inverse) if prior.parts is None else factor.inverse.T @ factor.inverse
 
 
 @program
-def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
-    """G with k ≈ G Gᵀ: the first RANK columns of k's Cholesky factor with pivoting.
+def dominant(k: Float[Array, "n n"]) -> Parts:
+    """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
 
     A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
     about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
     small roundings, and the dominant part comes back by an update that has none of that size.
+
+    A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
+    as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
     """
+    n, own = len(k), jnp.diagonal(k)
+    rounding = n * jnp.finfo(k.dtype).eps * own
 
     def column(i, state):
         low, left = state
-        pivot = jnp.argmax(left)
-        new = k[:, pivot] - low @ low[pivot]
-        new = jnp.where(left[pivot] > 0, new / jnp.sqrt(jnp.where(left[pivot] > 0, left[pivot], 1.0)), 0.0)
-        return low.at[:, i].set(new), left - new**2
+        pivot = jnp.argmax(jnp.where(left > rounding, left, 0.0))
+        more = left[pivot] > rounding[pivot]
+        new = (k[:, pivot] - low @ low[pivot]) / jnp.sqrt(jnp.where(more, left[pivot], jnp.inf))
+        return low.at[:, i].set(new), (left - new**2).at[pivot].set(0.0)
 
-    n = len(k)
-    return jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), jnp.diagonal(k)))[0]
+    low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
+    known = left > rounding
+    return Parts(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
 
 def dense_prior(mean: Vector, k: Vector) -> DensePrior:
@@ -117,6 +128,7 @@ class Factor(eqx.Module):
     inverse: Float[Array, "n n"]
     explained: Float[Array, " n"]  # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹)
     log_determinant: Float[Array, ""]
+    reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
 
 def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
@@ -127,7 +139,7 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     """
     own = jnp.diagonal(prior.k)
     root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
-    k = prior.k if prior.low is None else prior.k - prior.low @ prior.low.T
+    k = prior.k if prior.parts is None else prior.parts.rest
     here = jnp.arange(len(root))
     b = (root[:, None] * k.T * root).at[here, here].add(1.0)  # an identity matrix would be kept, and read, every sweep
     lower = jax.lax.linalg.cholesky(b, symmetrize_input=False)
@@ -137,8 +149,9 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
         + jnp.sum((inverse - jnp.diag(jnp.diagonal(inverse))) ** 2, axis=0)
         + (pivots - jnp.diagonal(inverse)) ** 2
     )
-    factor = Factor(root, lower, inverse, explained, 2.0 * jnp.sum(jnp.log(pivots)))
-    return factor if prior.low is None else _updated(factor, root[:, None] * prior.low)
+    log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
+    factor = Factor(root, lower, inverse, explained, log_determinant, nothing)
+    return factor if prior.parts is None else _updated(factor, root[:, None] * prior.parts.low)
 
 
 def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
@@ -154,20 +167,26 @@ def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
     inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
     explained = jnp.sum((lower - inverse.T) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
-    return Factor(factor.root, lower, inverse, explained, log_determinant)
+    return Factor(factor.root, lower, inverse, explained, log_determinant, (along / s) @ vt)
 
 
 def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """α = (I + S₊ K)⁻¹ d and K α.
 
     Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
-    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K.
+    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G, whose
+    L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
     """
     root, strong = factor.root, _strong(prior, factor)
     scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
     weak = jnp.where(strong, 0.0, d)
-    k_weak = prior.k @ weak
-    inner = factor.inverse @ (scaled - root * k_weak)
+    if prior.parts is None:
+        k_weak = prior.k @ weak
+        inner = factor.inverse @ (scaled - root * k_weak)
+    else:
+        g_weak, rest_weak = prior.parts.low.T @ weak, prior.parts.rest @ weak
+        k_weak = prior.parts.low @ g_weak + rest_weak
+        inner = factor.inverse @ (scaled - root * rest_weak) - factor.reach @ g_weak
     back = jnp.sum(factor.inverse * inner[:, None], axis=0)  # L⁻ᵀ inner, without a transposed copy
     through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
     return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
