@@ -275,12 +275,13 @@ def test_expectations_of_censored_rows_far_from_their_data(row):
 
 
 def exact_posterior(k, sites):
-    """Means and b = diag (I + S K)⁻¹, in 60 digits."""
+    """Means, variances and b = diag (I + S K)⁻¹, in 60 digits."""
     mpmath.mp.dps = 60
     k, tau = mpmath.matrix(k.tolist()), mpmath.diag(sites.tau.tolist())
     inverse = mpmath.inverse(mpmath.eye(len(sites.tau)) + tau * k)
-    mean = k * inverse * mpmath.matrix(sites.nu.tolist())
-    return np.array([float(m) for m in mean]), np.array([float(inverse[i, i]) for i in range(len(sites.tau))])
+    mean, covariance = k * inverse * mpmath.matrix(sites.nu.tolist()), k * inverse
+    diagonals = ([float(part[i, i]) for i in range(len(sites.tau))] for part in (covariance, inverse))
+    return np.array([float(m) for m in mean]), *map(np.array, diagonals)
 
 
 @float64
@@ -303,7 +304,7 @@ def test_strong_sites_under_a_huge_kernel():
     x = np.round(2.0 * RNG.normal(size=19))
     k = 1e8 * np.exp(-0.5 * np.subtract.outer(x, x) ** 2) + 1e6 * np.eye(19)
     sites = Natural(1e8 * RNG.normal(size=19), np.full(19, 1e8))
-    found, (mean, b) = posterior(k, sites), exact_posterior(k, sites)
+    found, (mean, _, b) = posterior(k, sites), exact_posterior(k, sites)
     assert found.proper
     np.testing.assert_allclose(found.marginals.mean, mean, rtol=1e-9)
     np.testing.assert_allclose(found.marginals.b, b, rtol=1e-6)
@@ -317,7 +318,7 @@ def test_slopes_without_curvature_under_a_huge_kernel():
     k = 1e8 * np.exp(-0.5 * (np.subtract.outer(x, x) / 30.0) ** 2) + 1e-3 * np.eye(9)
     tau = np.array([1e-20, 1e-18, 0.1, 20.0, 215.0, 28.0, 1.1, 1e-11, 1e-35])
     sites = Natural(np.array([2.0, -1e-18, 0.6, 45.0, 2170.0, 74.0, 0.0, 1.0, 2.0]), tau)
-    found, (mean, _) = posterior(k, sites), exact_posterior(k, sites)
+    found, (mean, _, _) = posterior(k, sites), exact_posterior(k, sites)
     np.testing.assert_allclose(found.marginals.mean, mean, rtol=1e-5, atol=1e-5)
 
 
@@ -327,3 +328,13 @@ def test_bounds_are_numbers_under_the_widest_priors(number):
     solution = replayed(number)
     assert finite(solution)
     assert solution.converged, solution.status
+
+
+def test_rows_without_a_site_beside_strong_ones():
+    """5820: K_ii − Σ V² left 0, or a negative number, of the variance 2e-9 of a row that others know exactly."""
+    x = np.array([0.0, 0.0, 0.0, 1.0, 1.0, 3.0])
+    k = 1e8 * np.exp(-0.5 * np.subtract.outer(x, x) ** 2)
+    sites = Natural(np.array([0.0, 1e8, 2e8, 0.0, 1.0, 0.0]), np.array([0.0, 1e8, 4e8, 0.0, 1.0, 0.0]))
+    found, (mean, variance, _) = posterior(k, sites).marginals, exact_posterior(k, sites)
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-6)
+    np.testing.assert_allclose(found.variance, variance, rtol=1e-6)

@@ -126,7 +126,7 @@ class Factor(eqx.Module):
     root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
     lower: Float[Array, "n n"]
     inverse: Float[Array, "n n"]
-    explained: Float[Array, " n"]  # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹)
+    direct: Float[Array, " n"]  # K_ii − Σ_k V_ki²: the posterior variances, for weak sites
     log_determinant: Float[Array, ""]
     reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
@@ -144,30 +144,34 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     b = (root[:, None] * k.T * root).at[here, here].add(1.0)  # an identity matrix would be kept, and read, every sweep
     lower = jax.lax.linalg.cholesky(b, symmetrize_input=False)
     inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
-    explained = (  # L and L⁻ᵀ overlap on the diagonal only
+    explained = (  # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
         jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1)
         + jnp.sum((inverse - jnp.diag(jnp.diagonal(inverse))) ** 2, axis=0)
         + (pivots - jnp.diagonal(inverse)) ** 2
     )
+    direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
     log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
-    factor = Factor(root, lower, inverse, explained, log_determinant, nothing)
-    return factor if prior.parts is None else _updated(factor, root[:, None] * prior.parts.low)
+    factor = Factor(root, lower, inverse, direct, log_determinant, nothing)
+    return factor if prior.parts is None else _updated(factor, prior.parts.low)
 
 
-def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
-    """The factor of B + u uᵀ: L (I + c cᵀ)^½ with c = L⁻¹ u = Q diag(σ) Vᵀ and s = √(1 + σ²).
+def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
+    """The factor for K + G Gᵀ: L (I + c cᵀ)^½ with c = L⁻¹ S½ G = Q diag(σ) Wᵀ and s = √(1 + σ²).
 
-    Written with c V in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Written with c W in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
     """
-    c = factor.inverse @ u
-    _, sigma, vt = jnp.linalg.svd(c, full_matrices=False)
+    root = factor.root
+    c = factor.inverse @ (root[:, None] * low)
+    _, sigma, wt = jnp.linalg.svd(c, full_matrices=False)
     s = jnp.sqrt(1.0 + sigma**2)
-    along = c @ vt.T  # Q diag(σ)
+    along = c @ wt.T  # Q diag(σ)
     lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
     inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
-    explained = jnp.sum((lower - inverse.T) ** 2, axis=1)
+    through_v = (factor.lower - factor.inverse.T) @ c / jnp.where(root > 0, root, jnp.inf)[:, None]
+    direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
-    return Factor(factor.root, lower, inverse, explained, log_determinant, (along / s) @ vt)
+    return Factor(root, lower, inverse, direct, log_determinant, (along / s) @ wt)
 
 
 def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
@@ -202,8 +206,7 @@ def _variances(prior: DensePrior, factor: Factor) -> tuple[Float[Array, " n"], F
     b = jnp.sum(factor.inverse**2, axis=0)
     strong = _strong(prior, factor)
     tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    direct = jnp.diagonal(prior.k) - jnp.where(factor.root > 0, factor.explained / tau, 0.0)
-    return b, jnp.where(strong, (1.0 - b) / tau, direct)
+    return b, jnp.where(strong, (1.0 - b) / tau, factor.direct)
 
 
 def _covariance(prior: DensePrior, factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
