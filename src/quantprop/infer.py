@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,11 +23,12 @@ from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
 from quantprop.priors import dense_prior
 from quantprop.programs import program
-from quantprop.solution import Solution, Status
+from quantprop.solution import PrecisionWarning, Solution, Status
 from quantprop.threads import blas_threads_for
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
+MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
 
 
 @float64
@@ -74,6 +76,7 @@ def infer(
         lawful = REASONS[int(out.reason)] == "converged" or problem.prior.is_covariance()
         if lawful and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
+        _warn_of_lost_digits(problem, out.at.sites)
     solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if lawful else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
@@ -184,6 +187,19 @@ def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tup
         return out, schedule
     reason = np.asarray(REASONS.index("converged"))
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
+
+
+def _warn_of_lost_digits(problem: Problem, sites: Natural) -> None:
+    """Where data know f so much better than the prior that roundings of the prior reach the size of the posterior."""
+    contrast = float(np.max(np.asarray(sites.tau)) * problem.prior.largest_variance())
+    if contrast > MOST_CONTRAST:
+        warnings.warn(
+            f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by some "
+            f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
+            "variance, a larger noise, or smaller weights",
+            PrecisionWarning,
+            stacklevel=4,
+        )
 
 
 def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:

@@ -30,7 +30,7 @@ class Removal(eqx.Module):
 
     def left(self, marginal: Marginal) -> Scalar:
         """marginal variance / cavity variance = 1 − share (τ − kept) · variance, without cancellation."""
-        return 1.0 - self.share * (1.0 - marginal.b) + self.share * self.kept * marginal.variance
+        return (1.0 - self.share) + self.share * (marginal.b + self.kept * marginal.variance)
 
     def pull(self, marginal: Marginal) -> Scalar:
         """ν' − τ' · mean for the removed (ν', τ') = share · (ν, τ − kept)."""

@@ -6,6 +6,7 @@ A likelihood never sees a Gaussian process, a site or a method. All mathematics 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -18,6 +19,7 @@ from quantprop.gaussian import LOG_2PI, Normal, Vector
 from quantprop.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
+OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at
 
 
 class Datum(NamedTuple):
@@ -99,7 +101,7 @@ class Likelihood(eqx.Module):
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
-        return quadrature_expectation(self, datum, marginal)
+        return quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
 
     def gaussian_precision(self, datum: Datum) -> Scalar:
         """τ of a factor exp(−½ τ f²) of p(y | f), where there is one.
@@ -224,18 +226,18 @@ def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "
     mean, sd = latent.mean, jnp.sqrt(latent.variance)
     relative = frozen(Landmarks((at.location - mean) / sd, at.scale / sd))
 
-    density = integrate(lambda u: -0.5 * u * u, fixed_panels(-12.0, 12.0, relative))
+    density = integrate(lambda u: -0.5 * u * u, fixed_panels(-OUTERMOST, OUTERMOST, relative))
     return density, mean + sd * density.nodes
 
 
-def quadrature_expectation(likelihood: Likelihood, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
-    """E_q[ℓ], ∂/∂μ = E_q[u ℓ]/σ and ∂/∂v = E_q[(u² − 1) ℓ]/(2v) with u = (f − μ)/σ, ℓ = log p(y | f).
+def quadrature_expectation(ell: Callable, at: Landmarks, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+    """E_q[ℓ], ∂/∂μ = E_q[u ℓ]/σ and ∂/∂v = E_q[(u² − 1) ℓ]/(2v) with u = (f − μ)/σ, ℓ(f) = log p(y | f).
 
     The forms with derivatives of ℓ diverge for a square link and miss the kink of double-exponential noise.
     """
-    density, f = latent_nodes(likelihood.landmarks(datum), marginal)
+    density, f = latent_nodes(at, marginal)
     u = density.nodes
-    value = jax.vmap(jax.vmap(lambda f: likelihood.log_prob(datum, f)))(f)
+    value = jax.vmap(jax.vmap(ell))(f)
     expected = density.expect(value)
     centred = value - expected  # the derivatives do not see constants
     by_mean = density.expect(u * centred) / jnp.sqrt(marginal.variance)

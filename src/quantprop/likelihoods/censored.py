@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import LOG_2PI, Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, Split
+from quantprop.likelihoods.base import OUTERMOST, Datum, Likelihood, Scalar, Split, quadrature_expectation
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.quadrature import Landmarks
 from quantprop.special import Interval, normal_interval
@@ -55,10 +55,9 @@ class Censored(Likelihood):
         """
         lower, upper = datum.y
         observed, (m, v) = lower == upper, (cavity.mean, cavity.variance)
-        end = jnp.where(m > upper, upper, jnp.where(jnp.isfinite(lower), lower, upper))
+        end, outside = self._nearest(datum, m)
         noise = self.scale**2 / exponent
         total = v + noise
-        outside = (m < lower) | (m > upper)
         joined = observed | (outside & (jnp.abs(end - m) * noise / total > FAR * self.scale))
         core = Normal(jnp.where(joined, m + v / total * (end - m), m), jnp.where(joined, v * noise / total, v))
         constant = jnp.where(joined, 0.5 * jnp.log(noise / total) - 0.5 * (end - m) ** 2 / total, 0.0)
@@ -70,6 +69,30 @@ class Censored(Likelihood):
             return exponent * left
 
         return Split(rest, core, constant)
+
+    def _nearest(self, datum: Datum, m: Scalar) -> tuple[Scalar, Scalar]:
+        """The end that is nearest to m, if m lies outside; else a finite one. And whether it does."""
+        lower, upper = datum.y
+        end = jnp.where(m > upper, upper, jnp.where(jnp.isfinite(lower), lower, upper))
+        return end, (m < lower) | (m > upper)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """In closed form where y was observed. Where f is outside with certainty, the Gaussian tail has a closed form,
+        and what is left of log p, which hardly varies, is integrated: squares of 1e11 would leave no digits of it.
+        """
+        lower, upper = datum.y
+        observed, sd = lower == upper, jnp.sqrt(marginal.variance)
+        end, outside = self._nearest(datum, marginal.mean)
+        tail = observed | (outside & (jnp.abs(end - marginal.mean) > OUTERMOST * sd))
+        exact = self._noise.expected_log_prob(datum._replace(y=end), marginal)
+        height = -jnp.log(self.scale) - 0.5 * LOG_2PI
+
+        def left(f):
+            interval = self._interval(datum, f, self.scale)
+            return jnp.where(observed, 0.0, jnp.where(tail, interval.log_rest - height, interval.log_mass))
+
+        rest = quadrature_expectation(left, self.landmarks(datum), marginal)
+        return tuple(jnp.where(tail, a, 0.0) + b for a, b in zip(exact, rest, strict=True))
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         """Observed rows are their own sites."""

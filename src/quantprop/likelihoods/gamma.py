@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import ClassVar
 
 import equinox as eqx
@@ -69,7 +70,7 @@ class Gamma(Likelihood):
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         if self.link != "exp":
-            return quadrature_expectation(self, datum, marginal)
+            return quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
         k, y, m, v = self.shape, datum.y, marginal.mean, marginal.variance
         pull = k * jnp.exp(jnp.log(y) - m + 0.5 * v)  # E[k y exp(−f)]
         constant = k * jnp.log(k) + (k - 1.0) * jnp.log(y) - gammaln(k)

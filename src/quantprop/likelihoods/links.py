@@ -93,8 +93,8 @@ def rate_moments(link: RateLink, latent: Normal) -> tuple:
     """Mean and variance of g(f) when f ~ latent."""
     m, v = latent.mean, latent.variance
     if link == "exp":
-        mean = jnp.exp(m + 0.5 * v)
-        return mean, mean**2 * jnp.expm1(v)
+        # exp(2m + v)(exp v − 1), of which one factor may underflow and the other overflow
+        return jnp.exp(m + 0.5 * v), jnp.exp(2.0 * (m + v) + jnp.log(-jnp.expm1(-v)))
     if link == "square":
         return m * m + v, 2.0 * v * (v + 2.0 * m * m)
     density, f = latent_nodes(landmarks((jnp.zeros_like(m), 1.0)), latent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import equinox as eqx
@@ -72,7 +73,7 @@ class Poisson(Likelihood):
         if self.link == "square":
             log_square, by_mean, by_variance = expected_log_square(m, v)
             return y * log_square - e * (m * m + v) + constant, y * by_mean - 2.0 * e * m, y * by_variance - e
-        return quadrature_expectation(self, datum, marginal)
+        return quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
 
     @property
     def has_gaussian_factor(self) -> bool:

@@ -30,22 +30,27 @@ HUGE = 1e6  # variance from which the dominant part is split off
 RANK = 16  # of that part
 
 
-class DensePrior(Prior):
-    """N(mean, k) at the training inputs, k the kernel matrix.
+class Parts(eqx.Module):
+    """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
 
-    `low`, where given (see `dominant`), is a factor of the dominant part of k: k − low lowᵀ is what is left of it.
-    """
+    low: Float[Array, "n r"]
+    rest: Float[Array, "n n"]
+
+
+class DensePrior(Prior):
+    """N(mean, k) at the training inputs, k the kernel matrix; `parts` of it where one was split off."""
 
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
-    low: Float[Array, "n r"] | None = None
+    parts: Parts | None = None
 
     def is_covariance(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
     def scaled(self, by: Any) -> DensePrior:
-        return DensePrior(self.mean, by * self.k, None if self.low is None else jnp.sqrt(by) * self.low)
+        parts = None if self.parts is None else Parts(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
+        return DensePrior(self.mean, by * self.k, parts)
 
     def largest_variance(self) -> float:
         return float(np.diagonal(self.k).max())
@@ -63,7 +68,8 @@ class DensePrior(Prior):
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
         nothing = jnp.zeros((0, 0))
-        return replace(self, k=nothing), replace(factor, lower=nothing)
+        parts = None if self.parts is None else Parts(nothing, nothing)
+        return DensePrior(self.mean, nothing, parts), replace(factor, lower=nothing)
 
     def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         if negative_sites:
@@ -86,27 +92,33 @@ class DensePrior(Prior):
 
 def _b_inverse(prior: DensePrior, factor: Factor) -> Float[Array, "n n"]:
     """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
-    return gram_of_lower(factor.inverse) if prior.low is None else factor.inverse.T @ factor.inverse
+    return gram_of_lower(factor.inverse) if prior.parts is None else factor.inverse.T @ factor.inverse
 
 
 @program
-def dominant(k: Float[Array, "n n"]) -> Float[Array, "n r"]:
-    """G with k ≈ G Gᵀ: the first RANK columns of k's Cholesky factor with pivoting.
+def dominant(k: Float[Array, "n n"]) -> Parts:
+    """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
 
     A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
     about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
     small roundings, and the dominant part comes back by an update that has none of that size.
+
+    A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
+    as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
     """
+    n, own = len(k), jnp.diagonal(k)
+    rounding = n * jnp.finfo(k.dtype).eps * own
 
     def column(i, state):
         low, left = state
-        pivot = jnp.argmax(left)
-        new = k[:, pivot] - low @ low[pivot]
-        new = jnp.where(left[pivot] > 0, new / jnp.sqrt(jnp.where(left[pivot] > 0, left[pivot], 1.0)), 0.0)
-        return low.at[:, i].set(new), left - new**2
+        pivot = jnp.argmax(jnp.where(left > rounding, left, 0.0))
+        more = left[pivot] > rounding[pivot]
+        new = (k[:, pivot] - low @ low[pivot]) / jnp.sqrt(jnp.where(more, left[pivot], jnp.inf))
+        return low.at[:, i].set(new), (left - new**2).at[pivot].set(0.0)
 
-    n = len(k)
-    return jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), jnp.diagonal(k)))[0]
+    low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
+    known = left > rounding
+    return Parts(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
 
 def dense_prior(mean: Vector, k: Vector) -> DensePrior:
@@ -122,8 +134,9 @@ class Factor(eqx.Module):
     lower: Float[Array, "n n"]
     inverse: Float[Array, "n n"]
     b: Float[Array, " n"]  # diag of B⁻¹
-    explained: Float[Array, " n"]  # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹)
+    direct: Float[Array, " n"]  # K_ii − Σ_k V_ki²: the posterior variances, for weak sites
     log_determinant: Float[Array, ""]
+    reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
 
 def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
@@ -134,47 +147,58 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     """
     own = jnp.diagonal(prior.k)
     root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
-    k = prior.k if prior.low is None else prior.k - prior.low @ prior.low.T
+    k = prior.k if prior.parts is None else prior.parts.rest
     here = jnp.arange(len(root))
     b = (root[:, None] * k.T * root).at[here, here].add(1.0)  # an identity matrix would be kept, and read, every sweep
     lower = jax.lax.linalg.cholesky(b, symmetrize_input=False)
     inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
     on_diagonal = jnp.eye(len(root), dtype=bool)
     own_inverse, below = jnp.diagonal(inverse), jnp.sum(jnp.where(on_diagonal, 0.0, inverse) ** 2, axis=0)
-    # L and L⁻ᵀ overlap on the diagonal only.
+    # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
     explained = jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1) + below + (pivots - own_inverse) ** 2
-    log_determinant = 2.0 * jnp.sum(jnp.log(pivots))
-    factor = Factor(own, root, lower, inverse, below + own_inverse**2, explained, log_determinant)
-    return factor if prior.low is None else _updated(factor, root[:, None] * prior.low)
+    direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
+    log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
+    factor = Factor(own, root, lower, inverse, below + own_inverse**2, direct, log_determinant, nothing)
+    return factor if prior.parts is None else _updated(factor, prior.parts.low)
 
 
-def _updated(factor: Factor, u: Float[Array, "n r"]) -> Factor:
-    """The factor of B + u uᵀ: L (I + c cᵀ)^½ with c = L⁻¹ u = Q diag(σ) Vᵀ and s = √(1 + σ²).
+def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
+    """The factor for K + G Gᵀ: L (I + c cᵀ)^½ with c = L⁻¹ S½ G = Q diag(σ) Wᵀ and s = √(1 + σ²).
 
-    Written with c V in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Written with c W in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
     """
-    c = factor.inverse @ u
-    _, sigma, vt = jnp.linalg.svd(c, full_matrices=False)
+    root = factor.root
+    c = factor.inverse @ (root[:, None] * low)
+    _, sigma, wt = jnp.linalg.svd(c, full_matrices=False)
     s = jnp.sqrt(1.0 + sigma**2)
-    along = c @ vt.T  # Q diag(σ)
+    along = c @ wt.T  # Q diag(σ)
     lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
     inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
-    b, explained = jnp.sum(inverse**2, axis=0), jnp.sum((lower - inverse.T) ** 2, axis=1)
+    b = jnp.sum(inverse**2, axis=0)
+    through_v = (factor.lower - factor.inverse.T) @ c / jnp.where(root > 0, root, jnp.inf)[:, None]
+    direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
-    return Factor(factor.own, factor.root, lower, inverse, b, explained, log_determinant)
+    return Factor(factor.own, root, lower, inverse, b, direct, log_determinant, (along / s) @ wt)
 
 
 def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """α = (I + S₊ K)⁻¹ d and K α.
 
     Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
-    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K.
+    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G, whose
+    L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
     """
     root, strong = factor.root, _strong(factor)
     scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
     weak = jnp.where(strong, 0.0, d)
-    k_weak = prior.k @ weak
-    inner = factor.inverse @ (scaled - root * k_weak)
+    if prior.parts is None:
+        k_weak = prior.k @ weak
+        inner = factor.inverse @ (scaled - root * k_weak)
+    else:
+        g_weak, rest_weak = prior.parts.low.T @ weak, prior.parts.rest @ weak
+        k_weak = prior.parts.low @ g_weak + rest_weak
+        inner = factor.inverse @ (scaled - root * rest_weak) - factor.reach @ g_weak
     back = inner @ factor.inverse
     through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
     return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
@@ -189,8 +213,7 @@ def _variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
     strong = _strong(factor)
     tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    direct = factor.own - jnp.where(factor.root > 0, factor.explained / tau, 0.0)
-    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, direct)
+    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
 
 
 def _covariance(prior: DensePrior, factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
