@@ -194,7 +194,7 @@ def _warn_of_lost_digits(problem: Problem, sites: Natural) -> None:
     contrast = float(np.max(np.asarray(sites.tau)) * problem.prior.largest_variance())
     if contrast > MOST_CONTRAST:
         warnings.warn(
-            f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by some "
+            f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by "
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
