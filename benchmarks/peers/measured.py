@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 PREFIX = "RESULT "  # as in pinned.py, which reads it
-REPEATS = 3  # warm fits, of which the best counts
+REPEATS = 5  # warm fits, of which the median counts: some programs draw numbers, so that their fits differ
 LONG = 10.0  # seconds of a fit that is repeated only once
 
 
@@ -51,7 +51,7 @@ def report(fit: Callable[[np.ndarray, np.ndarray, str], Fit]) -> None:
     fitted, cold = _timed(fit, x, y, method)
     row = {"cold": cold, "from_start": time.time() - float(os.environ["BENCH_STARTED"])}
     if not only:
-        row["warm"] = best_of(lambda: _timed(fit, x, y, method)[1])
+        row["warm"] = typical(lambda: _timed(fit, x, y, method)[1])
     row |= {
         "objective": fitted.objective,
         "objective_name": fitted.objective_name,
@@ -69,14 +69,12 @@ def emit(row: dict) -> None:
     print(PREFIX + json.dumps(row), flush=True)
 
 
-def best_of(seconds: Callable[[], float], repeats: int = REPEATS) -> float:
-    """The least of a few measurements, fewer if one takes long."""
-    best = seconds()
-    for _ in range(repeats - 1):
-        if best > LONG:
-            break
-        best = min(best, seconds())
-    return best
+def typical(seconds: Callable[[], float], repeats: int = REPEATS) -> float:
+    """The median of a few measurements, fewer if one takes long."""
+    taken = [seconds()]
+    while len(taken) < repeats and max(taken) <= LONG:
+        taken.append(seconds())
+    return float(np.median(taken))
 
 
 def _timed(fit: Callable, x: np.ndarray, y: np.ndarray, method: str) -> tuple[Fit, float]:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from measured import best_of, emit
+from measured import typical, emit
 
 from quantprop import Model, fit, infer, kernels, likelihoods
 
@@ -45,7 +45,7 @@ def main() -> None:
         sweeps.append(infer(model, x, y, METHOD, tol=TOLERANCE).status.sweeps)
         return time.perf_counter() - began
 
-    row = {"n": len(x), "infer": best_of(seconds), "sweeps": sweeps[0]}
+    row = {"n": len(x), "infer": typical(seconds), "sweeps": sweeps[0]}
     row |= {"memory_before": before, "memory_infer": peak()}
     steps = fit(model, x, y, METHOD, tol=1e-4, max_evaluations=3).trace[1:]  # the first of them compiles
     middle = sorted(steps, key=lambda step: step.seconds)[len(steps) // 2]

@@ -148,11 +148,10 @@ def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
     own = jnp.diagonal(prior.k)
     root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
     k = prior.k if prior.parts is None else prior.parts.rest
-    here = jnp.arange(len(root))
-    b = (root[:, None] * k.T * root).at[here, here].add(1.0)  # an identity matrix would be kept, and read, every sweep
-    lower = jax.lax.linalg.cholesky(b, symmetrize_input=False)
-    inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
     on_diagonal = jnp.eye(len(root), dtype=bool)
+    scaled = root[:, None] * k.T * root
+    lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
+    inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
     own_inverse, below = jnp.diagonal(inverse), jnp.sum(jnp.where(on_diagonal, 0.0, inverse) ** 2, axis=0)
     # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
     explained = jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1) + below + (pivots - own_inverse) ** 2
