@@ -10,10 +10,10 @@ HEAD = (
     f" {'NTLL':>8} {'evals':>6} {'start s':>8} {'cached s':>9}"
 )
 NOTES = """\
-cold: first fit of a new process; warm: median of later fits; x EP: warm over quantprop EP's warm; objective: negative log
-evidence (vb: negative bound) at the learned variance and lengthscale; NTLL: mean negative log probability of held-out
-labels; start: from the start of the process to the first fitted model, imports included; cached: the same with JAX's
-compiled programs on disk."""
+cold: first fit of a new process; warm: median of later fits; x EP: warm over quantprop EP's warm; objective: negative
+log evidence (vb: negative bound) at the learned variance and lengthscale; NTLL: mean negative log probability of
+held-out labels; start: from the start of the process to the first fitted model, imports included; cached: the same with
+JAX's compiled programs on disk."""
 SHORT = 0.1
 QUOTIENTS = (
     ("GPy EP / quantprop EP", ("gpy", "ep"), ("quantprop", "ep")),

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from measured import typical, emit
+from measured import emit, typical
 
 from quantprop import Model, fit, infer, kernels, likelihoods
 

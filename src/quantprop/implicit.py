@@ -127,7 +127,9 @@ def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) 
     return value, Pull(*by)
 
 
-def adjoint(slope: Slopes, correlation: Array, right: Float[Array, "2 n"], scale: Scalar, tol: Scalar):
+def adjoint(
+    slope: Slopes, correlation: Array, right: Float[Array, "2 n"], scale: Scalar, tol: Scalar
+) -> tuple[Array, Scalar]:
     """y of (I − ∂R/∂s)ᵀ y = right, and what is left of the equation, relative to `scale`: `tol` if all went well."""
     squared = correlation**2
 

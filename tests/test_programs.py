@@ -1,0 +1,76 @@
+"""Compiled programs: made ahead and once, as the user's flags say; and the threads of BLAS beside them."""
+
+from __future__ import annotations
+
+import logging
+
+import jax
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from quantprop import Model, kernels, likelihoods, programs
+from quantprop.infer import loo_at, prepare
+from quantprop.landscape import Landscape
+from quantprop.methods import QP
+from quantprop.objectives import Evidence
+from quantprop.parameters import packed
+from quantprop.threads import FEW, blas_threads_for
+
+
+def landscape(n):
+    model = Model(kernels.Matern32(), likelihoods.Probit())
+    x = np.linspace(-2.0, 2.0, n)[:, None]
+    task = prepare(model, x, np.where(np.sin(5.0 * x[:, 0]) > 0, 1.0, -1.0), QP(), None, None, None)
+    return Landscape(model, task, QP(), Evidence())
+
+
+def compiled(caplog):
+    """Names of the programs that were prepared, or compiled in this thread, since the last look."""
+    said = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return {text.split("jit(")[1].split(")")[0] for text in said if "Compiling jit(" in text or "XLA comp" in text}
+
+
+def test_what_is_compiled_ahead_is_not_compiled_again(caplog):
+    jax.clear_caches()
+    surface = landscape(40)
+    with jax.log_compiles(True), caplog.at_level(logging.WARNING):
+        surface.compile()
+        assert {"solved", "gradient", "pull_back", "loo_of"} <= compiled(caplog)
+        point = surface.at(packed(surface.parts), 1e-3)
+        loo_at(point.likelihood, surface.task, point.out.at)
+        assert not {"solved", "gradient", "pull_back", "loo_of"} & compiled(caplog)
+        landscape(41).compile()  # of the same padded size
+        assert not compiled(caplog)
+    assert point.usable
+
+
+def test_a_failure_to_compile_is_raised():
+    class Broken:
+        def compile(self):
+            raise jax.errors.JaxRuntimeError("INTERNAL: no such instruction")
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such instruction"), programs.compiling([Broken()]):
+        pass
+
+
+@pytest.mark.parametrize(("flags", "level"), [("", 1), ("--xla_backend_optimization_level=3", None)])
+def test_a_level_that_the_user_chose_stands(monkeypatch, flags, level):
+    monkeypatch.setenv("XLA_FLAGS", flags)
+    options = programs._compiler_options.__wrapped__()
+    assert options.get("xla_backend_optimization_level") == level
+
+
+def test_few_rows_take_one_thread_of_blas_and_many_take_all():
+    import scipy.linalg  # noqa: F401
+
+    def limits():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    with threadpool_limits(2, "blas"):
+        with blas_threads_for(FEW - 1):
+            assert limits() == {1}
+        assert limits() == {2}
+        with blas_threads_for(FEW):
+            assert limits() == {2}
