@@ -202,8 +202,8 @@ class Landscape:
     def compile(self) -> None:
         """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
         theta = packed(self.parts)
-        *at_inputs, likelihood = prior_at.shapes(theta, self.unbounded, self.inputs)
-        problem = Problem(likelihood, self.method, DensePrior(*at_inputs), self.task.data, self.task.weight)
+        mean, k, likelihood = prior_at.shapes(theta, self.unbounded, self.inputs)
+        problem = Problem(likelihood, self.method, DensePrior(mean, k), self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         if key in _compiled:
