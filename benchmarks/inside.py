@@ -102,7 +102,7 @@ def inference(name: str) -> tuple[float, float, float]:
     return ratio(lambda: infer(model, x, y, method=QP()).loo, lambda: infer(model, x, y, method=EP()).loo)
 
 
-def many_fits(folds: int = 40) -> tuple[float, float, float]:
+def many_fits(folds: int = 100) -> tuple[float, float, float]:
     """`fit_many` on folds of sonar against a loop of `fit`, both with what they need compiled; once each."""
     parts = [split(Experiment("sonar", round=i // 10, fold=i % 10)) for i in range(folds)]
     x, y = [part.x for part in parts], [part.y for part in parts]
@@ -120,7 +120,7 @@ LINES = {
     "probit projection, W2 over KL": (probit_projection, 3.0),
     "infer on pima (probit), QP over EP": (lambda: inference("probit"), 1.1),
     "infer at n = 600 (square-link Poisson), QP over EP": (lambda: inference("poisson"), 2.0),
-    "fit_many on 40 folds of sonar, over a loop of fit": (many_fits, 1 / 3),
+    "fit_many on 100 folds of sonar, over a loop of fit": (many_fits, 1 / 3),
 }
 
 

@@ -25,7 +25,7 @@ from quantprop.gaussian import Natural
 from quantprop.implicit import moved
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, Laplace
-from quantprop.methods.base import Weight
+from quantprop.methods.base import Weight, renewal
 from quantprop.precision import to_numpy
 from quantprop.priors.base import Response
 from quantprop.programs import program
@@ -156,7 +156,7 @@ def _slopes(problem: Problem, path: Path, at: Evaluation, answer: Float[Array, "
     def one(datum, weight, marginal, site, answer):
         def rule(c, s, u):
             near, own = moved(marginal, site, c + u * answer, s)
-            new = problem.method.renew(problem.likelihood, datum, path.weighted(weight, u), near, own).site
+            new = renewal(problem.method, problem.likelihood, datum, path.weighted(weight, u), near, own).site
             sd = jnp.sqrt(marginal.variance)
             return jnp.stack([sd * (new.nu - marginal.mean * new.tau), sd**2 * new.tau])
 

@@ -37,7 +37,7 @@ from quantprop.sites import Marginal
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
 SHARE = 1e-3  # and relative to inference's residual: the gradient's error is of first order in that one too
-LOOSEST = 1e-6
+LOOSEST = 1e-6  # at most
 
 
 class Gradient(eqx.Module):

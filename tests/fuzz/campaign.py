@@ -147,10 +147,13 @@ def main() -> None:
     if chosen.pair is not None:
         run(chosen.path, numbers, menu, range(chosen.pair, chosen.pair + 1))
         return
+    every = range(len(menu.pairs))
     if not chosen.summary:
         mend(chosen.path)
-        every = range(len(menu.pairs))
-        run(chosen.path, numbers, menu, every) if chosen.workers == 1 else share_out(chosen.workers, every)
+    if not chosen.summary and chosen.workers == 1:
+        run(chosen.path, numbers, menu, every)
+    elif not chosen.summary:
+        share_out(chosen.workers, every)
     records = read(chosen.path)
     print(table(records))
     print(f"{len(records)} problems; converged: {share(records, True):.2%} of those with one mode, "
