@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-CPU_SLOTS = 8  # problems evaluated at a time by one thread
+CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them
 GPU_SLOTS = 512
 MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation, a problem of a batch
 HELD = 0.1  # of the memory for the distances of one batch's problems
@@ -25,11 +25,14 @@ def threads() -> int:
     return 2 if jax.default_backend() != "cpu" else len(os.sched_getaffinity(0))
 
 
-def slots(n: int) -> int:
-    """How many problems of n rows are computed at a time."""
+def slots(n: int, b: int) -> int:
+    """How many of b problems of n rows are computed at a time.
+
+    On a CPU an empty slot costs nothing, and as many as a power of 2 let other numbers of problems share a program.
+    """
     if jax.default_backend() == "cpu":
-        return CPU_SLOTS
-    return max(1, min(GPU_SLOTS, int(SHARE * _memory() / (MATRICES * 8 * n * n))))
+        return min(1 << (b - 1).bit_length(), max(1, min(CPU_SLOTS, held(n) // 4)))
+    return max(1, min(b, GPU_SLOTS, int(SHARE * _memory() / (MATRICES * 8 * n * n))))
 
 
 def held(n: int) -> int:

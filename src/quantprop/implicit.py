@@ -32,7 +32,7 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, renewal
 from quantprop.objectives import Objective
 from quantprop.priors.base import Response
-from quantprop.priors.triangular import symmetric_product
+from quantprop.priors.triangular import folded_product
 from quantprop.sites import Marginal
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
@@ -41,7 +41,10 @@ LOOSEST = 1e-6  # at most
 
 
 class Gradient(eqx.Module):
-    """dJ in the prior's mean and covariance and in the likelihood's numbers (flattened)."""
+    """dJ in the prior's mean and covariance and in the likelihood's numbers (flattened).
+
+    `covariance` is to be multiplied with symmetric changes of K: of two entries (i, j) and (j, i) only the sum counts.
+    """
 
     mean: Float[Array, " n"]
     covariance: Float[Array, "n n"]
@@ -230,6 +233,6 @@ def to_prior(at: Evaluation, response: Response, total: Pull, moving: Moving) ->
     by_mean, by_variance = local.around[0] / jnp.sqrt(m.variance), -local.around[1] / m.variance
     sent = a.T @ by_mean
     outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-    through_variance = symmetric_product(a, by_variance[:, None] * a)
+    through_variance = folded_product(a, by_variance[:, None] * a)
     covariance = outer + through_variance + total.log_determinant * at.sites.tau[:, None] * a
     return Gradient(total.mean + sent, covariance, local.likelihood, moving.adjoint_residual)

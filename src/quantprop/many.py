@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from quantprop.ascent import REASONS, Ascent, steepness
+from quantprop.ascent import GOING, REASONS, Ascent, steepness
 from quantprop.batches import Rows, chunks, each, held, kinds, of, slots, stacked, threads
 from quantprop.engine import Evaluation, Outcome, Problem, solve_parallel
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
@@ -171,7 +171,7 @@ class Search:
             parts, x, data, weight = jax.device_put(stacked(whole))
             self.batch = Batch(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
-        self.slots = min(b, slots(len(first.task.padded)))
+        self.slots = slots(len(first.task.padded), b)
         counts = np.stack([s.task.weight.total for s in surfaces]) > 0
         self.cold: Natural = jax.tree.map(lambda part: np.where(counts, part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)
@@ -180,6 +180,7 @@ class Search:
         self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
         self.seen = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
+        self.ends: dict[int, Visits] = {}  # the last evaluation of problems that ended as precisely as is asked
 
     def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
         """The objectives of up to `slots` problems; the program always has all slots filled."""
@@ -217,6 +218,7 @@ class Search:
         self._note(rows[told], theta[told], here[told], of(found, told), (time.perf_counter() - began) / len(rows))
         self.known.add(rows[usable], theta[usable], of(found.out.at.sites, usable))
         self.ascent.tell(rows[told], found.value[told], found.gradient[told], usable[told])
+        self._keep_ends(rows[told], theta[told], of(found, told))
         self._foretell(rows[told])
 
     def _start(self, rows: Rows, sites: Natural) -> None:
@@ -230,6 +232,11 @@ class Search:
         self._start(rows, self.known.at(rows, self.ascent.trial[rows]))
         self.spent[rows], self.warm[rows] = 0, True
 
+    def _keep_ends(self, rows: Rows, theta: np.ndarray, found: Visits) -> None:
+        ended = (self.ascent.reason[rows] != GOING) & (self.ascent.theta[rows] == theta).all(axis=1)
+        for i in np.flatnonzero(ended & (found.out.at.residual <= self.first.tol)):
+            self.ends[int(rows[i])] = of(found, i)
+
     def _note(self, rows: Rows, theta: np.ndarray, slopes: np.ndarray, found: Visits, seconds: float) -> None:
         """A line of each problem's trace; the seconds are its share of the batch's."""
         for i, row in enumerate(rows):
@@ -240,8 +247,12 @@ class Search:
 
     def settled(self) -> tuple[Visits, np.ndarray]:
         """All problems at their best θ, inference at its own tolerance, and their leave-one-out log densities."""
-        parts = [self._settled(rows) for rows in chunks(len(self.surfaces), self.slots)]
-        found = jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+        every = range(len(self.surfaces))
+        rest = np.array([i for i in every if i not in self.ends], dtype=int)
+        for rows in (rest[some] for some in chunks(len(rest), self.slots)):
+            found = self._settled(rows)
+            self.ends.update((int(row), of(found, i)) for i, row in enumerate(rows))
+        found = jax.tree.map(lambda *leaves: np.stack(leaves), *(self.ends[i] for i in every))
         with jax.enable_x64(True):
             return found, np.asarray(_loo_at(self.batch, self.ascent.theta, found.out.at))
 

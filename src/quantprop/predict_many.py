@@ -38,8 +38,8 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     found: list[Any] = [None] * len(cases)
     with one_blas_thread(), jax.enable_x64(True):
         for alike in kinds(cases):
-            for rows in chunks(len(alike), size := slots(bucket(len(solutions[alike[0]].X)))):
-                batch = stacked([cases[alike[i]] for i in np.resize(rows, min(size, len(alike)))])
+            for rows in chunks(len(alike), size := slots(bucket(len(solutions[alike[0]].X)), len(alike))):
+                batch = stacked([cases[alike[i]] for i in np.resize(rows, size)])
                 latent = to_numpy(_conditioned(batch, len(rows)))
                 for k, i in enumerate(rows):
                     found[alike[i]] = of(latent, k)

@@ -67,5 +67,8 @@ class Prior(eqx.Module):
         raise NotImplementedError
 
     def precision(self, factor: Any, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
-        """(K + S⁻¹)⁻¹ = S (I + K S)⁻¹, the precision of the sites' means under the prior (dense backends only)."""
+        """(K + S⁻¹)⁻¹ = S (I + K S)⁻¹, the precision of the sites' means under the prior (dense backends only).
+
+        Folded or not (`priors.triangular`): it is there to be multiplied with derivatives of K.
+        """
         raise NotImplementedError

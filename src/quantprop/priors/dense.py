@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.priors.base import Posterior, Prior, Response
-from quantprop.priors.triangular import gram_of_lower, triangular_inverse
+from quantprop.priors.triangular import folded_gram, gram_of_lower, triangular_inverse
 from quantprop.programs import program
 from quantprop.sites import Marginal
 
@@ -74,7 +74,9 @@ class DensePrior(Prior):
     def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         if negative_sites:
             return sites.tau[:, None] * self.response(factor, sites, negative_sites).transfer
-        return factor.root[:, None] * _b_inverse(self, factor) * factor.root
+        inverse = factor.inverse
+        b_inverse = folded_gram(inverse) if self.parts is None else inverse.T @ inverse
+        return factor.root[:, None] * b_inverse * factor.root
 
     def response(self, factor: Factor, sites: Natural, negative_sites: bool) -> Response:
         """A₊ = −Σ₊ S₊ off the diagonal. The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A."""
