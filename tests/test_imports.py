@@ -14,6 +14,7 @@ PACKAGE = "quantprop"
 
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
+    "garbage",
     "memory",
     "precision",
     "programs",

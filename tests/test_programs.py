@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 
 import jax
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
+import quantprop
 from quantprop import Model, kernels, likelihoods, programs
+from quantprop.garbage import uncollected
 from quantprop.infer import loo_at, prepare
 from quantprop.landscape import Landscape
 from quantprop.methods import QP
@@ -73,3 +76,33 @@ def test_few_rows_take_one_thread_of_blas_and_many_take_all():
         assert limits() == {2}
         with blas_threads_for(FEW):
             assert limits() == {2}
+
+
+def test_the_collector_of_garbage_is_back_after_imports_and_compilation():
+    seen = []
+    for running in (True, False):
+        (gc.enable if running else gc.disable)()
+        try:
+            with pytest.raises(AttributeError):
+                quantprop.no_such_name  # noqa: B018
+            seen.append(gc.isenabled())
+            with programs.compiling(iter(())):
+                seen.append(gc.isenabled())
+            seen.append(gc.isenabled())
+        finally:
+            gc.enable()
+    assert seen == [True, False, True, False, False, False]
+
+
+def test_what_a_user_has_set_aside_from_collection_stays_so():
+    gc.freeze()
+    try:
+        before = gc.get_freeze_count()
+        with uncollected():
+            pass
+        assert gc.get_freeze_count() >= before - 100 > 0  # some of it may have been freed
+    finally:
+        gc.unfreeze()
+    with uncollected():
+        pass
+    assert gc.get_freeze_count() == 0

@@ -8,6 +8,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from quantprop.garbage import uncollected
+
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
@@ -51,6 +53,11 @@ sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:
+    with uncollected():
+        return _imported(name)
+
+
+def _imported(name: str) -> Any:
     if name in _HOME:
         found = getattr(import_module(f"quantprop.{_HOME[name]}"), name)
         setattr(sys.modules[__name__], name, found)

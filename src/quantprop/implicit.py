@@ -62,8 +62,10 @@ class Slopes(eqx.Module):
     likelihood: Float[Array, "l 3 n"]
 
 
-def moved(marginal: Marginal, site: Natural, c: Array, s: Array) -> tuple[Marginal, Natural]:
-    """Marginal and site after a small move: c of the surroundings and s of the site, both as (p, q).
+def moved(
+    marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
+) -> tuple[Marginal, Natural]:
+    """Marginals and sites after a small move: c of the surroundings and s of the sites, both as (p, q).
 
     The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
     """
@@ -85,7 +87,7 @@ def slopes(problem: Problem, objective: Objective, marginals: Marginal, sites: N
 
     def rules(c, s, numbers):
         likelihood = rebuilt(numbers)
-        near, own = jax.vmap(moved, in_axes=(0, 0, 1, 1))(marginals, sites, c, s)
+        near, own = moved(marginals, sites, c, s)
         data = (problem.data, problem.weight, near, own)
         new = jax.vmap(partial(renewal, problem.method, likelihood))(*data)
         value = jax.vmap(partial(objective.local, likelihood))(*data, new)
@@ -119,7 +121,7 @@ def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) 
     """The objective's total, and ∂J/∂(values, surroundings, sites, log |I + S K|, prior mean) of it."""
 
     def total(values, c, s, log_determinant, mean):
-        near, own = jax.vmap(moved, in_axes=(0, 0, 1, 1))(at.marginals, at.sites, c, s)
+        near, own = moved(at.marginals, at.sites, c, s)
         summary = Summary(mean, own, near, log_determinant, problem.weight.total)
         return objective.total(problem.method, values, summary)
 

@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
 
+from quantprop.garbage import uncollected
 from quantprop.memory import explained
 
 P = ParamSpec("P")
@@ -60,7 +61,7 @@ def compiling(lowered: Iterable[Any]) -> Iterator[None]:
     """Compile programs in threads, as they come, until the end of the block: XLA does it without Python's lock, and
     mostly on one core for each.
     """
-    with ThreadPoolExecutor(os.cpu_count()) as threads:
+    with uncollected(), ThreadPoolExecutor(os.cpu_count()) as threads:
         tasks = [threads.submit(one.compile) for one in lowered]
         yield
         for task in tasks:
