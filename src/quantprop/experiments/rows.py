@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from quantprop.garbage import uncollected
+
 FILE = "rows.jsonl"
 LOCK = ".lock"
 
@@ -99,15 +101,16 @@ def read(folder: Path) -> list[Row]:
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     found: dict[Key, int] = {}
     rows: list[Row] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            row = from_json(line.decode("utf-8"))
-            if row.key in found:
-                raise Malformed(f"the same experiment and method as line {found[row.key]}")
-        except (Malformed, UnicodeDecodeError) as error:
-            raise Malformed(f"{path}, line {number}: {error}; correct the line or take it out") from None
-        found[row.key] = number
-        rows.append(row)
+    with uncollected():  # numbers in lists, of which none are garbage
+        for number, line in enumerate(lines, 1):
+            try:
+                row = from_json(line.decode("utf-8"))
+                if row.key in found:
+                    raise Malformed(f"the same experiment and method as line {found[row.key]}")
+            except (Malformed, UnicodeDecodeError) as error:
+                raise Malformed(f"{path}, line {number}: {error}; correct the line or take it out") from None
+            found[row.key] = number
+            rows.append(row)
     return rows
 
 

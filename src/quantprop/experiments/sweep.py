@@ -114,7 +114,8 @@ def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: 
     A row that is there is never computed again, failed ones included: to repeat one, take its line out.
     """
     with rows.locked(folder):
-        units = missing(plan, rows.read(folder))
+        there = rows.read(folder)
+        units = missing(plan, there)
         total = {name: len(plan.experiments(name)) for name in plan.datasets}
         done = {name: total[name] - sum(unit.experiment.dataset == name for unit in units) for name in total}
         for name in total:
@@ -122,8 +123,9 @@ def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: 
         with closing(workers.carry_out(units)) as results:
             for unit, new in results:
                 rows.append(folder, *new)
+                there += new
                 name = unit.experiment.dataset
                 done[name] += 1
                 report(name, done[name], total[name])
     wanted = {key_of(e, method) for name in plan.datasets for e in plan.experiments(name) for method in plan.order}
-    return [row for row in rows.read(folder) if row.key in wanted]
+    return [row for row in there if row.key in wanted]
