@@ -3,7 +3,7 @@
     python scripts/repeat_rows.py inferred results/rows.jsonl [how many rows]
     JAX_PLATFORMS=cpu python scripts/repeat_rows.py learned results/rows.jsonl [how many folds]
 
-Rows that another machine or device computed, say a GPU, are so compared with a processor's: `inferred` repeats inference
+Rows that another machine computed, say one with a GPU, are so compared with a processor's: `inferred` repeats inference
 and forecasts at the rows' own hyperparameters, `learned` the search for hyperparameters too, by batches.
 """
 

@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
-CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them
+CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them, at most
+CPU_WORK = 5e8  # n³ of them together, about half a second: an interrupt waits as long
 GPU_SLOTS = 512
 MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation, a problem of a batch
 HELD = 0.1  # of the memory for the distances of one batch's problems
@@ -31,7 +32,7 @@ def slots(n: int, b: int) -> int:
     On a CPU an empty slot costs nothing, and as many as a power of 2 let other numbers of problems share a program.
     """
     if jax.default_backend() == "cpu":
-        return min(1 << (b - 1).bit_length(), max(1, min(CPU_SLOTS, held(n) // 4)))
+        return max(1, min(1 << (b - 1).bit_length(), CPU_SLOTS, int(CPU_WORK / n**3)))
     return max(1, min(b, GPU_SLOTS, int(SHARE * _memory() / (MATRICES * 8 * n * n))))
 
 

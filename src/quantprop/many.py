@@ -233,6 +233,7 @@ class Search:
         self.spent[rows], self.warm[rows] = 0, True
 
     def _keep_ends(self, rows: Rows, theta: np.ndarray, found: Visits) -> None:
+        """Keep what was found where a search has ended and inference is precise: it need not be computed again."""
         ended = (self.ascent.reason[rows] != GOING) & (self.ascent.theta[rows] == theta).all(axis=1)
         for i in np.flatnonzero(ended & (found.out.at.residual <= self.first.tol)):
             self.ends[int(rows[i])] = of(found, i)
