@@ -52,12 +52,8 @@ class _Package(ModuleType):
 sys.modules[__name__].__class__ = _Package
 
 
+@uncollected()
 def __getattr__(name: str) -> Any:
-    with uncollected():
-        return _imported(name)
-
-
-def _imported(name: str) -> Any:
     if name in _HOME:
         found = getattr(import_module(f"quantprop.{_HOME[name]}"), name)
         setattr(sys.modules[__name__], name, found)

@@ -95,22 +95,22 @@ def from_json(line: str) -> Row:
     return Row(**record)
 
 
+@uncollected()  # numbers in lists, of which none are garbage
 def read(folder: Path) -> list[Row]:
     """All rows of a folder, in the order they were written. A last line without its newline is not a row yet."""
     path = folder / FILE
     lines = path.read_bytes().split(b"\n")[:-1] if path.exists() else []
     found: dict[Key, int] = {}
     rows: list[Row] = []
-    with uncollected():  # numbers in lists, of which none are garbage
-        for number, line in enumerate(lines, 1):
-            try:
-                row = from_json(line.decode("utf-8"))
-                if row.key in found:
-                    raise Malformed(f"the same experiment and method as line {found[row.key]}")
-            except (Malformed, UnicodeDecodeError) as error:
-                raise Malformed(f"{path}, line {number}: {error}; correct the line or take it out") from None
-            found[row.key] = number
-            rows.append(row)
+    for number, line in enumerate(lines, 1):
+        try:
+            row = from_json(line.decode("utf-8"))
+            if row.key in found:
+                raise Malformed(f"the same experiment and method as line {found[row.key]}")
+        except (Malformed, UnicodeDecodeError) as error:
+            raise Malformed(f"{path}, line {number}: {error}; correct the line or take it out") from None
+        found[row.key] = number
+        rows.append(row)
     return rows
 
 

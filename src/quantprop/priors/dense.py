@@ -9,6 +9,7 @@ negative ones by a second factorisation, which fails exactly when the posterior 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -74,9 +75,7 @@ class DensePrior(Prior):
     def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
         if negative_sites:
             return sites.tau[:, None] * self.response(factor, sites, negative_sites).transfer
-        inverse = factor.inverse
-        b_inverse = folded_gram(inverse) if self.parts is None else inverse.T @ inverse
-        return factor.root[:, None] * b_inverse * factor.root
+        return factor.root[:, None] * _b_inverse(self, factor, folded_gram) * factor.root
 
     def response(self, factor: Factor, sites: Natural, negative_sites: bool) -> Response:
         """A₊ = −Σ₊ S₊ off the diagonal. The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A."""
@@ -92,9 +91,9 @@ class DensePrior(Prior):
         return Response(covariance + added, transfer + covariance * negative - added * sites.tau)
 
 
-def _b_inverse(prior: DensePrior, factor: Factor) -> Float[Array, "n n"]:
-    """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
-    return gram_of_lower(factor.inverse) if prior.parts is None else factor.inverse.T @ factor.inverse
+def _b_inverse(prior: DensePrior, factor: Factor, gram: Callable = gram_of_lower) -> Float[Array, "n n"]:
+    """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
+    return gram(factor.inverse) if prior.parts is None else factor.inverse.T @ factor.inverse
 
 
 @program
