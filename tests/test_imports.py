@@ -39,6 +39,7 @@ LAYERS = (
     "objectives",
     "implicit",
     "continuation",
+    "prediction",
     "solution",
     "infer",
     "ascent",

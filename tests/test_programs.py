@@ -18,7 +18,8 @@ from quantprop.landscape import Landscape
 from quantprop.methods import QP
 from quantprop.objectives import Evidence
 from quantprop.parameters import packed
-from quantprop.threads import FEW, blas_threads_for
+from quantprop.priors import Dense
+from quantprop.threads import blas_threads_for
 
 
 def landscape(n):
@@ -71,10 +72,10 @@ def test_few_rows_take_one_thread_of_blas_and_many_take_all():
         return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
     with threadpool_limits(2, "blas"):
-        with blas_threads_for(FEW - 1):
+        with blas_threads_for(Dense().cost(999)):
             assert limits() == {1}
         assert limits() == {2}
-        with blas_threads_for(FEW):
+        with blas_threads_for(Dense().cost(1000)):
             assert limits() == {2}
 
 

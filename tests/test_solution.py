@@ -9,7 +9,7 @@ import pytest
 from scipy.special import gammaln, log_ndtr, logsumexp
 from scipy.stats import norm
 
-from quantprop import EP, QP, VB, Laplace, Model, infer, kernels, likelihoods, project, projections
+from quantprop import EP, QP, VB, Dense, Laplace, Model, infer, kernels, likelihoods, project, projections
 from quantprop.memory import check_memory
 
 X = np.array([[-0.7, 0.2], [0.1, -0.4], [0.9, 0.8]])
@@ -181,8 +181,8 @@ def test_a_problem_too_large_for_memory_is_refused_before_it_starts():
     with pytest.raises(
         MemoryError, match=r"1000000 rows takes about 52154\.1 GiB .* \d+\.\d GiB are free: use fewer rows"
     ):
-        check_memory(10**6)
-    check_memory(100)
+        check_memory(Dense().cost(10**6))
+    check_memory(Dense().cost(100))
 
 
 def test_results_are_float64_numpy_and_the_callers_jax_settings_stay():

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.model import Model
     from quantprop.parameters import Parameter
     from quantprop.predict_many import predict_many
+    from quantprop.priors import Dense
     from quantprop.project import project
     from quantprop.solution import PrecisionWarning, Solution, Status
 
@@ -32,6 +33,7 @@ _HOME = {
     **dict.fromkeys(("Fitted", "fit"), "learn"),
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
     **dict.fromkeys(("PrecisionWarning", "Solution", "Status"), "solution"),
+    "Dense": "priors",
     "Model": "model",
     "Parameter": "parameters",
     "fit_many": "many",
@@ -71,6 +73,7 @@ __all__ = [
     "EP",
     "QP",
     "VB",
+    "Dense",
     "Fitted",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",

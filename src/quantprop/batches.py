@@ -12,9 +12,9 @@ import numpy as np
 from jaxtyping import Int
 
 CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them, at most
-CPU_WORK = 5e8  # n³ of them together, about half a second: an interrupt waits as long
+CPU_WORK = 5e8  # operations of a sweep of them together, about half a second: an interrupt waits as long
 GPU_SLOTS = 512
-MATRICES = 16  # n × n float64 arrays alive at the peak of one evaluation, a problem of a batch
+VECTORISED = 16 / 7  # bytes of one problem of a batch, of those of a problem by itself
 HELD = 0.1  # of the memory for the distances of one batch's problems
 SHARE = 0.35  # of the memory of an accelerator for one batch: two are in work at a time
 
@@ -26,19 +26,19 @@ def threads() -> int:
     return 2 if jax.default_backend() != "cpu" else len(os.sched_getaffinity(0))
 
 
-def slots(n: int, b: int) -> int:
-    """How many of b problems of n rows are computed at a time.
+def slots(cost: Any, b: int) -> int:
+    """How many of b problems of this cost are computed at a time.
 
     On a CPU an empty slot costs nothing, and as many as a power of 2 let other numbers of problems share a program.
     """
     if jax.default_backend() == "cpu":
-        return max(1, min(1 << (b - 1).bit_length(), CPU_SLOTS, int(CPU_WORK / n**3)))
-    return max(1, min(b, GPU_SLOTS, int(SHARE * _memory() / (MATRICES * 8 * n * n))))
+        return max(1, min(1 << (b - 1).bit_length(), CPU_SLOTS, int(CPU_WORK / cost.flops)))
+    return max(1, min(b, GPU_SLOTS, int(SHARE * _memory() / (VECTORISED * cost.peak))))
 
 
-def held(n: int) -> int:
-    """How many problems of n rows are in work, each with an n × n matrix of distances at hand."""
-    return max(1, int(HELD * _memory() / (8 * n * n)))
+def held(cost: Any) -> int:
+    """How many problems of this cost are in work, each with what it holds between evaluations."""
+    return max(1, int(HELD * _memory() / cost.held))
 
 
 def _memory() -> int:

@@ -20,14 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.engine import Evaluation, Problem, climb, swept
+from quantprop.engine import Evaluation, Problem, climb, conditioned, swept
 from quantprop.gaussian import Natural
 from quantprop.implicit import moved
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, Laplace
 from quantprop.methods.base import Weight, renewal
 from quantprop.precision import to_numpy
-from quantprop.priors.base import Response
+from quantprop.priors.base import Joint
 from quantprop.programs import program
 
 MOST_ROWS = 1024  # the equations are dense, 2n × 2n
@@ -62,7 +62,7 @@ class Path(eqx.Module):
         """A datum's weight after a small move along u."""
         return weight
 
-    def surroundings(self, at: Evaluation, response: Response) -> Float[Array, "2 n"]:
+    def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
         """How the marginals answer a move along u while the sites rest: δμ/σ and −δσ²/σ²."""
         return jnp.zeros((2, len(at.sites.nu)))
 
@@ -77,14 +77,14 @@ class Narrow(Path):
     def at(self, problem: Problem, u: Scalar) -> Problem:
         return eqx.tree_at(lambda p: p.prior, problem, problem.prior.scaled(jnp.exp(u)))
 
-    def surroundings(self, at: Evaluation, response: Response) -> Float[Array, "2 n"]:
+    def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
         """δK = K δu: δμ = A K α δu = Σ α δu and δΣ = A K Aᵀ δu = Σ Aᵀ δu."""
         sd = jnp.sqrt(at.marginals.variance)
-        widened = jnp.sum(response.covariance * response.transfer, axis=1)
-        return jnp.stack([response.covariance @ at.marginals.alpha / sd, -widened / sd**2])
+        widened = jnp.sum(joint.covariance * joint.transfer, axis=1)
+        return jnp.stack([joint.covariance @ at.marginals.alpha / sd, -widened / sd**2])
 
     def start(self, problem: Problem) -> float:
-        return float(np.log(1e-20 / max(1.0, problem.prior.largest_variance())))
+        return float(np.log(1e-20 / max(1.0, float(np.max(problem.prior.variances())))))
 
 
 class Flat(Path):
@@ -137,10 +137,10 @@ class Point(NamedTuple):
 def _visited(problem: Problem, path: Path, u: Scalar, sites: Natural) -> tuple[Evaluation, Array, Array, Array]:
     problem = path.at(problem, u)
     at, factor = swept(problem, sites)
-    response = problem.prior.response(factor, sites, problem.negative_sites)
-    around, site, along = _slopes(problem, path, at, path.surroundings(at, response))
+    joint = problem.prior.joint(conditioned(at, factor), problem.negative_sites)
+    around, site, along = _slopes(problem, path, at, path.surroundings(at, joint))
     sd = jnp.sqrt(at.marginals.variance)
-    correlation = response.covariance / (sd[:, None] * sd)
+    correlation = joint.covariance / (sd[:, None] * sd)
     own = jnp.eye(len(sd))
     others = (correlation - own, correlation**2 - own)
     slope = jnp.block([

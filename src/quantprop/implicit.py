@@ -8,10 +8,10 @@ in the sites (all but the evidence of EP and power EP and the bound of VB). By t
 Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, in which the marginals answer
 the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and Q = (ρ ∘ ρ) q. A
 datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is exactly zero.
-So the adjoint equation needs two n × n products a step and no 2n × 2n matrix.
+So the adjoint equation needs the prior's answer once a step and no 2n × 2n matrix.
 
-Where the objective is stationary none of this is needed at the fixed point: ∂J/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and
-∂J/∂m = α, the derivatives of the log integral of prior times sites.
+Where the objective is stationary none of this is needed at the fixed point: its derivative in the prior is that of the
+log integral of prior times sites.
 """
 
 from __future__ import annotations
@@ -25,14 +25,13 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from quantprop.engine.fixed_point import Evaluation, Problem
+from quantprop.engine.fixed_point import Evaluation, Problem, conditioned
 from quantprop.gaussian import Natural
 from quantprop.krylov import minimal_residual
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, renewal
 from quantprop.objectives import Objective
-from quantprop.priors.base import Response
-from quantprop.priors.triangular import folded_product
+from quantprop.priors.base import Cotangent, Prior, Response
 from quantprop.sites import Marginal
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
@@ -41,13 +40,9 @@ LOOSEST = 1e-6  # at most
 
 
 class Gradient(eqx.Module):
-    """dJ in the prior's mean and covariance and in the likelihood's numbers (flattened).
+    """dJ in the prior's own numbers and in the likelihood's (flattened)."""
 
-    `covariance` is to be multiplied with symmetric changes of K: of two entries (i, j) and (j, i) only the sum counts.
-    """
-
-    mean: Float[Array, " n"]
-    covariance: Float[Array, "n n"]
+    prior: Prior
     likelihood: Float[Array, " l"]
     adjoint_residual: Scalar  # of the adjoint equation, relative: how far the gradient can be trusted
 
@@ -133,13 +128,12 @@ def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) 
 
 
 def adjoint(
-    slope: Slopes, correlation: Array, right: Float[Array, "2 n"], scale: Scalar, tol: Scalar
+    slope: Slopes, response: Response, right: Float[Array, "2 n"], scale: Scalar, tol: Scalar
 ) -> tuple[Array, Scalar]:
     """y of (I − ∂R/∂s)ᵀ y = right, and what is left of the equation, relative to `scale`: `tol` if all went well."""
-    squared = correlation**2
 
     def others(x):  # (M − I)ᵀ x: what the surroundings of each datum send back to all sites
-        return jnp.stack([correlation @ x[0], squared @ x[1]]) - x
+        return response.answer(x) - x
 
     def operator(y):
         around = jnp.einsum("jin,in->jn", slope.around[:, :2], y)
@@ -166,7 +160,7 @@ def gradient(
     """
     if exact and objective.stationary(problem.method):
         return _stationary(problem, objective, at, factor)
-    response = problem.prior.response(factor, at.sites, problem.negative_sites)
+    response = problem.prior.response(conditioned(at, factor), problem.negative_sites)
     values, slope = slopes(problem, objective, at.marginals, at.sites)
     value, total = pull(problem, objective, at, values)
     local = Local(
@@ -176,7 +170,8 @@ def gradient(
     moving = Moving(local, jnp.zeros(()), jnp.zeros(()))
     if exact:
         moving = with_moving_sites(problem, at, response, slope, total, local)
-    return value + moving.gain, to_prior(at, response, total, moving)
+    by = response.to_prior(Cotangent(moving.local.around, total.log_determinant, total.mean))
+    return value + moving.gain, Gradient(by, moving.local.likelihood, moving.adjoint_residual)
 
 
 def _stationary(problem: Problem, objective: Objective, at: Evaluation, factor: Any) -> tuple[Scalar, Gradient]:
@@ -195,11 +190,9 @@ def _stationary(problem: Problem, objective: Objective, at: Evaluation, factor: 
     counts = problem.weight.total > 0
     values, by = jnp.where(counts, values, 0.0), jnp.where(counts[:, None], by, 0.0)
     summary = Summary(problem.prior.mean, at.sites, at.marginals, at.log_determinant, problem.weight.total)
-    alpha = at.marginals.alpha
-    outer = alpha[:, None] * alpha
-    covariance = 0.5 * (outer - problem.prior.precision(factor, at.sites, problem.negative_sites))
+    by_prior = problem.prior.evidence_slope(conditioned(at, factor), problem.negative_sites)
     value = objective.total(problem.method, values, summary)
-    return value, Gradient(alpha, covariance, jnp.sum(by, axis=0), jnp.zeros(()))
+    return value, Gradient(by_prior, jnp.sum(by, axis=0), jnp.zeros(()))
 
 
 class Moving(eqx.Module):
@@ -218,23 +211,11 @@ def with_moving_sites(
     site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
     mean, variance = at.marginals.mean, at.marginals.variance
     sd = jnp.sqrt(variance)
-    correlation = response.covariance / (sd[:, None] * sd)
-    sent = jnp.stack([correlation @ fixed.around[0], correlation**2 @ fixed.around[1]]) - fixed.around
+    sent = response.answer(fixed.around) - fixed.around
     right = jnp.where(problem.weight.total > 0, site + sent, 0.0)
     tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
-    y, left = adjoint(slope, correlation, right, jnp.linalg.norm(site) + jnp.linalg.norm(sent), tol)
+    y, left = adjoint(slope, response, right, jnp.linalg.norm(site) + jnp.linalg.norm(sent), tol)
     around = fixed.around + jnp.einsum("jin,in->jn", slope.around[:, :2], y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
     change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
     return Moving(Local(around, likelihood), jnp.sum(y * change), left)
-
-
-def to_prior(at: Evaluation, response: Response, total: Pull, moving: Moving) -> Gradient:
-    """Cotangents of the surroundings carried back to the prior: δμ = A(δm + δK α), δΣ = A δK Aᵀ."""
-    m, a, local = at.marginals, response.transfer, moving.local
-    by_mean, by_variance = local.around[0] / jnp.sqrt(m.variance), -local.around[1] / m.variance
-    sent = a.T @ by_mean
-    outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-    through_variance = folded_product(a, by_variance[:, None] * a)
-    covariance = outer + through_variance + total.log_determinant * at.sites.tau[:, None] * a
-    return Gradient(total.mean + sent, covariance, local.likelihood, moving.adjoint_residual)

@@ -21,9 +21,10 @@ from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import loo_log_prob
 from quantprop.precision import float64, to_numpy
-from quantprop.priors import dense_prior
+from quantprop.prediction import PrecisionWarning, padded_prior
+from quantprop.priors.base import finite
 from quantprop.programs import program
-from quantprop.solution import PrecisionWarning, Solution, Status
+from quantprop.solution import Solution, Status
 from quantprop.threads import blas_threads_for
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
@@ -69,16 +70,16 @@ def infer(
     if not tol > 0 or not max_sweeps >= 1:
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
     task = prepare(model, X, y, method, weights, exposure, trials)
-    with blas_threads_for(len(task.padded)):
+    with blas_threads_for(model.process.cost(len(task.padded))):
         problem = _problem(model, method, task)
         start = starting_sites(problem.likelihood, task, sites)
         out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-        lawful = REASONS[int(out.reason)] == "converged" or problem.prior.is_covariance()
-        if lawful and max_sweeps >= PATIENCE:
+        is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
+        if is_psd and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
         _warn_of_lost_digits(problem, out.at.sites)
     solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
-    return solution if lawful else replace(solution, status=replace(solution.status, reason="no-covariance"))
+    return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
 class Task(NamedTuple):
@@ -98,7 +99,7 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     if np.shape(y) != expected:
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
-    check_memory(bucket(len(x)))
+    check_memory(model.process.cost(bucket(len(x))))
     size, weight = bucket(len(x)), _weight(weights, len(x))
     method.check(likelihood, weight)
     return Task(x, pad(x, size), pad(data, size), weight)
@@ -126,14 +127,12 @@ def _weight(weights: Any, n: int) -> Weight:
 
 
 def _problem(model: Model, method: Method, task: Task) -> Problem:
-    k = _gram(model.plain_kernel, task.padded)
-    if not np.isfinite(k).all():
+    prior = padded_prior(model, task.x)
+    if not finite(prior):
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    mean = pad(model.prior_mean(task.x), len(task.padded))
-    return Problem(model.plain_likelihood, method, dense_prior(mean, k), task.data, task.weight)
+    return Problem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
 
 
-_gram = program(lambda kernel, x: kernel.gram(x))
 _likelihood_start = program(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
 
 
@@ -166,12 +165,19 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     Where the start has no proper posterior in double precision, sweeps start from the prior.
     """
     if schedule == "sequential":
+        if len(start.nu) > problem.prior.largest_joint:
+            raise ValueError(
+                f"the sequential schedule needs the joint posterior of all rows, which this process has up to "
+                f"{problem.prior.largest_joint} rows; use schedule='parallel'"
+            )
         return _sequential(problem, start, tol, max_sweeps), schedule
     out = _parallel(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] == "improper-start" and np.any(start.tau):
         start = jax.tree.map(np.zeros_like, start)
         out = _parallel(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
+        return out, schedule
+    if len(start.nu) > problem.prior.largest_joint:
         return out, schedule
     again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
     total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
@@ -180,7 +186,7 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
 
 def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
     """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
-    if REASONS[int(out.reason)] == "converged":
+    if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
         return out, schedule
     at, sweeps = continued(problem, out.at.sites, tol)
     if at is None:
@@ -191,7 +197,7 @@ def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tup
 
 def _warn_of_lost_digits(problem: Problem, sites: Natural) -> None:
     """Where data know f so much better than the prior that roundings of the prior reach the size of the posterior."""
-    contrast = float(np.max(np.asarray(sites.tau)) * problem.prior.largest_variance())
+    contrast = float(np.max(np.asarray(sites.tau)) * np.max(problem.prior.variances()))
     if contrast > MOST_CONTRAST:
         warnings.warn(
             f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by "

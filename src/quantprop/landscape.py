@@ -23,13 +23,12 @@ from quantprop.foretold import Known
 from quantprop.gaussian import Natural
 from quantprop.implicit import Gradient, gradient
 from quantprop.infer import Task, loo_program, starting_sites
-from quantprop.kernels import Pairs
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.objectives import Objective
 from quantprop.parameters import Parameter, declared, log_prior, packed, unpacked, values, without_bounds
 from quantprop.precision import float64
-from quantprop.priors import DensePrior, Prior, dense_prior
+from quantprop.priors import Prior
 from quantprop.programs import compiling, program
 
 ONE = np.zeros(1, dtype=int)  # the only problem there is
@@ -42,6 +41,7 @@ class Parts(NamedTuple):
     kernel: Any
     likelihood: Any
     mean: Any
+    process: Any
 
 
 def parts_of(model: Model, task: Task) -> Parts:
@@ -49,8 +49,8 @@ def parts_of(model: Model, task: Task) -> Parts:
     whole = declared(model)
     if callable(model.mean) and not isinstance(model.mean, eqx.Module):
         at_inputs = pad(model.prior_mean(task.x), len(task.padded))
-        return Parts(whole.kernel, whole.likelihood, Parameter(at_inputs, fixed=True))
-    return Parts(whole.kernel, whole.likelihood, whole.mean)
+        return Parts(whole.kernel, whole.likelihood, Parameter(at_inputs, fixed=True), whole.process)
+    return Parts(whole.kernel, whole.likelihood, whole.mean, whole.process)
 
 
 class Point(NamedTuple):
@@ -77,25 +77,23 @@ def how_it_ended(reason: Any, adjoint_residual: float) -> str:
 
 
 class Inputs(NamedTuple):
-    """The rows of X, and what the kernel needs of their pairs at every θ."""
+    """The rows of X, and what the process needs of them at every θ."""
 
     x: Float[Array, "n d"]
-    pairs: Pairs
+    prepared: Any
 
 
 def inputs_of(theta, parts: Parts, x) -> Inputs:
-    """What is computed of x once; θ only gives the kernel its numbers."""
-    return Inputs(x, unpacked(parts, theta).kernel.pairs(x))
-
-
-def prior(theta, parts: Parts, inputs: Inputs) -> tuple[Array, Array, Any]:
-    """Prior mean, kernel matrix and plain likelihood at θ."""
+    """What is computed of x once; θ only gives kernel and process their numbers."""
     plain = unpacked(parts, theta)
-    return _mean_of(plain, inputs.x), plain.kernel.gram_of(inputs.pairs), plain.likelihood
+    return Inputs(x, plain.process.prepare(plain.kernel, x))
 
 
-def _mean_of(plain: Any, x: Any) -> Array:
-    return jnp.broadcast_to(mean_at(plain.mean, x), (len(x),)) + 0.0
+def prior(theta, parts: Parts, inputs: Inputs) -> tuple[Prior, Any]:
+    """Prior and plain likelihood at θ."""
+    plain = unpacked(parts, theta)
+    mean = jnp.broadcast_to(mean_at(plain.mean, inputs.x), (len(inputs.x),)) + 0.0
+    return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood
 
 
 def solved(problem: Problem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
@@ -108,13 +106,12 @@ def pull_back(theta, parts: Parts, inputs: Inputs, by: Gradient) -> tuple[Array,
     """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
 
     def ends(theta):
-        plain = unpacked(parts, theta)
-        numbers = ravel_pytree(plain.likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
-        return _mean_of(plain, inputs.x), plain.kernel.gram_of(inputs.pairs), numbers
+        made, likelihood = prior(theta, parts, inputs)
+        return made, ravel_pytree(likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
 
-    slope = jax.vjp(ends, theta)[1]((by.mean, by.covariance, by.likelihood))[0]
-    prior, prior_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
-    return prior, slope + prior_slope
+    slope = jax.vjp(ends, theta)[1]((by.prior, by.likelihood))[0]
+    log_density, its_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
+    return log_density, slope + its_slope
 
 
 # Programs apart, so that those that take long to compile, the last two, serve every kernel and number of features.
@@ -149,7 +146,7 @@ class Landscape:
     @cached_property
     @float64
     def inputs(self) -> Inputs:
-        """The padded inputs and their pairs."""
+        """The padded inputs, prepared."""
         return _inputs(packed(self.parts), self.unbounded, self.task.padded)
 
     @cached_property
@@ -163,11 +160,11 @@ class Landscape:
         return Known(packed(self.parts)[None], _one(self.cold))
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the pairs, n × n numbers that are soon computed again."""
+        """Without what is prepared of the inputs, which can be large and is soon computed again."""
         return {name: part for name, part in vars(self).items() if name != "inputs"}
 
     def at_rest(self) -> None:
-        """Give the memory of the pairs back."""
+        """Give the memory of what was prepared back."""
         vars(self).pop("inputs", None)
 
     @float64
@@ -193,7 +190,7 @@ class Landscape:
         if not point.usable and self.known.seen.any():
             point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
-            point = self._from(theta, self.cold, tol, dense_prior)
+            point = self._from(theta, self.cold, tol, self.model.process.refined)
         if point.usable:
             self.known.add(ONE, point.theta[None], _one(point.out.at.sites))
         return point
@@ -202,8 +199,8 @@ class Landscape:
     def compile(self) -> None:
         """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
         theta = packed(self.parts)
-        mean, k, likelihood = prior_at.shapes(theta, self.unbounded, self.inputs)
-        problem = Problem(likelihood, self.method, DensePrior(mean, k), self.task.data, self.task.weight)
+        made, likelihood = prior_at.shapes(theta, self.unbounded, self.inputs)
+        problem = Problem(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         if key in _compiled:
@@ -225,14 +222,14 @@ class Landscape:
 
     @float64
     def _from(
-        self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, prior: Callable = DensePrior
+        self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, refined: Callable = lambda prior: prior
     ) -> Point:
-        """One evaluation. With `dense_prior` huge kernels take longer to compile and have smaller roundings."""
+        """One evaluation; the process's `refined` gives a prior of smaller roundings, which may have to be compiled."""
         began = time.perf_counter()
         theta, parts, inputs = np.array(theta, dtype=np.float64), self.unbounded, self.inputs
-        *at_inputs, likelihood = prior_at(theta, parts, inputs)
-        problem = Problem(likelihood, self.method, prior(*at_inputs), self.task.data, self.task.weight)
-        del at_inputs  # K is not needed for the gradient: nothing shall hold it then
+        made, likelihood = prior_at(theta, parts, inputs)
+        problem = Problem(likelihood, self.method, refined(made), self.task.data, self.task.weight)
+        del made  # the gradient needs less of it: nothing shall hold the rest then
         out, rest, factor = _solved(problem, start, tol, self.max_sweeps)
         problem = replace(problem, prior=rest)
         value, by = _gradient(problem, self.objective, out.at, factor, exact=self.exact)

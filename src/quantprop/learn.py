@@ -200,7 +200,7 @@ def learn(
 ) -> Fitted:
     """The best optimum of a landscape over several starts."""
     climb = Climb(landscape, bounds, most, ftol, report)
-    with blas_threads_for(len(landscape.task.padded)):
+    with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
         landscape.compile()
         best, ended = climb.from_(starts[0])
         for start in starts[1:]:

@@ -28,7 +28,7 @@ from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
 from quantprop.parameters import unpacked, values
 from quantprop.precision import to_numpy
-from quantprop.priors import DensePrior
+from quantprop.priors import Cost
 from quantprop.programs import program
 from quantprop.threads import one_blas_thread
 
@@ -102,11 +102,12 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
-    return [
-        [rows[i] for i in some]
-        for rows in dealt
-        for some in chunks(len(rows), held(len(surfaces[rows[0]].task.padded)))
-    ]
+    return [[rows[i] for i in some] for rows in dealt for some in chunks(len(rows), held(cost_of(surfaces[rows[0]])))]
+
+
+def cost_of(surface: Landscape) -> Cost:
+    """Of one problem."""
+    return surface.model.process.cost(len(surface.task.padded))
 
 
 class Batch(NamedTuple):
@@ -131,8 +132,8 @@ def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, o
     """The objectives of some problems, each at its own θ, from its own sites, to its own tolerance."""
 
     def one(parts: Parts, inputs: Inputs, data, weight, theta, start, tol) -> Visits:
-        mean, k, likelihood = prior(theta, parts, inputs)
-        problem = Problem(likelihood, method, DensePrior(mean, k), data, weight)
+        made, likelihood = prior(theta, parts, inputs)
+        problem = Problem(likelihood, method, made, data, weight)
         out, factor = solve_parallel(problem, start, tol, sweeps)
         value, by = gradient(problem, objective, out.at, factor, exact)
         log_prior, slope = pull_back(theta, parts, inputs, by)
@@ -171,7 +172,7 @@ class Search:
             parts, x, data, weight = jax.device_put(stacked(whole))
             self.batch = Batch(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
-        self.slots = slots(len(first.task.padded), b)
+        self.slots = slots(cost_of(first), b)
         counts = np.stack([s.task.weight.total for s in surfaces]) > 0
         self.cold: Natural = jax.tree.map(lambda part: np.where(counts, part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)

@@ -1,4 +1,4 @@
-"""What a dense problem takes of a device's memory: asked before the work, and explained where it was too much."""
+"""What a problem takes of a device's memory: asked before the work, and explained where it was too much."""
 
 from __future__ import annotations
 
@@ -9,28 +9,18 @@ from typing import Any
 
 import jax
 
-MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
-# and the distances of all pairs
 WAYS_OUT = "use fewer rows, a device with more memory, or the CPU (JAX_PLATFORMS=cpu in the environment)"
 
 
-def need(n: int) -> str:
-    """What n rows take, in words."""
-    return f"a dense prior over {n} rows takes about {_bytes(n) / 2**30:.1f} GiB ({MATRICES} matrices of {n} × {n})"
-
-
-def _bytes(n: int) -> int:
-    return MATRICES * 8 * n * n
-
-
-def check_memory(n: int) -> None:
-    """Raise before a dense problem takes more memory than there is."""
+def check_memory(cost: Any) -> None:
+    """Raise before a problem of this cost takes more memory than there is."""
     have = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if jax.default_backend() != "cpu":
         stats = jax.devices()[0].memory_stats() or {}
         have = stats.get("bytes_limit", have) - stats.get("bytes_in_use", 0)
-    if _bytes(n) > have:
-        raise MemoryError(f"{need(n)}, and {have / 2**30:.1f} GiB are free: {WAYS_OUT}")
+    if cost.peak > have:
+        need = f"{cost.words} takes about {cost.peak / 2**30:.1f} GiB ({cost.parts})"
+        raise MemoryError(f"{need}, and {have / 2**30:.1f} GiB are free: {WAYS_OUT}")
 
 
 @contextmanager
@@ -51,6 +41,6 @@ def advice(arguments: Any, said: str) -> str:
     limit = (device.memory_stats() or {}).get("bytes_limit")
     there = f", and it has {limit / 2**30:.1f} GiB in all" if limit else ""
     return (
-        f"{device.device_kind} ran out of memory: the largest array has {n} rows; {need(n)}{there}: {WAYS_OUT}; with "
+        f"{device.device_kind} ran out of memory: the largest array has {n} rows{there}: {WAYS_OUT}; with "
         f"fit_many, fewer problems in one call. XLA said: {said.splitlines()[0][:200]}"
     )

@@ -1,4 +1,4 @@
-"""A model: kernel, likelihood and prior mean."""
+"""A model: kernel, likelihood, prior mean, and how the process is held."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from quantprop.data import finite_array
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, declared, named, values
+from quantprop.priors import Dense, Process
 
 
 class Model(eqx.Module):
     """f ~ GP(mean, kernel), y_i ~ likelihood(f(x_i)).
 
     `mean` is a number, a Parameter, or a function of the n × d matrix of inputs that returns n numbers: one with
-    parameters of its own (`means.Linear`), or any. A plain number is not learned, a Parameter is.
+    parameters of its own (`means.Linear`), or any. A plain number is not learned, a Parameter is. `process` says how
+    the Gaussian process is held at the training inputs: `Dense()`, exactly.
 
     >>> from quantprop import Model, kernels, likelihoods
     >>> model = Model(kernel=kernels.SquaredExponential(variance=2.0), likelihood=likelihoods.Probit())
@@ -30,9 +32,10 @@ class Model(eqx.Module):
     kernel: Kernel
     likelihood: Likelihood
     mean: float | Parameter | Callable = 0.0
+    process: Process = Dense()
 
     def __check_init__(self) -> None:
-        for name, kind in (("kernel", Kernel), ("likelihood", Likelihood)):
+        for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
         for name, parameter in named(declared(self)):
@@ -44,6 +47,11 @@ class Model(eqx.Module):
     def plain_kernel(self) -> Any:
         """The kernel with numbers in place of Parameters."""
         return values(self.kernel)
+
+    @property
+    def plain_process(self) -> Any:
+        """The process with numbers in place of Parameters."""
+        return values(self.process)
 
     @property
     def plain_likelihood(self) -> Any:

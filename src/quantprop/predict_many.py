@@ -10,19 +10,18 @@ import numpy as np
 
 from quantprop.batches import chunks, each, kinds, of, slots, stacked
 from quantprop.data import bucket, inputs, pad
-from quantprop.gaussian import Natural, Normal
+from quantprop.gaussian import Normal
 from quantprop.precision import to_numpy
-from quantprop.priors.dense import DensePrior, condition, predictor
+from quantprop.prediction import above_rounding, padded_sites, prior_of
 from quantprop.programs import program
-from quantprop.solution import Solution, above_rounding
+from quantprop.solution import Solution
 from quantprop.threads import one_blas_thread
 
 
 def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Normal]:
     """The posteriors of f at new inputs, one set of inputs for each solution: as by `Solution.predict`, one by one.
 
-    Solutions whose kernels have the same form and whose rows fill the same padded shapes share a program. Kernels of
-    huge variance (over 1e6) lose a few more digits here: their dominant part is not split off.
+    Solutions whose kernels have the same form and whose rows fill the same padded shapes share a program.
 
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods, predict_many
@@ -38,9 +37,11 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     found: list[Any] = [None] * len(cases)
     with one_blas_thread(), jax.enable_x64(True):
         for alike in kinds(cases):
-            for rows in chunks(len(alike), size := slots(bucket(len(solutions[alike[0]].X)), len(alike))):
+            first = solutions[alike[0]]
+            signed = any((solutions[i].sites.tau < 0).any() for i in alike)
+            for rows in chunks(len(alike), size := slots(first.model.process.cost(bucket(len(first.X))), len(alike))):
                 batch = stacked([cases[alike[i]] for i in np.resize(rows, size)])
-                latent = to_numpy(_conditioned(batch, len(rows)))
+                latent = to_numpy(_conditioned(batch, len(rows), signed=signed))
                 for k, i in enumerate(rows):
                     found[alike[i]] = of(latent, k)
     return [_cut(latent, len(x), len(s.X)) for latent, x, s in zip(found, new, solutions, strict=True)]
@@ -49,20 +50,21 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
 def _case(solution: Solution, new: np.ndarray) -> tuple:
     """Everything about one prediction, padded."""
     model, size = solution.model, bucket(len(solution.X))
-    sites = Natural(*(np.pad(part, (0, size - len(part))) for part in (solution.sites.nu, solution.sites.tau)))
-    train = (pad(solution.X, size), pad(model.prior_mean(solution.X), size), sites)
-    return model.plain_kernel, *train, pad(new, bucket(len(new))), pad(model.prior_mean(new), bucket(len(new)))
+    train = (pad(solution.X, size), pad(model.prior_mean(solution.X), size), padded_sites(solution.sites))
+    ahead = (pad(new, bucket(len(new))), pad(model.prior_mean(new), bucket(len(new))))
+    return model.plain_process, model.plain_kernel, *train, *ahead
 
 
-@program
-def _conditioned(batch: tuple, used: int) -> tuple:
-    def one(kernel, x, mean, sites, new, new_mean):
-        own = kernel.diagonal(new)
-        by = predictor(DensePrior(mean, kernel.gram(x)), sites)
-        latent = condition(by, new_mean, kernel.cross(x, new), own)
+def _predicted(batch: tuple, used: int, signed: bool) -> tuple:
+    def one(process, kernel, x, mean, sites, new, new_mean):
+        own, by = kernel.diagonal(new), prior_of(process, kernel, mean, x).predictor(sites, signed)
+        latent = by.at(new_mean, process.cross(kernel, x, new), own)
         return latent.mean, latent.variance, own
 
     return each(one, used, *batch)
+
+
+_conditioned = program(_predicted, static_argnames="signed")
 
 
 def _cut(latent: tuple[np.ndarray, np.ndarray, np.ndarray], k: int, n: int) -> Normal:

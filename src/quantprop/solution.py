@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, inputs, pad, scales
+from quantprop.data import inputs, scales
 from quantprop.gaussian import Natural, Normal
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.precision import float64, to_numpy
+from quantprop.precision import float64
+from quantprop.prediction import PrecisionWarning as PrecisionWarning
+from quantprop.prediction import predicted, predictor_of
 from quantprop.predictive import Predictive
-from quantprop.priors.dense import Predictor, condition, dense_prior, predictor
-from quantprop.programs import program
+from quantprop.priors.base import Predictor
 
 _REMEDIES = {
     "converged": "",
@@ -30,10 +30,6 @@ _REMEDIES = {
     "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
     "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
 }
-
-
-class PrecisionWarning(UserWarning):
-    """A result is near the limit of double precision."""
 
 
 @dataclass(frozen=True)
@@ -108,22 +104,7 @@ class Solution:
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
-        k = len(x)
-        kernel, new = self.model.plain_kernel, pad(x, bucket(k))
-        own = _diagonal(kernel, new)
-        latent = _condition(
-            self._predictor,
-            pad(self.model.prior_mean(x), bucket(k)),
-            _cross(kernel, pad(self.X, bucket(len(self.X))), new),
-            _gram(kernel, new) if full_cov else own,
-        )
-        latent, prior = to_numpy((latent, own))
-        variance = above_rounding(latent.variance[:k], prior[:k], len(self.X))
-        if not full_cov:
-            return Normal(latent.mean[:k], variance)
-        joint = np.array(latent.covariance[:k, :k])
-        np.fill_diagonal(joint, variance)
-        return Normal(latent.mean[:k], variance, joint)
+        return predicted(self._predictor, self.model, self.X, x, full_cov)
 
     def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
         """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
@@ -145,30 +126,8 @@ class Solution:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        size = bucket(len(self.X))
-        more = size - len(self.X)
-        sites = Natural(np.pad(self.sites.nu, (0, more)), np.pad(self.sites.tau, (0, more)))
-        mean = pad(self.model.prior_mean(self.X), size)
-        return _predictor_of(dense_prior(mean, _gram(self.model.plain_kernel, pad(self.X, size))), sites)
+        return predictor_of(self.model, self.X, self.sites)
 
-
-# Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
-_gram = program(lambda kernel, x: kernel.gram(x))
-_cross = program(lambda kernel, x, new: kernel.cross(x, new))
-_diagonal = program(lambda kernel, x: kernel.diagonal(x))
-_predictor_of, _condition = program(predictor), program(condition)
-
-
-def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
-    """A predictive variance is prior minus explained: below n ε of the prior it is rounding, and that is returned."""
-    bound = n * np.finfo(float).eps * prior
-    lost = variance < bound
-    if lost.any():
-        warnings.warn(
-            f"{lost.sum()} of {len(lost)} predictive variances are below what double precision resolves "
-            f"(kernel variance {prior.max():.1e} × {n} rows): the bound is returned for them, the first at row "
-            f"{int(np.argmax(lost))}; a smaller kernel variance or a longer lengthscale avoids this",
-            PrecisionWarning,
-            stacklevel=4,
-        )
-    return np.where(lost, bound, variance)
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the predictor, which is soon computed again and holds arrays of a device."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

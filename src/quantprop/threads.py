@@ -11,20 +11,20 @@ from typing import Any
 import jax
 from threadpoolctl import ThreadpoolController
 
-FEW = 1000  # rows, below which one thread is enough
+FEW = 1e9  # operations of a sweep (a dense one of 1,000 rows), below which one thread is enough
 
 _gate = Lock()
 _holders = 0
 _limits: list[Any] = []  # one at most
 
 
-def blas_threads_for(n: int) -> AbstractContextManager[None]:
-    """One thread for problems of few rows.
+def blas_threads_for(cost: Any) -> AbstractContextManager[None]:
+    """One thread for problems whose sweeps are short.
 
     A second one saves nothing there, and if another process takes its core, the first waits for it many times as long
     as it works: with one of two cores busy, EP on 480 rows took 75 ms with one thread and 640 ms with two.
     """
-    return one_blas_thread() if n < FEW and jax.default_backend() == "cpu" else nullcontext()
+    return one_blas_thread() if cost.flops < FEW and jax.default_backend() == "cpu" else nullcontext()
 
 
 @contextmanager

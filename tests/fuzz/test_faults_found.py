@@ -13,8 +13,8 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
 from quantprop.precision import float64, to_numpy
 from quantprop.predictive import Predictive
-from quantprop.priors import dense_prior
-from quantprop.priors.dense import dominant
+from quantprop.priors import Dense, DensePrior
+from quantprop.priors.cholesky import dominant
 
 RNG = np.random.default_rng(0)
 
@@ -221,8 +221,8 @@ def test_negative_sites_under_a_huge_kernel():
     x = np.array([0.0, 0.5, 1.0, 1.5, 3.0])
     k = 5e7 * np.exp(-0.5 * (x[:, None] - x) ** 2)
     tau, nu = np.array([1.7, 2.1, -1e-6, 3.0, 0.5]), np.array([2.0, 1.0, -1e-2, 2.0, 1.0])
-    prior, sites = dense_prior(np.zeros(5), k), Natural(nu, tau)
-    found = jax.jit(lambda sites: prior.posterior(prior.factor(sites), sites, True))(sites)
+    prior, sites = Dense().refined(DensePrior(np.zeros(5), k)), Natural(nu, tau)
+    found = jax.jit(lambda sites: prior.condition(sites, signed=True))(sites)
     assert found.proper
     mpmath.mp.dps = 40
     inverse = mpmath.inverse(mpmath.eye(5) + mpmath.diag(tau.tolist()) * mpmath.matrix(k.tolist()))
@@ -289,8 +289,8 @@ def exact_posterior(k, sites):
 
 @float64
 def posterior(k, sites):
-    prior = dense_prior(np.zeros(len(k)), k)
-    return jax.jit(lambda sites: prior.posterior(prior.factor(sites), sites, False))(sites)
+    prior = Dense().refined(DensePrior(np.zeros(len(k)), k))
+    return jax.jit(lambda sites: prior.condition(sites, signed=False))(sites)
 
 
 def test_rows_that_are_equal_up_to_rounding_under_a_huge_kernel():

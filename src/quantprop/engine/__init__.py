@@ -1,7 +1,7 @@
 """Schedules that bring the sites of a problem to their fixed point, and say how it went."""
 
 from quantprop.engine.climb import climb
-from quantprop.engine.fixed_point import REASONS, Evaluation, Outcome, Problem, swept
+from quantprop.engine.fixed_point import REASONS, Evaluation, Outcome, Problem, conditioned, swept
 from quantprop.engine.parallel import PATIENCE, solve_parallel
 from quantprop.engine.sequential import solve_sequential
 
@@ -12,6 +12,7 @@ __all__ = [
     "Outcome",
     "Problem",
     "climb",
+    "conditioned",
     "solve_parallel",
     "solve_sequential",
     "swept",

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
-from quantprop.priors.base import Prior
+from quantprop.priors.base import Conditioned, Prior
 from quantprop.sites import Marginal
 
 RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
@@ -50,15 +50,13 @@ class Evaluation(eqx.Module):
     improper_cavities: Int[Array, ""]
 
 
-def evaluate(problem: Problem, sites: Natural, factor: Any) -> Evaluation:
-    """Posterior under the sites, every datum's renewed site, and how far the two are apart.
+def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
+    """Every datum's renewed site under the posterior, and how far old and new sites are apart.
 
-    `factor` is the prior's for these sites. A datum whose cavity is improper keeps its site until the others have
-    moved, and adds 1 to the squared residual.
+    A datum whose cavity is improper keeps its site until the others have moved, and adds 1 to the squared residual.
     """
-    prior, weight, method = problem.prior, problem.weight, problem.method
-    post = prior.posterior(factor, sites, problem.negative_sites)
-    new, again = renewals(problem, sites, factor, post.marginals)
+    prior, weight, method, sites = problem.prior, problem.weight, problem.method, post.sites
+    new, again = renewals(problem, post)
     counts = weight.total > 0
     moved = counts & new.proper
     change = jax.tree.map(lambda to, now: jnp.where(moved, to - now, 0.0), new.site, sites)
@@ -76,7 +74,7 @@ def evaluate(problem: Problem, sites: Natural, factor: Any) -> Evaluation:
     return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, improper)
 
 
-def renewals(problem: Problem, sites: Natural, factor: Any, at: Marginal) -> tuple[Renewal, Renewal]:
+def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:
     """Every datum's renewed site; and the same after the means have followed it, the covariance being what it was.
 
     What couples the sites most is that one of them moves the means of others, whose precisions then answer. Renewed
@@ -85,19 +83,20 @@ def renewals(problem: Problem, sites: Natural, factor: Any, at: Marginal) -> tup
     be negative, means do not follow from the factor alone.
     """
     renew = jax.vmap(partial(renewal, problem.method, problem.likelihood))
-    new = renew(problem.data, problem.weight, at, sites)
+    new = renew(problem.data, problem.weight, post.marginals, post.sites)
     if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
         return new, new
-    near, marginals = followed(problem, factor, at, sites, new)
+    near, marginals = followed(problem, post, new)
     return new, renew(problem.data, problem.weight, marginals, near)
 
 
-def followed(problem: Problem, factor: Any, at: Marginal, sites: Natural, new: Renewal) -> tuple[Natural, Marginal]:
+def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:
     """Sites and marginals after the renewed sites' pull on the means; as they were, if that pull is too strong."""
+    sites, at = post.sites, post.marginals
     counts = (problem.weight.total > 0) & new.proper
     push = jnp.where(counts, new.site.nu - sites.nu - at.mean * (new.site.tau - sites.tau), 0.0)
     near = Natural(sites.nu + push, sites.tau)
-    to = problem.prior.followed(factor, at, near)
+    to = problem.prior.follow(post, near.nu)
     close = jnp.max(jnp.abs(to.mean - at.mean) / jnp.sqrt(at.variance)) <= FARTHEST
     return jax.tree.map(lambda a, b: jnp.where(close, a, b), (near, to), (sites, at))
 
@@ -105,8 +104,13 @@ def followed(problem: Problem, factor: Any, at: Marginal, sites: Natural, new: R
 @jax.jit  # so that it is traced once for all places that need it
 def swept(problem: Problem, sites: Natural) -> tuple[Evaluation, Any]:
     """One sweep, and the prior's factor behind it."""
-    factor = problem.prior.factor(sites)
-    return evaluate(problem, sites, factor), factor
+    post = problem.prior.condition(sites, problem.negative_sites)
+    return evaluate(problem, post), post.factor
+
+
+def conditioned(at: Evaluation, factor: Any) -> Conditioned:
+    """The posterior behind a sweep, put together again from what the sweep tells of it and the prior's factor."""
+    return Conditioned(at.sites, at.marginals, at.log_determinant, at.proper, factor)
 
 
 def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:

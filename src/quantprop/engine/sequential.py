@@ -8,14 +8,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, outcome, swept
+from quantprop.engine.fixed_point import Evaluation, Outcome, Problem, conditioned, outcome, swept
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import renewal
+from quantprop.priors.base import Conditioned
 from quantprop.sites import Marginal
 
 
-class Joint(NamedTuple):
+class State(NamedTuple):
     """The joint posterior in the middle of a sweep; alpha and b as in `Marginal`, kept up by their own updates."""
 
     sites: Natural
@@ -25,7 +26,7 @@ class Joint(NamedTuple):
     b: Float[Array, " n"]
 
 
-def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
+def renew_one(problem: Problem, i: Int[Array, ""], joint: State) -> State:
     """Renew site i and carry the change through the posterior.
 
     A site whose cavity is improper, or whose change would make the posterior improper, is left for a later sweep.
@@ -41,7 +42,7 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: Joint) -> Joint:
     push = (d_nu - d_tau * here.mean) / grown
     pull = d_tau / grown
     tau = joint.sites.tau
-    return Joint(
+    return State(
         Natural(joint.sites.nu.at[i].add(d_nu), tau.at[i].add(d_tau)),
         joint.mean + push * column,
         joint.covariance - pull * column[:, None] * column,
@@ -64,7 +65,7 @@ def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: 
 
     def sweep(state: tuple[Evaluation, Any, Array, Array]):
         at, factor, sweeps, _ = state
-        new, factor = swept(problem, one_by_one(problem, at.sites, at.marginals, factor))
+        new, factor = swept(problem, one_by_one(problem, conditioned(at, factor)))
         kept = jax.tree.map(lambda after, before: jnp.where(new.proper, after, before), new, at)
         return kept, factor, sweeps + 1, new.proper
 
@@ -72,8 +73,8 @@ def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: 
     return outcome(at, sweeps, tol, ~going, first.proper)
 
 
-def one_by_one(problem: Problem, sites: Natural, at: Marginal, factor: Any) -> Natural:
+def one_by_one(problem: Problem, post: Conditioned) -> Natural:
     """Every site renewed once, one after the other, from the posterior under all of them."""
-    covariance = problem.prior.response(factor, sites, problem.negative_sites).covariance
-    joint = Joint(sites, at.mean, covariance, at.alpha, at.b)
+    covariance, at = problem.prior.joint(post, problem.negative_sites).covariance, post.marginals
+    joint = State(post.sites, at.mean, covariance, at.alpha, at.b)
     return jax.lax.fori_loop(0, len(at.mean), lambda i, j: renew_one(problem, i, j), joint).sites

@@ -30,7 +30,6 @@ from quantprop.methods.base import Renewal, Weight
 from quantprop.objectives import Objective, as_objective
 from quantprop.parameters import at, declared
 from quantprop.precision import float64
-from quantprop.priors import DensePrior
 from quantprop.programs import program
 from quantprop.sites import Marginal
 
@@ -57,10 +56,9 @@ def _clipped(site: Natural) -> Natural:
 
 def sweep(problem: Problem, sites: Natural) -> Natural:
     """Every site renewed once, one after the other: Algorithm 1 of the paper, with clipping."""
-    factor = problem.prior.factor(sites)
-    marginals = problem.prior.posterior(factor, sites, problem.negative_sites).marginals
+    post = problem.prior.condition(sites, problem.negative_sites)
     clipping = Problem(problem.likelihood, Clipped(problem.method), problem.prior, problem.data, problem.weight)
-    return one_by_one(clipping, sites, marginals, factor)
+    return one_by_one(clipping, post)
 
 
 def few_sweeps(problem: Problem, start: Natural) -> tuple[Outcome, Any]:
@@ -103,8 +101,8 @@ class Point(NamedTuple):
 def evaluated(landscape: Landscape, theta: np.ndarray, start: Natural) -> Point:
     """The objective at θ after few sweeps from the sites given."""
     parts, task, inputs = landscape.unbounded, landscape.task, landscape.inputs
-    mean, k, likelihood = prior_at(theta, parts, inputs)
-    problem = Problem(likelihood, landscape.method, DensePrior(mean, k), task.data, task.weight)
+    prior, likelihood = prior_at(theta, parts, inputs)
+    problem = Problem(likelihood, landscape.method, prior, task.data, task.weight)
     out, value, by = _core(problem, landscape.objective, start)
     _, slope = pulled_back(theta, parts, inputs, by)
     return Point(np.array(theta), float(value), np.asarray(slope), likelihood, out)

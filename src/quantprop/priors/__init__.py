@@ -1,6 +1,6 @@
-"""Prior backends; one file each."""
+"""Priors: how a Gaussian process is held at its inputs; one file a backend."""
 
-from quantprop.priors.base import Posterior, Prior
-from quantprop.priors.dense import DensePrior, dense_prior
+from quantprop.priors.base import Conditioned, Cost, Prior, Process
+from quantprop.priors.dense import Dense, DensePrior
 
-__all__ = ["DensePrior", "Posterior", "Prior", "dense_prior"]
+__all__ = ["Conditioned", "Cost", "Dense", "DensePrior", "Prior", "Process"]

@@ -1,74 +1,203 @@
-"""What a prior backend is: sites in, marginals and predictions out. Only a backend knows how its Gaussian is stored."""
+"""What a backend is: a `Process` makes a `Prior` of kernel, mean and inputs; a Prior is conditioned on Gaussian sites.
+
+Only a backend knows how its Gaussian is stored: no n × n array exists outside this folder. A backend must write
+`Process.prepare`, `prior`, `cross` and `cost`, and `Prior.condition`, `predictor`, `scaled` and `variances`. Everything
+else follows by differentiation of `condition`, and may be overridden where closed formulas are cheaper or more stable.
+
+A small move of sites is measured in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, and the answer of
+the marginals in P = δμ/σ, Q = −δσ²/σ². In them the answer is a symmetric linear map: P = ρ p and Q = (ρ ∘ ρ) q with the
+posterior correlations ρ.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import Natural
+from quantprop.gaussian import Natural, Normal
+from quantprop.kernels import Kernel
+from quantprop.likelihoods.base import Scalar
 from quantprop.sites import Marginal
 
+Moves = Float[Array, "2 n"]
 
-class Posterior(eqx.Module):
-    """Marginals under the sites, log |I + S K|, and whether the posterior is a proper Gaussian."""
 
+class Conditioned(eqx.Module):
+    """A prior under sites: marginals, log |I + S K|, and whether the posterior is a proper Gaussian."""
+
+    sites: Natural
     marginals: Marginal
     log_determinant: Float[Array, ""]
     proper: Bool[Array, ""]
+    factor: Any  # the backend's own, for whatever else follows from the same sites
 
 
-class Response(eqx.Module):
-    """How a posterior answers small changes of the prior: Σ, and A = (I + K S)⁻¹.
+class Cotangent(eqx.Module):
+    """∂J of all that a prior tells: its answer (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
 
-    With δm and δK: δμ = A (δm + δK α) and δΣ = A δK Aᵀ.
-    """
+    answer: Moves
+    log_determinant: Scalar
+    mean: Float[Array, " n"]
+
+
+class Joint(NamedTuple):
+    """The joint posterior of all training values: Σ, and A = (I + K S)⁻¹."""
 
     covariance: Float[Array, "n n"]
     transfer: Float[Array, "n n"]
 
 
+class Response(eqx.Module):
+    """How a posterior answers small moves of the sites, and how derivatives are carried back to the prior."""
+
+    def answer(self, moves: Moves) -> Moves:
+        """(ρ p, (ρ ∘ ρ) q)."""
+        raise NotImplementedError
+
+    def to_prior(self, by: Cotangent) -> Prior:
+        """The cotangent of the prior's own numbers, the sites being held: a Prior of the same form."""
+        raise NotImplementedError
+
+
+class Predictor(eqx.Module):
+    """What predictions need of a posterior, computed once."""
+
+    def at(self, mean: Float[Array, " k"], cross: Any, own: Float[Array, "..."]) -> Normal:
+        """The posterior of k further values with prior mean `mean`. `cross` ties them to the training values, as the
+        process says; `own` is their prior covariance (k × k), or their variances (k) where the joint is not wanted.
+        """
+        raise NotImplementedError
+
+
 class Prior(eqx.Module):
-    """Base of all backends. The costly part of a sweep is `factor`; whatever follows from the same sites shares it."""
+    """A Gaussian over the training values, by its own numbers: its leaves are what gradients are carried back to."""
+
+    largest_joint: ClassVar[int] = 1024  # rows up to which the joint posterior is worth its n × n numbers
 
     mean: eqx.AbstractVar[Float[Array, " n"]]
 
-    def is_covariance(self) -> bool:
-        """Whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
-        return True
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        """The posterior under sites whose precisions are all ≥ 0, or of any sign if `signed`: the work of a sweep."""
+        raise NotImplementedError
+
+    def predictor(self, sites: Natural, signed: bool) -> Predictor:
+        """What predictions under these sites need."""
+        raise NotImplementedError
 
     def scaled(self, by: Any) -> Prior:
         """The prior with its covariance multiplied by a positive number."""
         raise NotImplementedError
 
-    def largest_variance(self) -> float:
-        """Of all training values."""
+    def variances(self) -> Float[Array, " n"]:
+        """Of the training values."""
         raise NotImplementedError
 
-    def factor(self, sites: Natural) -> Any:
-        """What the backend computes of the sites, once, for the methods below."""
-        raise NotImplementedError
+    def is_psd(self) -> bool:
+        """Whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
+        return True
 
-    def posterior(self, factor: Any, sites: Natural, negative_sites: bool) -> Posterior:
-        """The posterior under sites whose precisions are all ≥ 0, or of any sign if `negative_sites`."""
-        raise NotImplementedError
-
-    def followed(self, factor: Any, at: Marginal, sites: Natural) -> Marginal:
-        """The marginals under sites whose ν alone has changed since `at`; precisions are all ≥ 0."""
-        raise NotImplementedError
+    def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
+        """The marginals under sites whose ν alone has changed; precisions are all ≥ 0."""
+        return self.condition(Natural(nu, given.sites.tau), signed=False).marginals
 
     def for_derivatives(self, factor: Any) -> tuple[Prior, Any]:
-        """The prior and a factor without what `response` and `precision` do not need, which can be large."""
+        """The prior and a factor without what `response` and `evidence_slope` do not need, which can be large."""
         return self, factor
 
-    def response(self, factor: Any, sites: Natural, negative_sites: bool) -> Response:
-        """What derivatives in the prior are made of (dense backends only)."""
+    def response(self, given: Conditioned, signed: bool) -> Response:
+        """How the posterior answers small moves."""
+        return _Linearised.of(self, given, signed)
+
+    def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
+        """The derivative of log ∫ N(f | prior) Π exp(ν f − ½ τ f²) df in the prior's numbers, the sites being held."""
+
+        def log_integral(prior: Prior) -> Array:
+            new, (nu, tau) = prior.condition(given.sites, signed), (given.sites.nu, given.sites.tau)
+            mean = new.marginals.mean
+            at_mean = jnp.sum(nu * mean - 0.5 * tau * mean**2)
+            return at_mean - 0.5 * jnp.sum((mean - prior.mean) * new.marginals.alpha) - 0.5 * new.log_determinant
+
+        return jax.grad(log_integral)(self)
+
+    def joint(self, given: Conditioned, signed: bool) -> Joint:
+        """The joint posterior, up to `largest_joint` rows: by its answers to a move of each site."""
+        n, sd = len(self.mean), jnp.sqrt(given.marginals.variance)
+        answer = self.response(given, signed).answer
+        correlation = jax.vmap(lambda p: answer(jnp.stack([p, jnp.zeros(n)]))[0])(jnp.eye(n))
+        covariance = sd[:, None] * correlation * sd
+        own = jnp.eye(n, dtype=bool)
+        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+
+
+class _Linearised(Response):
+    """Both derivatives of `condition`."""
+
+    forward: Any
+    backward: Any
+
+    @staticmethod
+    def of(prior: Prior, given: Conditioned, signed: bool) -> _Linearised:
+        at, sites = given.marginals, given.sites
+        sd, rest = jnp.sqrt(at.variance), jnp.zeros((2, len(at.mean)))
+
+        def told(prior: Prior, moves: Moves) -> tuple[Moves, Array]:
+            by_tau = moves[1] / at.variance
+            near = Natural(sites.nu + moves[0] / sd + at.mean * by_tau, sites.tau + by_tau)
+            new = prior.condition(near, signed)
+            answer = jnp.stack([(new.marginals.mean - at.mean) / sd, 1.0 - new.marginals.variance / at.variance])
+            return answer, new.log_determinant
+
+        _, forward = jax.linearize(lambda moves: told(prior, moves)[0], rest)
+        _, backward = jax.vjp(lambda prior: told(prior, rest), prior)
+        return _Linearised(forward, backward)
+
+    def answer(self, moves: Moves) -> Moves:
+        return self.forward(moves)
+
+    def to_prior(self, by: Cotangent) -> Prior:
+        (found,) = self.backward((by.answer, by.log_determinant))
+        return eqx.tree_at(lambda prior: prior.mean, found, found.mean + by.mean)
+
+
+class Cost(NamedTuple):
+    """What one evaluation with its gradient takes, and what lies at hand between evaluations."""
+
+    peak: int  # bytes
+    held: int  # bytes
+    flops: float  # of a sweep
+    words: str  # what it is that takes them, for messages
+    parts: str  # and what they consist of
+
+
+class Process(eqx.Module):
+    """How a Gaussian process is held at its inputs. A field of `Model`; its Parameters are learned with the others."""
+
+    def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Any:
+        """All that priors need of x and that no hyperparameter changes, so that learning computes it once."""
         raise NotImplementedError
 
-    def precision(self, factor: Any, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
-        """(K + S⁻¹)⁻¹ = S (I + K S)⁻¹, the precision of the sites' means under the prior (dense backends only).
-
-        Folded or not (`priors.triangular`): it is there to be multiplied with derivatives of K.
-        """
+    def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Any) -> Prior:
+        """The prior at the inputs."""
         raise NotImplementedError
+
+    def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
+        """What ties values at new inputs to those at x, for `Predictor.at`."""
+        raise NotImplementedError
+
+    def cost(self, n: int) -> Cost:
+        """Of n rows."""
+        raise NotImplementedError
+
+    def refined(self, prior: Prior) -> Prior:
+        """The same prior, from concrete numbers, with smaller roundings where it can be had at some cost."""
+        return prior
+
+
+def finite(prior: Prior) -> bool:
+    """Whether all numbers of a prior are numbers."""
+    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(prior))

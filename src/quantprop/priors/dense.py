@@ -1,51 +1,81 @@
-"""A Gaussian prior N(m, K) with a dense covariance, and its posterior under Gaussian sites.
+"""A Gaussian process with a dense covariance at its inputs, N(m, K), and its posterior under Gaussian sites.
 
-All quantities come from one Cholesky factor and one triangular inverse a sweep, without forming K⁻¹ or a difference of
-large numbers. With S = diag τ ≥ 0, B = I + S½ K S½ = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K:
-V S½ = L⁻¹(B − I) = Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹.
 Where sites have negative precision (likelihoods that are not log-concave), the positive ones are taken in first and the
 negative ones by a second factorisation, which fails exactly when the posterior would be improper.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural, Normal, Vector
-from quantprop.priors.base import Posterior, Prior, Response
-from quantprop.priors.triangular import folded_gram, gram_of_lower, triangular_inverse
-from quantprop.programs import program
+from quantprop.gaussian import Natural, Normal
+from quantprop.kernels import Kernel, Pairs
+from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
+from quantprop.priors.cholesky import (
+    Factor,
+    Parts,
+    b_inverse,
+    covariance_of,
+    dominant,
+    factorize,
+    negative_part,
+    solve,
+    variances,
+)
+from quantprop.priors.triangular import folded_gram, folded_product
 from quantprop.sites import Marginal
 
-TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)
 HUGE = 1e6  # variance from which the dominant part is split off
-RANK = 16  # of that part
+MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
+# and the distances of all pairs
 
 
-class Parts(eqx.Module):
-    """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
+class Dense(Process):
+    """The exact process: all covariances of the training values, n² numbers, n³ operations a sweep.
 
-    low: Float[Array, "n r"]
-    rest: Float[Array, "n n"]
+    >>> from quantprop import Dense, Model, kernels, likelihoods
+    >>> Model(kernels.SquaredExponential(), likelihoods.Probit()).process == Dense()
+    True
+    """
+
+    def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Pairs:
+        return kernel.pairs(x)
+
+    def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Pairs) -> DensePrior:
+        return DensePrior(mean, kernel.gram_of(prepared))
+
+    def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "n k"]:
+        return kernel.cross(x, new)
+
+    def cost(self, n: int) -> Cost:
+        one, parts = 8 * n * n, f"{MATRICES} matrices of {n} × {n}"
+        return Cost(MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)
+
+    def refined(self, prior: Prior) -> DensePrior:
+        """Its dominant part split off where the variance is huge: sweeps have smaller roundings then."""
+        assert isinstance(prior, DensePrior)
+        return DensePrior(prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > HUGE else None)
 
 
 class DensePrior(Prior):
     """N(mean, k) at the training inputs, k the kernel matrix; `parts` of it where one was split off."""
 
+    largest_joint: ClassVar[int] = sys.maxsize
+
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
     parts: Parts | None = None
 
-    def is_covariance(self) -> bool:
+    def is_psd(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
@@ -53,174 +83,114 @@ class DensePrior(Prior):
         parts = None if self.parts is None else Parts(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
         return DensePrior(self.mean, by * self.k, parts)
 
-    def largest_variance(self) -> float:
-        return float(np.diagonal(self.k).max())
+    def variances(self) -> Float[Array, " n"]:
+        return jnp.diagonal(self.k)
 
-    def factor(self, sites: Natural) -> Factor:
-        return factorize(self, sites.tau)
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        factor = factorize(self.k, self.parts, sites.tau)
+        if signed:
+            told = jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
+        else:
+            told = _positive(self, factor, sites)
+        marginals, log_determinant, proper = told
+        return Conditioned(sites, marginals, log_determinant, proper, factor)
 
-    def posterior(self, factor: Factor, sites: Natural, negative_sites: bool) -> Posterior:
-        if not negative_sites:
-            return _positive(self, factor, sites)
-        return jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
-
-    def followed(self, factor: Factor, at: Marginal, sites: Natural) -> Marginal:
-        return _marginals(self, sites, *solve(self, factor, sites.nu - sites.tau * self.mean), at.b, at.variance)
+    def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
+        at, sites = given.marginals, Natural(nu, given.sites.tau)
+        pushed = solve(self.k, self.parts, given.factor, sites.nu - sites.tau * self.mean)
+        return _marginals(self, sites, *pushed, at.b, at.variance)
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
         nothing = jnp.zeros((0, 0))
-        parts = None if self.parts is None else Parts(nothing, nothing)
-        return DensePrior(self.mean, nothing, parts), replace(factor, lower=nothing)
+        return DensePrior(self.mean, nothing), replace(factor, lower=nothing)
 
-    def precision(self, factor: Factor, sites: Natural, negative_sites: bool) -> Float[Array, "n n"]:
-        if negative_sites:
-            return sites.tau[:, None] * self.response(factor, sites, negative_sites).transfer
-        return factor.root[:, None] * _b_inverse(self, factor, folded_gram) * factor.root
+    def evidence_slope(self, given: Conditioned, signed: bool) -> DensePrior:
+        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9); folded, to meet symmetric K."""
+        alpha = given.marginals.alpha
+        if signed:
+            precision = given.sites.tau[:, None] * self.joint(given, signed).transfer
+        else:
+            precision = given.factor.root[:, None] * b_inverse(given.factor, folded_gram) * given.factor.root
+        return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
-    def response(self, factor: Factor, sites: Natural, negative_sites: bool) -> Response:
+    def joint(self, given: Conditioned, signed: bool) -> Joint:
         """A₊ = −Σ₊ S₊ off the diagonal. The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A."""
-        b, variance = _variances(factor)
-        covariance = _covariance(self, factor, variance)
-        own = jnp.eye(len(b), dtype=bool)
-        positive, negative = jnp.maximum(sites.tau, 0.0), jnp.maximum(-sites.tau, 0.0)
-        transfer = jnp.where(own, b, -covariance * positive)
-        if not negative_sites:
-            return Response(covariance, transfer)
-        _, w = _negative_part(covariance, sites)
+        b, variance = variances(given.factor)
+        covariance = covariance_of(given.factor, variance)
+        own, tau = jnp.eye(len(b), dtype=bool), given.sites.tau
+        transfer = jnp.where(own, b, -covariance * jnp.maximum(tau, 0.0))
+        if not signed:
+            return Joint(covariance, transfer)
+        _, w = negative_part(covariance, given.sites)
         added = w.T @ w
-        return Response(covariance + added, transfer + covariance * negative - added * sites.tau)
+        return Joint(covariance + added, transfer + covariance * jnp.maximum(-tau, 0.0) - added * tau)
+
+    def response(self, given: Conditioned, signed: bool) -> DenseResponse:
+        covariance, transfer = self.joint(given, signed)
+        sd = jnp.sqrt(given.marginals.variance)
+        correlation = covariance / (sd[:, None] * sd)
+        return DenseResponse(correlation, correlation**2, transfer, given.marginals, given.sites.tau)
+
+    def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
+        """From K whole: where a dominant part was split off, L⁻¹ has roundings that new inputs would see."""
+        given = DensePrior(self.mean, self.k).condition(sites, signed)
+        alpha, root, inverse = given.marginals.alpha, given.factor.root, given.factor.inverse
+        if not signed:
+            return DensePredictor(alpha, root, inverse)
+        lower, _ = negative_part(covariance_of(given.factor, variances(given.factor)[1]), sites)
+        negative = Negative(jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower, inverse @ (root[:, None] * self.k))
+        return DensePredictor(alpha, root, inverse, negative)
 
 
-def _b_inverse(prior: DensePrior, factor: Factor, gram: Callable = gram_of_lower) -> Float[Array, "n n"]:
-    """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
-    return gram(factor.inverse) if prior.parts is None else factor.inverse.T @ factor.inverse
+class DenseResponse(Response):
+    """Correlations, their squares and A = (I + K S)⁻¹ as matrices."""
+
+    correlation: Float[Array, "n n"]
+    squared: Float[Array, "n n"]
+    transfer: Float[Array, "n n"]
+    marginals: Marginal
+    tau: Float[Array, " n"]
+
+    def answer(self, moves: Moves) -> Moves:
+        return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
+
+    def to_prior(self, by: Cotangent) -> DensePrior:
+        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ; of two entries (i, j) and (j, i) only the sum counts."""
+        m, a = self.marginals, self.transfer
+        by_mean, by_variance = by.answer[0] / jnp.sqrt(m.variance), -by.answer[1] / m.variance
+        sent = a.T @ by_mean
+        outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
+        through_variance = folded_product(a, by_variance[:, None] * a)
+        covariance = outer + through_variance + by.log_determinant * self.tau[:, None] * a
+        return DensePrior(by.mean + sent, covariance)
 
 
-@program
-def dominant(k: Float[Array, "n n"]) -> Parts:
-    """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
+class Negative(eqx.Module):
+    """What sites of negative precision add to a predictor."""
 
-    A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
-    about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
-    small roundings, and the dominant part comes back by an update that has none of that size.
-
-    A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
-    as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
-    """
-    n, own = len(k), jnp.diagonal(k)
-    rounding = n * jnp.finfo(k.dtype).eps * own
-
-    def column(i, state):
-        low, left = state
-        pivot = jnp.argmax(jnp.where(left > rounding, left, 0.0))
-        more = left[pivot] > rounding[pivot]
-        new = (k[:, pivot] - low @ low[pivot]) / jnp.sqrt(jnp.where(more, left[pivot], jnp.inf))
-        return low.at[:, i].set(new), (left - new**2).at[pivot].set(0.0)
-
-    low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
-    known = left > rounding
-    return Parts(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
+    root: Float[Array, " n"]  # S₋½
+    lower: Float[Array, "n n"]  # R of `negative_part`
+    base: Float[Array, "n n"]  # V = L⁻¹ S₊½ K
 
 
-def dense_prior(mean: Vector, k: Vector) -> DensePrior:
-    """A dense prior from concrete numbers, its dominant part split off where the variance is huge."""
-    return DensePrior(mean, k, dominant(k) if np.diagonal(k).max() > HUGE else None)
+class DensePredictor(Predictor):
+    """The mean's weights and the factors."""
 
+    alpha: Float[Array, " n"]
+    root: Float[Array, " n"]  # S₊½
+    inverse: Float[Array, "n n"]  # L⁻¹
+    negative: Negative | None = None
 
-class Factor(eqx.Module):
-    """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular."""
-
-    own: Float[Array, " n"]  # diag of K
-    root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
-    lower: Float[Array, "n n"]
-    inverse: Float[Array, "n n"]
-    b: Float[Array, " n"]  # diag of B⁻¹
-    direct: Float[Array, " n"]  # K_ii − Σ_k V_ki²: the posterior variances, for weak sites
-    log_determinant: Float[Array, ""]
-    reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
-
-
-def factorize(prior: DensePrior, tau: Float[Array, " n"]) -> Factor:
-    """Cholesky factor of B and its inverse: the n³ work of a sweep.
-
-    Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
-    precision, but makes V S½ = Lᵀ − L⁻¹ hold the datum's column of V, which the posterior variance needs.
-    """
-    own = jnp.diagonal(prior.k)
-    root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
-    k = prior.k if prior.parts is None else prior.parts.rest
-    on_diagonal = jnp.eye(len(root), dtype=bool)
-    scaled = root[:, None] * k.T * root
-    lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
-    inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
-    own_inverse, below = jnp.diagonal(inverse), jnp.sum(jnp.where(on_diagonal, 0.0, inverse) ** 2, axis=0)
-    # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
-    explained = jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1) + below + (pivots - own_inverse) ** 2
-    direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
-    log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
-    factor = Factor(own, root, lower, inverse, below + own_inverse**2, direct, log_determinant, nothing)
-    return factor if prior.parts is None else _updated(factor, prior.parts.low)
-
-
-def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
-    """The factor for K + G Gᵀ: L (I + c cᵀ)^½ with c = L⁻¹ S½ G = Q diag(σ) Wᵀ and s = √(1 + σ²).
-
-    Written with c W in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
-    Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
-    """
-    root = factor.root
-    c = factor.inverse @ (root[:, None] * low)
-    _, sigma, wt = jnp.linalg.svd(c, full_matrices=False)
-    s = jnp.sqrt(1.0 + sigma**2)
-    along = c @ wt.T  # Q diag(σ)
-    lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
-    inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
-    b = jnp.sum(inverse**2, axis=0)
-    through_v = (factor.lower - factor.inverse.T) @ c / jnp.where(root > 0, root, jnp.inf)[:, None]
-    direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
-    log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
-    return Factor(factor.own, root, lower, inverse, b, direct, log_determinant, (along / s) @ wt)
-
-
-def solve(prior: DensePrior, factor: Factor, d: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """α = (I + S₊ K)⁻¹ d and K α.
-
-    Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
-    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G, whose
-    L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
-    """
-    root, strong = factor.root, _strong(factor)
-    scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
-    weak = jnp.where(strong, 0.0, d)
-    if prior.parts is None:
-        k_weak = prior.k @ weak
-        inner = factor.inverse @ (scaled - root * k_weak)
-    else:
-        g_weak, rest_weak = prior.parts.low.T @ weak, prior.parts.rest @ weak
-        k_weak = prior.parts.low @ g_weak + rest_weak
-        inner = factor.inverse @ (scaled - root * rest_weak) - factor.reach @ g_weak
-    back = inner @ factor.inverse
-    through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
-    return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
-
-
-def _strong(factor: Factor) -> Bool[Array, " n"]:
-    """Where the site outweighs the prior, τ K_ii > ½."""
-    return factor.root**2 * factor.own > 0.5
-
-
-def _variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
-    strong = _strong(factor)
-    tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
-
-
-def _covariance(prior: DensePrior, factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
-    """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels; K − VᵀV would be a difference of K's."""
-    root = jnp.where(factor.root > 0, factor.root, 1.0)
-    own = jnp.eye(len(root), dtype=bool)
-    return jnp.where(own, variance, -_b_inverse(prior, factor) / (root[:, None] * root))
+    def at(self, mean: Float[Array, " k"], cross: Float[Array, "n k"], own: Float[Array, "..."]) -> Normal:
+        v, new_mean = self.inverse @ (self.root[:, None] * cross), mean + cross.T @ self.alpha
+        w = jnp.zeros((0, cross.shape[1]))
+        if self.negative is not None:
+            root, lower, base = self.negative.root, self.negative.lower, self.negative.base
+            w = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
+        if own.ndim == 1:
+            return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(w**2, axis=0))
+        joint = own - v.T @ v + w.T @ w
+        return Normal(new_mean, jnp.diagonal(joint), joint)
 
 
 def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -> Marginal:
@@ -229,32 +199,21 @@ def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -
     return Marginal(jnp.where(strong, (sites.nu - alpha) / tau, prior.mean + k_alpha), variance, alpha, b)
 
 
-def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
-    alpha, k_alpha = solve(prior, factor, sites.nu - sites.tau * prior.mean)
-    b, variance = _variances(factor)
+def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
+    alpha, k_alpha = solve(prior.k, prior.parts, factor, sites.nu - sites.tau * prior.mean)
+    b, variance = variances(factor)
     proper = jnp.all(jnp.isfinite(b))
-    return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper)
+    return _marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper
 
 
-def _negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Array, Array]:
-    """R and W = R⁻¹ S₋½ Σ₊, where Σ₊ is the posterior under the positive sites and I − S₋½ Σ₊ S₋½ = R Rᵀ.
-
-    Then Σ = Σ₊ + Wᵀ W. The factor R exists exactly when Σ is positive definite.
-    """
-    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    scaled = root[:, None] * covariance
-    lower = jax.lax.linalg.cholesky(jnp.eye(len(root)) - scaled * root, symmetrize_input=False)
-    return lower, solve_triangular(lower, scaled, lower=True)
-
-
-def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
+def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
     """Σ d = Σ₊(d + S₋½ R⁻ᵀ R⁻¹ S₋½ Σ₊ d); Σ₊ times what stands at negative sites never leaves the posterior's scale."""
-    b, variance = _variances(factor)
-    covariance = _covariance(prior, factor, variance)
-    lower, w = _negative_part(covariance, sites)
+    b, variance = variances(factor)
+    covariance = covariance_of(factor, variance)
+    lower, w = negative_part(covariance, sites)
     negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    alpha, k_alpha = solve(prior, factor, jnp.where(negative, 0.0, d))
+    alpha, k_alpha = solve(prior.k, prior.parts, factor, jnp.where(negative, 0.0, d))
     held = jnp.where(negative, d, 0.0)
     first = k_alpha + covariance @ held
     held = held + root * solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
@@ -265,36 +224,4 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> Posterior:
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
     proper = jnp.all(jnp.isfinite(w)) & jnp.all(jnp.isfinite(b))
-    return Posterior(_marginals(prior, sites, alpha, k_alpha, b, variance), log_determinant, proper)
-
-
-class Predictor(eqx.Module):
-    """What predictions need of a posterior, computed once: the mean's weights and the factors."""
-
-    alpha: Float[Array, " n"]
-    factor: Factor
-    base: Float[Array, "n n"]  # V = L⁻¹ S₊½ K
-    negative_root: Float[Array, " n"]
-    negative_lower: Float[Array, "n n"]
-
-
-def predictor(prior: DensePrior, sites: Natural) -> Predictor:
-    """Weights and factors for predictions under sites of any sign."""
-    factor = factorize(prior, sites.tau)
-    alpha = prior.posterior(factor, sites, negative_sites=True).marginals.alpha
-    lower, _ = _negative_part(_covariance(prior, factor, _variances(factor)[1]), sites)
-    base = factor.inverse @ (factor.root[:, None] * prior.k)
-    return Predictor(alpha, factor, base, jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower)
-
-
-def condition(by: Predictor, mean: Float[Array, " k"], cross: Float[Array, "n k"], own: Float[Array, "..."]) -> Normal:
-    """The posterior of k further values with prior mean `mean` and prior covariance `cross` with the training values;
-    `own` is their prior covariance (k × k), or their variances (k) where the joint is not wanted.
-    """
-    v = by.factor.inverse @ (by.factor.root[:, None] * cross)
-    w = solve_triangular(by.negative_lower, by.negative_root[:, None] * (cross - by.base.T @ v), lower=True)
-    new_mean = mean + cross.T @ by.alpha
-    if own.ndim == 1:
-        return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(w**2, axis=0))
-    joint = own - v.T @ v + w.T @ w
-    return Normal(new_mean, jnp.diagonal(joint), joint)
+    return _marginals(prior, sites, alpha, k_alpha, b, variance), log_determinant, proper

@@ -26,8 +26,9 @@ from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.precision import float64, to_numpy
+from quantprop.prediction import prior_of
 from quantprop.predictive import Predictive
-from quantprop.priors.dense import DensePrior, condition, dense_prior, predictor
+from quantprop.priors import Prior
 from quantprop.programs import program
 from quantprop.threads import one_blas_thread
 
@@ -109,23 +110,23 @@ def _randomised(predictive: Predictive, y: Float[np.ndarray, " draws"], u: Float
 def _posteriors(model: Model, method: Method, x: Any, x_new: Any, data: Datum) -> tuple[Normal, Bool[Array, " draws"]]:
     """Each data set's posterior of f at the held-out input, and whether inference converged."""
     kernel, likelihood = model.plain_kernel, model.plain_likelihood
-    prior = dense_prior(model.prior_mean(x), kernel.gram(x))
+    prior = model.process.refined(prior_of(model.plain_process, kernel, model.prior_mean(x), x))
     weight = Weight(np.ones(len(x)), np.ones(len(x)), None)
     method.check(likelihood, weight)
-    around = (kernel.cross(x, x_new), kernel.diagonal(x_new), model.prior_mean(x_new))
+    around = (model.plain_process.cross(kernel, x, x_new), kernel.diagonal(x_new), model.prior_mean(x_new))
     return _solved(likelihood, method, prior, weight, data, around)
 
 
 @program
 def _solved(
-    likelihood: Likelihood, method: Method, prior: DensePrior, weight: Weight, data: Datum, around: Any
+    likelihood: Likelihood, method: Method, prior: Prior, weight: Weight, data: Datum, around: Any
 ) -> tuple[Normal, Array]:  # fmt: skip
     cross, own, mean = around
 
     def one(rows: Datum) -> tuple[Normal, Array]:
         start = Natural(*jax.vmap(likelihood.start)(rows))
         out, _ = solve_parallel(Problem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
-        latent = condition(predictor(prior, out.at.sites), mean, cross, own)
+        latent = prior.predictor(out.at.sites, not likelihood.log_concave).at(mean, cross, own)
         return Normal(latent.mean[0], latent.variance[0]), out.reason == CONVERGED
 
     return each(one, len(data.exposure), data)

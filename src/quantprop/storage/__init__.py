@@ -1,5 +1,6 @@
 """Learned models as files: safe to read, written whole or not at all."""
 
 from quantprop.storage.fitted import load, save
+from quantprop.storage.records import register
 
-__all__ = ["load", "save"]
+__all__ = ["load", "register", "save"]

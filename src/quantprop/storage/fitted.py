@@ -14,6 +14,7 @@ from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.parameters import declared, free
 from quantprop.precision import float64
+from quantprop.prediction import prior_of
 from quantprop.solution import Solution, Status
 from quantprop.storage.files import Document, Path, Shelf, read, reading, write
 from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
@@ -174,9 +175,10 @@ def _check_shapes(model: Model, x: np.ndarray) -> None:
     likelihood = model.plain_likelihood
     data = Datum(np.zeros((n, likelihood.columns) if likelihood.columns > 1 else n), np.ones(n), np.ones(n))
     with refusing("the model does not fit X"):
-        gram = jax.eval_shape(lambda kernel, x: kernel.gram(x), model.plain_kernel, x)
+        made_of = (model.plain_process, model.plain_kernel, np.zeros(n), x)
+        prior = jax.eval_shape(lambda *given: prior_of(*given).variances(), *made_of)
         diagonal = jax.eval_shape(lambda kernel, x: kernel.diagonal(x), model.plain_kernel, x)
         mean = jax.eval_shape(lambda mean, x: x[:, 0] * 0.0 + mean_at(mean, x), model.plain_mean, x)
         logs = jax.eval_shape(lambda own, *row: jax.vmap(own.log_prob)(*row), likelihood, data, np.zeros(n))
-    shapes = [part.shape for part in (gram, diagonal, mean, logs)]
-    require(shapes == [(n, n), (n,), (n,), (n,)], f"the model does not fit X: kernel, mean or likelihood give {shapes}")
+    shapes = [part.shape for part in (prior, diagonal, mean, logs)]
+    require(shapes == [(n,)] * 4, f"the model does not fit X: process, kernel, mean or likelihood give {shapes}")

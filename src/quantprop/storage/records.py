@@ -16,6 +16,7 @@ from quantprop import kernels, likelihoods, means
 from quantprop.methods import EP, VB, Laplace
 from quantprop.model import Model
 from quantprop.parameters import Parameter, is_parameter
+from quantprop.priors import Dense, Process
 from quantprop.projections import KL, Projection, Wasserstein
 
 DEPTH = 50
@@ -60,9 +61,9 @@ def numeric(value: Any, dimensions: int = 1) -> bool:
     return array.dtype.kind in "iuf" and array.ndim <= dimensions and not np.isnan(array).any()
 
 
-def finite(value: Any) -> bool:
-    """Whether a value is a finite number or a vector of them."""
-    return numeric(value) and bool(np.isfinite(value).all())
+def finite(value: Any, dimensions: int = 1) -> bool:
+    """Whether a value is a finite number or an array of them."""
+    return numeric(value, dimensions) and bool(np.isfinite(value).all())
 
 
 def instance(words: str, *kinds: type) -> Rule:
@@ -78,6 +79,7 @@ NUMBERS = Rule("finite numbers", finite)
 NUMBER = Rule("a finite number", lambda value: finite(value) and np.ndim(value) == 0)
 FLAG = instance("true or false", bool, np.bool_)
 LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value) or finite(value))
+TABLE = Rule("finite numbers, a table of them or a Parameter", lambda value: is_parameter(value) or finite(value, 2))
 LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
     "a number, a Parameter or means.Linear (a function cannot be stored)",
@@ -89,6 +91,7 @@ RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("fixed", "ordered"), FLAG),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
+    "process": instance("a process", Process),
     "projection": instance("a projection", Projection),
     "link": instance("the name of a link", str),
     "value": NUMBERS,
@@ -102,17 +105,18 @@ RULES = {  # by the name of the field; all others are LEARNED
 
 @dataclass(frozen=True)
 class Kind:
-    """A type that may be stored, and the rules of its fields."""
+    """A type that may be stored, and the rules of its fields; `later` ones are missing in files of older versions."""
 
     name: str
     make: type
     rules: Mapping[str, Rule]
+    later: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def record(folder: str, make: type) -> Kind:
-    """A kind whose fields are those of a dataclass."""
+def record(folder: str, make: type, rest: Rule = LEARNED, **later: Any) -> Kind:
+    """A kind whose fields are those of a dataclass; `rest` holds for those without a rule by their name."""
     names = [field.name for field in dataclasses.fields(make) if field.init]
-    return Kind(f"{folder}.{make.__name__}", make, {name: RULES.get(name, LEARNED) for name in names})
+    return Kind(f"{folder}.{make.__name__}", make, {name: RULES.get(name, rest) for name in names}, later)
 
 
 @dataclass(frozen=True)
@@ -123,16 +127,33 @@ class Registry:
 
     def named(self, name: Any, where: str) -> Kind:
         """The kind of a name in a file."""
-        found = [kind for kind in self.kinds if kind.name == name]
-        require(found, f"{where} has the unknown type {name!r}")
+        found = [kind for kind in (*self.kinds, *_own.values()) if kind.name == name]
+        remedy = "a type of your own must be registered before a file is read that holds it (storage.register)"
+        require(found, f"{where} has the unknown type {name!r}; {remedy}")
         return found[0]
 
     def of(self, value: Any, where: str) -> Kind:
         """The kind of an object, or an error that says that it cannot be stored."""
-        found = [kind for kind in self.kinds if kind.make is type(value)]
+        found = [kind for kind in (*self.kinds, *_own.values()) if kind.make is type(value)]
         if not found:
-            raise TypeError(f"{where}: {type(value).__name__} is not a type of the library, so it cannot be stored")
+            raise TypeError(
+                f"{where}: {type(value).__name__} is not a type of the library, so it cannot be stored; a type of your "
+                "own whose fields are numbers can be registered (storage.register)"
+            )
         return found[0]
+
+
+_own: dict[str, Kind] = {}  # types that users have registered
+
+
+def register(make: type) -> type:
+    """Let files hold a kernel, likelihood or process of your own whose fields are numbers or parts of the library.
+
+    Usable as a decorator. A file names the type; it can be read wherever a type of that name has been registered.
+    """
+    kind = record("own", make, TABLE)
+    _own[kind.name] = kind
+    return make
 
 
 _KERNELS = (
@@ -148,7 +169,9 @@ REGISTRY = Registry((
     *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
     *(record("methods", make) for make in (EP, VB, Laplace)),
     *(record("projections", make) for make in (KL, Wasserstein)),
-    *(record("models", make) for make in (Model, Parameter, means.Linear)),
+    record("processes", Dense),
+    record("models", Model, process=Dense()),
+    *(record("models", make) for make in (Parameter, means.Linear)),
 ))  # fmt: skip
 
 
@@ -208,9 +231,10 @@ def decode(node: Any, where: str, registry: Registry = REGISTRY, depth: int = 0)
         return _decoded_array(node["array"], node["shape"], node["values"], where)
     require(keys == {"type", "fields"}, f"{where} is of no known form")
     kind, fields = registry.named(node["type"], where), node["fields"]
-    require(isinstance(fields, dict) and set(fields) == set(kind.rules), f"{where} has the wrong fields")
+    known = isinstance(fields, dict) and set(fields) | set(kind.later) == set(kind.rules)
+    require(known, f"{where} has the wrong fields")
     parts = {name: decode(field, f"{where}.{name}", registry, depth + 1) for name, field in fields.items()}
-    return built(kind, parts, where)
+    return built(kind, {**kind.later, **parts}, where)
 
 
 def built(kind: Kind, fields: Mapping[str, Any], where: str) -> Any:

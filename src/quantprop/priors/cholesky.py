@@ -1,0 +1,168 @@
+"""Factors of B = I + S½ K S½ for a dense K: all that a dense posterior is made of.
+
+Everything comes from one Cholesky factor and one triangular inverse a sweep, without forming K⁻¹ or a difference of
+large numbers. With S = diag τ ≥ 0, B = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K: V S½ = L⁻¹(B − I) =
+Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Bool, Float
+
+from quantprop.gaussian import Natural
+from quantprop.priors.triangular import gram_of_lower, triangular_inverse
+from quantprop.programs import program
+
+TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)
+RANK = 16  # of the dominant part
+
+
+class Parts(eqx.Module):
+    """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
+
+    low: Float[Array, "n r"]
+    rest: Float[Array, "n n"]
+
+
+@program
+def dominant(k: Float[Array, "n n"]) -> Parts:
+    """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
+
+    A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
+    about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
+    small roundings, and the dominant part comes back by an update that has none of that size.
+
+    A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
+    as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
+    """
+    n, own = len(k), jnp.diagonal(k)
+    rounding = n * jnp.finfo(k.dtype).eps * own
+
+    def column(i, state):
+        low, left = state
+        pivot = jnp.argmax(jnp.where(left > rounding, left, 0.0))
+        more = left[pivot] > rounding[pivot]
+        new = (k[:, pivot] - low @ low[pivot]) / jnp.sqrt(jnp.where(more, left[pivot], jnp.inf))
+        return low.at[:, i].set(new), (left - new**2).at[pivot].set(0.0)
+
+    low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
+    known = left > rounding
+    return Parts(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
+
+
+class Factor(eqx.Module):
+    """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular."""
+
+    own: Float[Array, " n"]  # diag of K
+    root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
+    lower: Float[Array, "n n"]
+    inverse: Float[Array, "n n"]
+    b: Float[Array, " n"]  # diag of B⁻¹
+    direct: Float[Array, " n"]  # K_ii − Σ_k V_ki²: the posterior variances, for weak sites
+    log_determinant: Float[Array, ""]
+    reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
+
+
+def factorize(k: Float[Array, "n n"], parts: Parts | None, tau: Float[Array, " n"]) -> Factor:
+    """Cholesky factor of B and its inverse: the n³ work of a sweep.
+
+    Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
+    precision, but makes V S½ = Lᵀ − L⁻¹ hold the datum's column of V, which the posterior variance needs.
+    """
+    own = jnp.diagonal(k)
+    root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
+    k = k if parts is None else parts.rest
+    on_diagonal = jnp.eye(len(root), dtype=bool)
+    scaled = root[:, None] * k.T * root
+    lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
+    inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
+    own_inverse, below = jnp.diagonal(inverse), jnp.sum(jnp.where(on_diagonal, 0.0, inverse) ** 2, axis=0)
+    # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
+    explained = jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1) + below + (pivots - own_inverse) ** 2
+    direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
+    log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
+    factor = Factor(own, root, lower, inverse, below + own_inverse**2, direct, log_determinant, nothing)
+    return factor if parts is None else _updated(factor, parts.low)
+
+
+def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
+    """The factor for K + G Gᵀ: L (I + c cᵀ)^½ with c = L⁻¹ S½ G = Q diag(σ) Wᵀ and s = √(1 + σ²).
+
+    Written with c W in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
+    """
+    root = factor.root
+    c = factor.inverse @ (root[:, None] * low)
+    _, sigma, wt = jnp.linalg.svd(c, full_matrices=False)
+    s = jnp.sqrt(1.0 + sigma**2)
+    along = c @ wt.T  # Q diag(σ)
+    lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
+    inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
+    b = jnp.sum(inverse**2, axis=0)
+    through_v = (factor.lower - factor.inverse.T) @ c / jnp.where(root > 0, root, jnp.inf)[:, None]
+    direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
+    log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
+    return Factor(factor.own, root, lower, inverse, b, direct, log_determinant, (along / s) @ wt)
+
+
+def solve(k: Float[Array, "n n"], parts: Parts | None, factor: Factor, d: Float[Array, " n"]) -> tuple[Array, Array]:
+    """α = (I + S₊ K)⁻¹ d and K α.
+
+    Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
+    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G, whose
+    L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
+    """
+    root, strong = factor.root, _strong(factor)
+    scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
+    weak = jnp.where(strong, 0.0, d)
+    if parts is None:
+        k_weak = k @ weak
+        inner = factor.inverse @ (scaled - root * k_weak)
+    else:
+        g_weak, rest_weak = parts.low.T @ weak, parts.rest @ weak
+        k_weak = parts.low @ g_weak + rest_weak
+        inner = factor.inverse @ (scaled - root * rest_weak) - factor.reach @ g_weak
+    back = inner @ factor.inverse
+    through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
+    return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
+
+
+def _strong(factor: Factor) -> Bool[Array, " n"]:
+    """Where the site outweighs the prior, τ K_ii > ½."""
+    return factor.root**2 * factor.own > 0.5
+
+
+def variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+    """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
+    strong = _strong(factor)
+    tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
+    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
+
+
+def b_inverse(factor: Factor, gram: Callable = gram_of_lower) -> Float[Array, "n n"]:
+    """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
+    return factor.inverse.T @ factor.inverse if factor.reach.shape[1] else gram(factor.inverse)
+
+
+def covariance_of(factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
+    """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels; K − VᵀV would be a difference of K's."""
+    root = jnp.where(factor.root > 0, factor.root, 1.0)
+    own = jnp.eye(len(root), dtype=bool)
+    return jnp.where(own, variance, -b_inverse(factor) / (root[:, None] * root))
+
+
+def negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Array, Array]:
+    """R and W = R⁻¹ S₋½ Σ₊, where Σ₊ is the posterior under the positive sites and I − S₋½ Σ₊ S₋½ = R Rᵀ.
+
+    Then Σ = Σ₊ + Wᵀ W. The factor R exists exactly when Σ is positive definite.
+    """
+    root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
+    scaled = root[:, None] * covariance
+    lower = jax.lax.linalg.cholesky(jnp.eye(len(root)) - scaled * root, symmetrize_input=False)
+    return lower, solve_triangular(lower, scaled, lower=True)
