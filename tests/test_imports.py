@@ -44,6 +44,7 @@ LAYERS = (
     "infer",
     "ascent",
     "foretold",
+    "evaluation",
     "landscape",
     "learn",
     "batches",

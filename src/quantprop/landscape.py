@@ -4,53 +4,41 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from quantprop.data import pad
-from quantprop.engine import REASONS, Outcome, Problem, solve_parallel
+from quantprop.engine import Outcome, Problem
+from quantprop.evaluation import (
+    PROGRAMS,
+    Declared,
+    Inputs,
+    Precision,
+    Question,
+    Stages,
+    declared_parts,
+    evaluated,
+    how_it_ended,
+    inputs_of,
+)
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
-from quantprop.implicit import Gradient, gradient
 from quantprop.infer import Task, loo_program, starting_sites
 from quantprop.methods import Method
-from quantprop.model import Model, mean_at
+from quantprop.model import Model
 from quantprop.objectives import Objective
-from quantprop.parameters import Parameter, declared, log_prior, packed, unpacked, values, without_bounds
+from quantprop.parameters import packed, values, without_bounds
 from quantprop.precision import float64
-from quantprop.priors import Prior
 from quantprop.programs import compiling, program
 
 ONE = np.zeros(1, dtype=int)  # the only problem there is
 ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
-
-
-class Parts(NamedTuple):
-    """What a model consists of, every number declared as a Parameter."""
-
-    kernel: Any
-    likelihood: Any
-    mean: Any
-    process: Any
-
-
-def parts_of(model: Model, task: Task) -> Parts:
-    """The declared parts of a model; a mean that is an opaque function becomes its values at the inputs."""
-    whole = declared(model)
-    if callable(model.mean) and not isinstance(model.mean, eqx.Module):
-        at_inputs = pad(model.prior_mean(task.x), len(task.padded))
-        return Parts(whole.kernel, whole.likelihood, Parameter(at_inputs, fixed=True), whole.process)
-    return Parts(whole.kernel, whole.likelihood, whole.mean, whole.process)
 
 
 class Point(NamedTuple):
@@ -70,53 +58,7 @@ class Point(NamedTuple):
         return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
 
 
-def how_it_ended(reason: Any, adjoint_residual: float) -> str:
-    """The word for how inference ended, and the equation for the gradient after it."""
-    word = REASONS[int(reason)]
-    return "adjoint-failed" if word == "converged" and not adjoint_residual <= ADJOINT else word
-
-
-class Inputs(NamedTuple):
-    """The rows of X, and what the process needs of them at every θ."""
-
-    x: Float[Array, "n d"]
-    prepared: Any
-
-
-def inputs_of(theta, parts: Parts, x) -> Inputs:
-    """What is computed of x once; θ only gives kernel and process their numbers."""
-    plain = unpacked(parts, theta)
-    return Inputs(x, plain.process.prepare(plain.kernel, x))
-
-
-def prior(theta, parts: Parts, inputs: Inputs) -> tuple[Prior, Any]:
-    """Prior and plain likelihood at θ."""
-    plain = unpacked(parts, theta)
-    mean = jnp.broadcast_to(mean_at(plain.mean, inputs.x), (len(inputs.x),)) + 0.0
-    return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood
-
-
-def solved(problem: Problem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
-    """The sites at rest, and what the gradient there needs of the prior and of its factor."""
-    out, factor = solve_parallel(problem, start, tol, max_sweeps)
-    return out, *problem.prior.for_derivatives(factor)
-
-
-def pull_back(theta, parts: Parts, inputs: Inputs, by: Gradient) -> tuple[Array, Array]:
-    """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
-
-    def ends(theta):
-        made, likelihood = prior(theta, parts, inputs)
-        return made, ravel_pytree(likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
-
-    slope = jax.vjp(ends, theta)[1]((by.prior, by.likelihood))[0]
-    log_density, its_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
-    return log_density, slope + its_slope
-
-
-# Programs apart, so that those that take long to compile, the last two, serve every kernel and number of features.
-prior_at, pulled_back, _inputs = program(prior), program(pull_back), program(inputs_of)
-_solved, _gradient = program(solved), program(gradient, static_argnames="exact")
+_inputs = program(inputs_of)
 _compiled: set[Any] = set()  # forms and shapes of problems whose programs are there
 
 
@@ -131,15 +73,15 @@ class Landscape:
     exact: bool = True
     tol: float = 1e-8
     max_sweeps: int = 200
-    known_parts: Parts | None = None  # of the model, where another landscape has them already
+    known_parts: Declared | None = None  # of the model, where another landscape has them already
 
     @cached_property
-    def parts(self) -> Parts:
+    def parts(self) -> Declared:
         """The model's parts, every number declared."""
-        return parts_of(self.model, self.task) if self.known_parts is None else self.known_parts
+        return declared_parts(self.model, self.task) if self.known_parts is None else self.known_parts
 
     @cached_property
-    def unbounded(self) -> Parts:
+    def unbounded(self) -> Declared:
         """The same parts, as compiled programs see them."""
         return without_bounds(self.parts)
 
@@ -158,6 +100,11 @@ class Landscape:
     def known(self) -> Known:
         """Sites at the last usable points."""
         return Known(packed(self.parts)[None], _one(self.cold))
+
+    @property
+    def question(self) -> Question:
+        """What is asked, but for θ."""
+        return Question(self.unbounded, self.inputs, self.task.data, self.task.weight)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is prepared of the inputs, which can be large and is soon computed again."""
@@ -190,7 +137,7 @@ class Landscape:
         if not point.usable and self.known.seen.any():
             point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
-            point = self._from(theta, self.cold, tol, self.model.process.refined)
+            point = self._from(theta, self.cold, tol, PROGRAMS._replace(refined=self.model.process.refined))
         if point.usable:
             self.known.add(ONE, point.theta[None], _one(point.out.at.sites))
         return point
@@ -199,7 +146,7 @@ class Landscape:
     def compile(self) -> None:
         """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
         theta = packed(self.parts)
-        made, likelihood = prior_at.shapes(theta, self.unbounded, self.inputs)
+        made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = Problem(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
@@ -212,31 +159,22 @@ class Landscape:
     def _programs(self, theta: Float[np.ndarray, " theta"], problem: Problem) -> Iterator[Any]:
         """All programs that are to come, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
-        yield _solved.lowered(*solving)
-        out, prior, factor = _solved.shapes(*solving)
+        yield PROGRAMS.solved.lowered(*solving)
+        out, prior, factor = PROGRAMS.solved.shapes(*solving)
         problem = replace(problem, prior=prior)
-        yield _gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
-        _, by = _gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
-        yield pulled_back.lowered(theta, self.unbounded, self.inputs, by)
+        yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
+        _, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
+        yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, by)
         yield loo_program.lowered(problem.likelihood, self.task.data, self.task.weight, out.at)
 
     @float64
-    def _from(
-        self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, refined: Callable = lambda prior: prior
-    ) -> Point:
-        """One evaluation; the process's `refined` gives a prior of smaller roundings, which may have to be compiled."""
+    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         began = time.perf_counter()
-        theta, parts, inputs = np.array(theta, dtype=np.float64), self.unbounded, self.inputs
-        made, likelihood = prior_at(theta, parts, inputs)
-        problem = Problem(likelihood, self.method, refined(made), self.task.data, self.task.weight)
-        del made  # the gradient needs less of it: nothing shall hold the rest then
-        out, rest, factor = _solved(problem, start, tol, self.max_sweeps)
-        problem = replace(problem, prior=rest)
-        value, by = _gradient(problem, self.objective, out.at, factor, exact=self.exact)
-        log_prior, slope = pulled_back(theta, parts, inputs, by)
-        slope, value = np.asarray(slope, dtype=np.float64), float(value) + float(log_prior)
-        reason = how_it_ended(out.reason, float(by.adjoint_residual))
-        return Point(theta, value, slope, likelihood, out, reason, time.perf_counter() - began)
+        theta, precision = np.array(theta, dtype=np.float64), Precision(tol, self.max_sweeps)
+        found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
+        value, slope = float(found.value), np.asarray(found.gradient, dtype=np.float64)
+        reason = how_it_ended(found.out.reason, float(found.adjoint_residual))
+        return Point(theta, value, slope, found.likelihood, found.out, reason, time.perf_counter() - began)
 
 
 def _one(sites: Natural) -> Natural:

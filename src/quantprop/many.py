@@ -6,24 +6,32 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 
 from quantprop.ascent import GOING, REASONS, Ascent, steepness
 from quantprop.batches import Rows, chunks, each, held, kinds, of, slots, stacked, threads
-from quantprop.engine import Evaluation, Outcome, Problem, solve_parallel
+from quantprop.engine import Evaluation
 from quantprop.engine.fixed_point import CONVERGED, MAX_SWEEPS
+from quantprop.evaluation import (
+    ADJOINT,
+    Declared,
+    Found,
+    Precision,
+    Question,
+    Stages,
+    evaluated,
+    how_it_ended,
+    inputs_of,
+)
 from quantprop.foretold import Known
 from quantprop.gaussian import Natural
-from quantprop.implicit import gradient
 from quantprop.infer import as_method, loo_of, prepare
-from quantprop.landscape import ADJOINT, Inputs, Landscape, Parts, how_it_ended, inputs_of, prior, pull_back
+from quantprop.landscape import Landscape
 from quantprop.learn import FLAT, FTOL, MOST, Fitted, Step, ending_of, fitted_from, learn, loose, rough, starting_point
-from quantprop.likelihoods.base import Datum
 from quantprop.methods import QP, Method
-from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
 from quantprop.parameters import unpacked, values
@@ -110,42 +118,19 @@ def cost_of(surface: Landscape) -> Cost:
     return surface.model.process.cost(len(surface.task.padded))
 
 
-class Batch(NamedTuple):
-    """Problems of one shape, stacked."""
-
-    parts: Parts
-    inputs: Inputs
-    data: Datum
-    weight: Weight
-
-
-class Visits(NamedTuple):
-    """What one evaluation found at the trials of some problems; arrays of JAX inside a program, of NumPy outside."""
-
-    value: Any
-    gradient: Any
-    out: Outcome
-    adjoint_residual: Any
-
-
-def _evaluate(picked: Batch, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
+def _evaluate(picked: Question, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
     """The objectives of some problems, each at its own θ, from its own sites, to its own tolerance."""
 
-    def one(parts: Parts, inputs: Inputs, data, weight, theta, start, tol) -> Visits:
-        made, likelihood = prior(theta, parts, inputs)
-        problem = Problem(likelihood, method, made, data, weight)
-        out, factor = solve_parallel(problem, start, tol, sweeps)
-        value, by = gradient(problem, objective, out.at, factor, exact)
-        log_prior, slope = pull_back(theta, parts, inputs, by)
-        return Visits(value + log_prior, slope, out, by.adjoint_residual)
+    def one(question: Question, theta, start, tol) -> Found:
+        return evaluated(question, theta, start, Precision(tol, sweeps), method, objective, exact, Stages())
 
-    return each(one, used, *picked, theta, start, tol)
+    return each(one, used, picked, theta, start, tol)
 
 
-def _loo(batch: Batch, theta, at: Evaluation):
-    """Leave-one-out log densities of problems at rest; a program of its own, since only ends need it."""
+def _loo(batch: Question, theta, at: Evaluation):
+    """Leave-one-out log densities of converged problems; a program of its own, since only ends need it."""
 
-    def one(parts: Parts, data, weight, theta, at):
+    def one(parts: Declared, data, weight, theta, at):
         return loo_of(unpacked(parts, theta).likelihood, data, weight, at)
 
     return jax.vmap(one)(batch.parts, batch.data, batch.weight, theta, at)
@@ -170,7 +155,7 @@ class Search:
         whole = [(s.unbounded, s.task.padded, s.task.data, s.task.weight) for s in surfaces]
         with jax.enable_x64(True):
             parts, x, data, weight = jax.device_put(stacked(whole))
-            self.batch = Batch(parts, _inputs(theta, parts, x), data, weight)
+            self.batch = Question(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
         self.slots = slots(cost_of(first), b)
         counts = np.stack([s.task.weight.total for s in surfaces]) > 0
@@ -181,9 +166,9 @@ class Search:
         self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
         self.seen = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
-        self.ends: dict[int, Visits] = {}  # the last evaluation of problems that ended as precisely as is asked
+        self.ends: dict[int, Found] = {}  # the last evaluation of problems that ended as precisely as is asked
 
-    def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Visits:
+    def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Found:
         """The objectives of up to `slots` problems; the program always has all slots filled."""
         pick, first = np.resize(np.arange(len(rows)), self.slots), self.first
         start = jax.tree.map(lambda part: part[rows[pick]], self.start)
@@ -233,13 +218,13 @@ class Search:
         self._start(rows, self.known.at(rows, self.ascent.trial[rows]))
         self.spent[rows], self.warm[rows] = 0, True
 
-    def _keep_ends(self, rows: Rows, theta: np.ndarray, found: Visits) -> None:
+    def _keep_ends(self, rows: Rows, theta: np.ndarray, found: Found) -> None:
         """Keep what was found where a search has ended and inference is precise: it need not be computed again."""
         ended = (self.ascent.reason[rows] != GOING) & (self.ascent.theta[rows] == theta).all(axis=1)
         for i in np.flatnonzero(ended & (found.out.at.residual <= self.first.tol)):
             self.ends[int(rows[i])] = of(found, i)
 
-    def _note(self, rows: Rows, theta: np.ndarray, slopes: np.ndarray, found: Visits, seconds: float) -> None:
+    def _note(self, rows: Rows, theta: np.ndarray, slopes: np.ndarray, found: Found, seconds: float) -> None:
         """A line of each problem's trace; the seconds are its share of the batch's."""
         for i, row in enumerate(rows):
             reason = how_it_ended(found.out.reason[i], found.adjoint_residual[i])
@@ -247,7 +232,7 @@ class Search:
             step = Step(0, theta[i], value, slope, reason, sweeps, seconds)
             self.traces[row].append(step)
 
-    def settled(self) -> tuple[Visits, np.ndarray]:
+    def settled(self) -> tuple[Found, np.ndarray]:
         """All problems at their best θ, inference at its own tolerance, and their leave-one-out log densities."""
         every = range(len(self.surfaces))
         rest = np.array([i for i in every if i not in self.ends], dtype=int)
@@ -258,7 +243,7 @@ class Search:
         with jax.enable_x64(True):
             return found, np.asarray(_loo_at(self.batch, self.ascent.theta, found.out.at))
 
-    def _settled(self, rows: Rows) -> Visits:
+    def _settled(self, rows: Rows) -> Found:
         theta, tol = self.ascent.theta[rows], np.full(len(rows), self.first.tol)
         self._start(rows, self.known.at(rows, theta))
         found = self.evaluate(rows, theta, tol)
@@ -295,7 +280,7 @@ def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) ->
     return [] if stop.is_set() else search.results()
 
 
-def _usable(found: Visits) -> np.ndarray:
+def _usable(found: Found) -> np.ndarray:
     """Where inference converged and everything is a number."""
     numbers = np.isfinite(found.value) & np.isfinite(found.gradient).all(axis=1)
     return (found.out.reason == CONVERGED) & (found.adjoint_residual <= ADJOINT) & numbers

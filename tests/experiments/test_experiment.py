@@ -185,7 +185,7 @@ def test_few_sweeps_are_those_of_the_authors():
     landscape, x, y = small_landscape()
     theta = np.log([4.0, 1.5])
     nothing = Natural(np.zeros(32), np.zeros(32))
-    point = as_coded.evaluated(landscape, theta, nothing)
+    point = as_coded.visited(landscape, theta, nothing)
     k = 4.0 * np.exp(-0.5 * np.sum((x[:, None] - x) ** 2, axis=2) / 1.5**2)
     tau, nu = rounds_of_ep(k, y, 3)
     np.testing.assert_allclose(point.out.at.sites.tau[:9], tau, rtol=1e-9)
@@ -198,7 +198,7 @@ def test_few_sweeps_are_those_of_the_authors():
 def test_the_gradient_as_coded_holds_the_sites_fixed():
     landscape, x, y = small_landscape()
     nothing = Natural(np.zeros(32), np.zeros(32))
-    point = as_coded.evaluated(landscape, np.log([4.0, 1.5]), nothing)
+    point = as_coded.visited(landscape, np.log([4.0, 1.5]), nothing)
     tau, nu = (np.asarray(part)[:9] for part in (point.out.at.sites.tau, point.out.at.sites.nu))
 
     def evidence(theta):  # Rasmussen and Williams, section 3.6: log ∫ N(f|0,K) Π t_i(f_i) Z_i df with the sites given

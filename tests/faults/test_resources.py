@@ -10,14 +10,14 @@ import jax
 import numpy as np
 import pytest
 
-from quantprop import QP, Model, fit, implicit, infer, kernels, landscape, likelihoods, programs
+from quantprop import QP, Model, evaluation, fit, implicit, infer, kernels, landscape, likelihoods, programs
 from quantprop.engine import Problem
 from quantprop.gaussian import Natural
 from quantprop.infer import prepare
-from quantprop.memory import MATRICES
 from quantprop.objectives import Evidence
 from quantprop.precision import float64
 from quantprop.priors import DensePrior
+from quantprop.priors.dense import MATRICES
 from quantprop.programs import program
 
 RNG = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
         prior = DensePrior(np.zeros(512), np.asarray(MODEL.plain_kernel.gram(x)))
         problem = Problem(MODEL.plain_likelihood, QP(), prior, task.data, task.weight)
         solving = (problem, Natural(np.zeros(512), np.ones(512)), 1e-6, 200)
-        solved = jax.jit(landscape.solved)
+        solved = jax.jit(evaluation.solved)
         out, rest, factor = solved.eval_shape(*solving)
         problem = replace(problem, prior=rest)
         gradient = jax.jit(partial(implicit.gradient, exact=True)).lower(problem, Evidence(), out.at, factor)
@@ -80,7 +80,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
 
 def test_advice_reaches_who_calls_fit(monkeypatch):
     monkeypatch.setattr(landscape.Landscape, "compile", lambda landscape: None)
-    monkeypatch.setattr(landscape, "_solved", full)
+    monkeypatch.setattr(landscape, "evaluated", full)
     with pytest.raises(MemoryError, match="use fewer rows"):
         fit(MODEL, X, signs(0), "laplace")
 

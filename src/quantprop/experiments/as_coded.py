@@ -17,19 +17,20 @@ import numpy as np
 from quantprop.engine import Outcome, Problem, swept
 from quantprop.engine.fixed_point import outcome
 from quantprop.engine.sequential import one_by_one
+from quantprop.evaluation import PROGRAMS, Precision, evaluated
 from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperparameters, model_at
 from quantprop.experiments.protocol import Experiment, Split, model_of, split
 from quantprop.gaussian import Natural
-from quantprop.implicit import Gradient, gradient
 from quantprop.infer import as_method, loo_at, prepare, solution_of
-from quantprop.landscape import Landscape, prior_at, pulled_back
+from quantprop.landscape import Landscape
 from quantprop.learn import starting_point
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.methods.base import Renewal, Weight
-from quantprop.objectives import Objective, as_objective
+from quantprop.objectives import as_objective
 from quantprop.parameters import at, declared
 from quantprop.precision import float64
+from quantprop.priors import Prior
 from quantprop.programs import program
 from quantprop.sites import Marginal
 
@@ -82,12 +83,15 @@ def few_sweeps(problem: Problem, start: Natural) -> tuple[Outcome, Any]:
 
 
 @program
-def _core(problem: Problem, objective: Objective, start: Natural) -> tuple[Outcome, Scalar, Gradient]:
+def _few(problem: Problem, start: Natural) -> tuple[Outcome, Prior, Any]:
     out, factor = few_sweeps(problem, start)
-    return out, *gradient(problem, objective, out.at, factor, exact=False)
+    return out, *problem.prior.for_derivatives(factor)
 
 
-class Point(NamedTuple):
+STAGES = PROGRAMS._replace(solved=lambda problem, start, tol, max_sweeps: _few(problem, start))
+
+
+class Visit(NamedTuple):
     """One evaluation: the objective, its gradient with the sites held fixed, and where the sweeps ended."""
 
     theta: np.ndarray
@@ -98,14 +102,11 @@ class Point(NamedTuple):
 
 
 @float64
-def evaluated(landscape: Landscape, theta: np.ndarray, start: Natural) -> Point:
+def visited(landscape: Landscape, theta: np.ndarray, start: Natural) -> Visit:
     """The objective at θ after few sweeps from the sites given."""
-    parts, task, inputs = landscape.unbounded, landscape.task, landscape.inputs
-    prior, likelihood = prior_at(theta, parts, inputs)
-    problem = Problem(likelihood, landscape.method, prior, task.data, task.weight)
-    out, value, by = _core(problem, landscape.objective, start)
-    _, slope = pulled_back(theta, parts, inputs, by)
-    return Point(np.array(theta), float(value), np.asarray(slope), likelihood, out)
+    asked, precision = landscape.question, Precision(TOL, SWEEPS)
+    found = evaluated(asked, theta, start, precision, landscape.method, landscape.objective, False, STAGES)
+    return Visit(np.array(theta), float(found.value), np.asarray(found.gradient), found.likelihood, found.out)
 
 
 @dataclass
@@ -116,9 +117,9 @@ class Walk:
     sites: Natural
     evaluations: int = 0
 
-    def to(self, theta: np.ndarray) -> Point:
+    def to(self, theta: np.ndarray) -> Visit:
         """The objective at θ."""
-        point = evaluated(self.landscape, theta, self.sites)
+        point = visited(self.landscape, theta, self.sites)
         self.sites = point.out.at.sites if bool(point.out.at.proper) else self.sites
         self.evaluations += 1
         return point

@@ -1,0 +1,198 @@
+"""What every backend must do, against formulas on its covariance written out in full."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from priors.lowrank import LowRank, LowRankPrior
+
+from quantprop import kernels
+from quantprop.gaussian import Natural
+from quantprop.priors import Dense, DensePrior, Prior, Process
+from quantprop.priors.base import Cotangent
+
+N, NEW = 12, 5
+KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)
+BACKENDS = {"dense": Dense(), "low rank": LowRank(np.linspace(-2.0, 2.0, 6)[:, None])}
+
+
+class Setting(NamedTuple):
+    """A backend at inputs, its covariances in full, and sites."""
+
+    process: Process
+    x: np.ndarray
+    new: np.ndarray
+    prior: Prior
+    k: np.ndarray
+    cross: np.ndarray  # prior covariances of training with new values
+    sites: Natural
+
+
+def in_full(prior: Prior) -> np.ndarray:
+    """The covariance as a matrix."""
+    if isinstance(prior, DensePrior):
+        return np.array(prior.k)
+    assert isinstance(prior, LowRankPrior)
+    return np.array(prior.v.T @ prior.v) + np.diag(prior.d)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _double():
+    with jax.enable_x64(True):
+        yield
+
+
+@pytest.fixture(params=[f"{name}, {sign}" for name in BACKENDS for sign in ("positive", "signed")])
+def setting(request) -> Setting:
+    name, sign = request.param.split(", ")
+    process, rng = BACKENDS[name], np.random.default_rng(3)
+    x, new = np.sort(rng.uniform(-2, 2, (N, 1)), axis=0), rng.uniform(-2, 2, (NEW, 1))
+    prior = process.prior(KERNEL, jnp.asarray(rng.normal(size=N)), process.prepare(KERNEL, x))
+    cross = np.array(process.cross(KERNEL, x, new))
+    if isinstance(prior, LowRankPrior):
+        cross = np.array(prior.v).T @ cross
+    tau = rng.uniform(0.2, 3.0, N)
+    if sign == "signed":
+        tau[[2, 7]] = -0.1, -0.2
+    return Setting(
+        process, x, new, prior, in_full(prior), cross, Natural(jnp.asarray(rng.normal(size=N)), jnp.asarray(tau))
+    )
+
+
+def signed(setting: Setting) -> bool:
+    return bool((setting.sites.tau < 0).any())
+
+
+def posterior(k: np.ndarray, mean: np.ndarray, sites: Natural) -> tuple[np.ndarray, np.ndarray]:
+    """Σ = (K⁻¹ + S)⁻¹ and Σ (K⁻¹ m + ν)."""
+    nu, tau = np.asarray(sites.nu), np.asarray(sites.tau)
+    covariance = np.linalg.inv(np.linalg.inv(k) + np.diag(tau))
+    return covariance, covariance @ (np.linalg.solve(k, mean) + nu)
+
+
+def log_integral(k: np.ndarray, mean: np.ndarray, sites: Natural) -> float:
+    """log ∫ N(f | m, K) Π exp(ν f − ½ τ f²) df."""
+    nu, tau = np.asarray(sites.nu), np.asarray(sites.tau)
+    _, mu = posterior(k, mean, sites)
+    size = np.linalg.slogdet(np.eye(len(k)) + np.diag(tau) @ k)[1]
+    at_mean = nu @ mu - 0.5 * tau @ mu**2
+    return float(at_mean - 0.5 * (mu - mean) @ np.linalg.solve(k, mu - mean) - 0.5 * size)
+
+
+def test_marginals_and_determinant(setting):
+    given = setting.prior.condition(setting.sites, signed(setting))
+    covariance, mean = posterior(setting.k, np.asarray(setting.prior.mean), setting.sites)
+    nu, tau, m = np.asarray(setting.sites.nu), np.asarray(setting.sites.tau), given.marginals
+    np.testing.assert_allclose(m.mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(m.variance, np.diag(covariance), rtol=1e-10)
+    np.testing.assert_allclose(m.alpha, nu - tau * mean, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(m.b, 1.0 - tau * np.diag(covariance), rtol=1e-9)
+    expected = np.linalg.slogdet(np.eye(N) + np.diag(tau) @ setting.k)[1]
+    assert float(given.log_determinant) == pytest.approx(expected, rel=1e-10)
+    assert bool(given.proper)
+    np.testing.assert_allclose(setting.prior.variances(), np.diag(setting.k), rtol=1e-12)
+
+
+def test_sites_that_leave_no_posterior_are_said_to(setting):
+    worst = Natural(setting.sites.nu, setting.sites.tau.at[4].set(-50.0))
+    assert np.linalg.eigvalsh(np.linalg.inv(setting.k) + np.diag(worst.tau))[0] < 0
+    assert not bool(setting.prior.condition(worst, signed=True).proper)
+
+
+def test_a_scaled_prior_has_a_scaled_covariance(setting):
+    np.testing.assert_allclose(in_full(setting.prior.scaled(0.3)), 0.3 * setting.k, rtol=1e-12)
+    np.testing.assert_array_equal(setting.prior.scaled(0.3).mean, setting.prior.mean)
+
+
+def test_means_follow_a_change_of_nu(setting):
+    if signed(setting):
+        return  # asked of positive sites only
+    given, nu = setting.prior.condition(setting.sites, signed=False), setting.sites.nu + 0.3
+    found = setting.prior.follow(given, nu)
+    _, mean = posterior(setting.k, np.asarray(setting.prior.mean), Natural(nu, setting.sites.tau))
+    np.testing.assert_allclose(found.mean, mean, rtol=1e-10)
+    np.testing.assert_allclose(found.variance, given.marginals.variance, rtol=1e-12)
+    np.testing.assert_allclose(found.alpha, nu - setting.sites.tau * mean, rtol=1e-9, atol=1e-10)
+
+
+def test_answers_are_correlations_and_their_squares(setting):
+    prior, moves = setting.prior, np.random.default_rng(4).normal(size=(2, N))
+    slim, factor = prior.for_derivatives((given := prior.condition(setting.sites, signed(setting))).factor)
+    given = type(given)(given.sites, given.marginals, given.log_determinant, given.proper, factor)
+    found = slim.response(given, signed(setting)).answer(jnp.asarray(moves))
+    covariance, _ = posterior(setting.k, np.asarray(prior.mean), setting.sites)
+    sd = np.sqrt(np.diag(covariance))
+    rho = covariance / np.outer(sd, sd)
+    np.testing.assert_allclose(found, [rho @ moves[0], rho**2 @ moves[1]], rtol=1e-8, atol=1e-10)
+
+
+def test_the_joint_posterior(setting):
+    given = setting.prior.condition(setting.sites, signed(setting))
+    joint = setting.prior.joint(given, signed(setting))
+    covariance, _ = posterior(setting.k, np.asarray(setting.prior.mean), setting.sites)
+    np.testing.assert_allclose(joint.covariance, covariance, rtol=1e-8, atol=1e-10)
+    expected = np.linalg.inv(np.eye(N) + setting.k @ np.diag(setting.sites.tau))
+    np.testing.assert_allclose(joint.transfer, expected, rtol=1e-8, atol=1e-10)
+
+
+def moved(prior: Prior, direction: Prior, by: float) -> Prior:
+    return jax.tree.map(lambda a, b: a + by * b, prior, direction)
+
+
+def some_direction(prior: Prior) -> Prior:
+    """A direction in the prior's numbers, symmetric where they are a covariance."""
+    rng = np.random.default_rng(5)
+    found = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), prior)
+    return DensePrior(found.mean, 0.1 * (found.k + found.k.T)) if isinstance(prior, DensePrior) else found
+
+
+def inner(a: Prior, b: Prior) -> float:
+    return float(sum(jnp.vdot(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)))
+
+
+def difference(function, prior: Prior, direction: Prior, h: float = 1e-5) -> float:
+    """A central difference of fourth order."""
+    f = [function(moved(prior, direction, s * h)) for s in (-2, -1, 1, 2)]
+    return float((f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h))
+
+
+def test_the_slope_of_the_log_integral(setting):
+    prior, direction = setting.prior, some_direction(setting.prior)
+    found = prior.evidence_slope(prior.condition(setting.sites, signed(setting)), signed(setting))
+    expected = difference(lambda p: log_integral(in_full(p), np.asarray(p.mean), setting.sites), prior, direction)
+    assert inner(found, direction) == pytest.approx(expected, rel=1e-6)
+
+
+def test_cotangents_reach_the_priors_numbers(setting):
+    prior, direction, rng = setting.prior, some_direction(setting.prior), np.random.default_rng(6)
+    by = Cotangent(jnp.asarray(rng.normal(size=(2, N))), jnp.asarray(0.7), jnp.asarray(rng.normal(size=N)))
+    given = prior.condition(setting.sites, signed(setting))
+    found = prior.response(given, signed(setting)).to_prior(by)
+    at, tau = given.marginals, np.asarray(setting.sites.tau)
+
+    def told(p: Prior) -> float:
+        covariance, mean = posterior(in_full(p), np.asarray(p.mean), setting.sites)
+        answer = [(mean - at.mean) / np.sqrt(at.variance), 1.0 - np.diag(covariance) / at.variance]
+        size = np.linalg.slogdet(np.eye(N) + np.diag(tau) @ in_full(p))[1]
+        return float(np.sum(by.answer * np.array(answer)) + 0.7 * size + by.mean @ p.mean)
+
+    assert inner(found, direction) == pytest.approx(difference(told, prior, direction), rel=1e-6)
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_predictions(setting, joint):
+    own = KERNEL.gram(setting.new) if joint else KERNEL.diagonal(setting.new)
+    ties = setting.process.cross(KERNEL, setting.x, setting.new)
+    found = setting.prior.predictor(setting.sites, signed(setting)).at(jnp.full(NEW, 0.5), ties, own)
+    k, cross, tau = setting.k, setting.cross, np.asarray(setting.sites.tau)
+    weights = np.linalg.inv(k + np.diag(1.0 / tau))
+    pseudo = np.asarray(setting.sites.nu) / tau - np.asarray(setting.prior.mean)
+    np.testing.assert_allclose(found.mean, 0.5 + cross.T @ weights @ pseudo, rtol=1e-9)
+    covariance = np.array(KERNEL.gram(setting.new)) - cross.T @ weights @ cross
+    np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=1e-9)
+    if joint:
+        np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-11)
