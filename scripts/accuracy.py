@@ -136,8 +136,9 @@ def calibration_row(case: tuple[str, Method]) -> Row:
     model = Model(kernels.SquaredExponential(2.0, 1.0), likelihood, mean)
     simulated = simulate(model, INPUTS, np.array([[4.1]]), DRAWS, seed=0)
     found = calibrate(simulated, method, observed=cases.censored if name == "censored" else None)
-    p_f, p_y = found.p_values
-    row = {"failed": str(found.failed), "p_f": f"{p_f:.4g}", "p_y": f"{p_y:.4g}"}
+    row = {"failed": str(found.failed)}
+    for test, (f, y) in {"p": found.p_values, "tail_p": found.tail_p_values}.items():
+        row |= {f"{test}_f": f"{f:.4g}", f"{test}_y": f"{y:.4g}"}
     for level in LEVELS:
         f, y = found.coverage(level)
         row |= {f"f_{100 * level:.0f}": f"{f:.4f}", f"y_{100 * level:.0f}": f"{y:.4f}"}

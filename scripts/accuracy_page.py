@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from markers import between, table
 
 from quantprop import plots
 from quantprop.reference import cases
@@ -34,34 +34,18 @@ def write(errors: list[Row], calibration: list[Row], truths: list[Truth]) -> Non
     text = page.read_text(encoding="utf-8")
     real = [row for row in errors if row["dataset"] not in cases.GENERATED]
     generated = [row for row in errors if row["dataset"] in cases.GENERATED]
-    for name, table in {
+    for name, rows in {
         "truths": truth_table(truths),
         "real": error_table(real, ("EP", "QP"), "probability_max"),
         "methods": method_table(real),
         "generated": error_table(generated, ("EP", "QP"), "density_max"),
         "calibration": calibration_table(calibration),
     }.items():
-        text = _between(text, name, table)
+        text = between(text, name, rows)
     page.write_text(text, encoding="utf-8")
     with plt.rc_context(STYLE):
         _picture("accuracy-variances", lambda axes: ratio_panels(axes, real))
         _picture("accuracy-probabilities", lambda axes: probability_panels(axes, real))
-
-
-def _between(text: str, name: str, table: str) -> str:
-    """The text with what stands between two markers replaced."""
-    found = re.subn(
-        rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}\n{table}\n{m[2]}", text, flags=re.DOTALL
-    )
-    if found[1] != 1:
-        raise ValueError(f"docs/accuracy.md must have one pair of markers for {name}; it has {found[1]}")
-    return found[0]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:], ""])
 
 
 def number(text: str, style: str) -> str:
