@@ -28,8 +28,8 @@ def _survival(z: float) -> float:
     """P(A² > z) for n → ∞: at n of 20 the levels are right to a tenth of themselves, at 100 to a twentieth.
 
     A² is a sum of χ²₁ variables with weights 1 / (j (j + 1)). Smirnov's formula for such a sum is an alternating series
-    of integrals of e^(−xz/2) / (π x √|D(x)|) from x = j (j + 1) to (j + 1)(j + 2), j odd, with D(x) = Π (1 − x / (j (j +
-    1))) = −cos(π √(1 + 4x) / 2) / (π x). At both ends √|D| is a square root of the distance: Gauss and Chebyshev's rule.
+    of integrals of e^(−xz/2) / (π x √|D(x)|) from x = j (j + 1) to (j + 1)(j + 2), j odd, where D(x), the product of
+    1 − x / (j (j + 1)), is −cos(π √(1 + 4x) / 2) / (π x). Its zeros at both ends call for Gauss and Chebyshev's rule.
     """
     if z < 0.03:
         return 1.0  # P(A² < 0.03) is below 1e-16
