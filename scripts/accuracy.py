@@ -59,8 +59,8 @@ def write_rows(path: Path, rows: list[Row]) -> None:
 
 
 def extend(path: Path, key: tuple[str, ...], wanted: Iterator[tuple[Row, object]], result) -> None:
-    """Add a row for everything wanted that the file lacks, writing it after each."""
-    rows = read_rows(path)
+    """Add a row for everything wanted that the file lacks or has with gaps, writing it after each."""
+    rows = [row for row in read_rows(path) if all(row.values())]
     have = {tuple(row[name] for name in key) for row in rows}
     for about, case in wanted:
         if tuple(about[name] for name in key) not in have:
