@@ -2,11 +2,12 @@
 
     python scripts/accuracy.py answers         # every method on every case: into build/answers.npz; an hour on one core
     python scripts/accuracy.py errors          # these against tests/oracles/ground_truth.npz
+    python scripts/accuracy.py tails           # small probabilities against it, of classes; ten minutes without answers
     python scripts/accuracy.py calibration     # simulation-based calibration, 500 data sets each; half an hour
     python scripts/accuracy.py page            # tables into docs/accuracy.md, pictures into docs/pictures
 
-`errors` and `calibration` write docs/results/accuracy/*.csv, a row for each method and case. What `answers` and
-`calibration` find there already they keep. Needs quantprop with its extra "plots".
+`errors` and `calibration` write docs/results/accuracy/*.csv, a row for each method and case, `tails` one for each test
+input. What `answers`, `tails` and `calibration` find there already they keep. Needs quantprop with its extra "plots".
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import csv
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from quantprop.likelihoods import Likelihood, Probit
 from quantprop.methods import Method
 from quantprop.reference import cases
 from quantprop.reference.calibration import LEVELS, calibrate, simulate
-from quantprop.reference.truths import Answer, Errors, answer, errors, read
+from quantprop.reference.truths import Answer, Errors, Truth, answer, errors, rare, read
 
 ROOT = Path(__file__).resolve().parent.parent
 TRUTHS = ROOT / "tests" / "oracles" / "ground_truth.npz"
@@ -35,6 +36,7 @@ RESULTS = ROOT / "docs" / "results" / "accuracy"
 METHODS: dict[str, Method] = {
     "EP": EP(), "QP": QP(), "power EP ½": PowerEP(0.5), "QP p = 1": QP(1.0), "VB": VB(), "Laplace": Laplace(),
 }  # fmt: skip
+TAILS = ("EP", "QP", "VB", "Laplace")  # methods whose small probabilities are shown
 DRAWS, INPUTS = 500, np.linspace(0.0, 8.0, 32)[:, None]
 
 Row = dict[str, str]
@@ -57,8 +59,8 @@ def write_rows(path: Path, rows: list[Row]) -> None:
 
 
 def extend(path: Path, key: tuple[str, ...], wanted: Iterator[tuple[Row, object]], result) -> None:
-    """Add a row for everything wanted that the file lacks, writing it after each."""
-    rows = read_rows(path)
+    """Add a row for everything wanted that the file lacks or has with gaps, writing it after each."""
+    rows = [row for row in read_rows(path) if all(row.values())]
     have = {tuple(row[name] for name in key) for row in rows}
     for about, case in wanted:
         if tuple(about[name] for name in key) not in have:
@@ -71,20 +73,19 @@ def extend(path: Path, key: tuple[str, ...], wanted: Iterator[tuple[Row, object]
 # --- answers and errors ----------------------------------------------------------------------------------------------
 
 
-def answers(path: Path) -> None:
-    """Every method's answer to every case, added to what the file has; small data sets first."""
+def answers(path: Path, methods: Sequence[str], truths: Sequence[Truth]) -> None:
+    """These methods' answers to these cases, added to what the file has; small data sets first."""
     store = dict(np.load(path)) if path.exists() else {}
-    with np.load(TRUTHS) as stored:
-        thetas = {key.removesuffix("/theta"): stored[key] for key in stored if key.endswith("/theta")}
+    thetas = {f"{truth.dataset}/{truth.setting}": (truth.variance, truth.lengthscale) for truth in truths}
     small_first = sorted(thetas, key=lambda case: len(cases.load(case.split("/")[0]).y))
-    for name, method in METHODS.items():
+    for name in methods:
         for case in small_first:
             key = f"{case}/{name}"
             if any(k.startswith(f"{key}/") for k in store):
                 continue
             began = time.perf_counter()
             try:
-                found = asdict(answer(cases.load(case.split("/")[0]), *thetas[case], method))
+                found = asdict(answer(cases.load(case.split("/")[0]), *thetas[case], METHODS[name]))
             except ValueError as error:  # the method does not exist for this likelihood
                 found = {"reason": str(error)}
             store |= {f"{key}/{field}": np.asarray(value) for field, value in found.items()}
@@ -94,13 +95,18 @@ def answers(path: Path) -> None:
             print(f"{key}: {found['reason']}; {time.perf_counter() - began:.1f} s", flush=True)
 
 
+def fields_of(store: dict[str, np.ndarray], truth: Truth, method: str) -> dict[str, np.ndarray]:
+    """What the file of answers has on a method and a case."""
+    start = f"{truth.dataset}/{truth.setting}/{method}/"
+    return {key.removeprefix(start): value for key, value in store.items() if key.startswith(start)}
+
+
 def error_rows(path: Path) -> Iterator[Row]:
     """The errors of every method on every case, or the reason why there are none."""
     store = dict(np.load(path))
     for truth in read(TRUTHS):
         for name in METHODS:
-            start = f"{truth.dataset}/{truth.setting}/{name}/"
-            fields = {key.removeprefix(start): value for key, value in store.items() if key.startswith(start)}
+            fields = fields_of(store, truth, name)
             about = {
                 "dataset": truth.dataset,
                 "setting": truth.setting,
@@ -112,6 +118,19 @@ def error_rows(path: Path) -> Iterator[Row]:
                 continue
             found = errors(truth, Answer(**fields))
             yield about | {name: f"{number:.6g}" for name, number in asdict(found).items()}
+
+
+def tail_rows(path: Path, truths: Sequence[Truth]) -> Iterator[Row]:
+    """Small probabilities of classes at test inputs, the truth's and each method's; none where it did not converge."""
+    store = dict(np.load(path))
+    for truth in truths:
+        small = rare(truth)
+        found = {name: Answer(**fields_of(store, truth, name)) for name in TAILS}
+        said = {name: small.of(answer, truth) for name, answer in found.items() if answer.reason == "converged"}
+        for k, row in enumerate(small.input):
+            about = {"dataset": truth.dataset, "setting": truth.setting, "input": str(row)}
+            about |= {"truth": f"{small.probability[k]:.4g}", "standard_error": f"{small.standard_error[k]:.2g}"}
+            yield about | {name: f"{said[name][k]:.4g}" if name in said else "" for name in TAILS}
 
 
 # --- calibration -----------------------------------------------------------------------------------------------------
@@ -136,8 +155,9 @@ def calibration_row(case: tuple[str, Method]) -> Row:
     model = Model(kernels.SquaredExponential(2.0, 1.0), likelihood, mean)
     simulated = simulate(model, INPUTS, np.array([[4.1]]), DRAWS, seed=0)
     found = calibrate(simulated, method, observed=cases.censored if name == "censored" else None)
-    p_f, p_y = found.p_values
-    row = {"failed": str(found.failed), "p_f": f"{p_f:.4g}", "p_y": f"{p_y:.4g}"}
+    row = {"failed": str(found.failed)}
+    for test, (f, y) in {"p": found.p_values, "tail_p": found.tail_p_values}.items():
+        row |= {f"{test}_f": f"{f:.4g}", f"{test}_y": f"{y:.4g}"}
     for level in LEVELS:
         f, y = found.coverage(level)
         row |= {f"f_{100 * level:.0f}": f"{f:.4f}", f"y_{100 * level:.0f}": f"{y:.4f}"}
@@ -147,15 +167,20 @@ def calibration_row(case: tuple[str, Method]) -> Row:
 def main(task: str) -> int:
     warnings.simplefilter("default")
     if task == "answers":
-        answers(ANSWERS)
+        answers(ANSWERS, list(METHODS), read(TRUTHS))
     elif task == "errors":
         write_rows(RESULTS / "errors.csv", list(error_rows(ANSWERS)))
+    elif task == "tails":
+        classes = [truth for truth in read(TRUTHS) if isinstance(truth.data.likelihood, Probit)]
+        answers(ANSWERS, TAILS, classes)
+        write_rows(RESULTS / "tails.csv", list(tail_rows(ANSWERS, classes)))
     elif task == "calibration":
         extend(RESULTS / "calibration.csv", ("likelihood", "method"), calibrated(), calibration_row)
     elif task == "page":
         from accuracy_page import write
 
-        write(read_rows(RESULTS / "errors.csv"), read_rows(RESULTS / "calibration.csv"), read(TRUTHS))
+        found = {name: read_rows(RESULTS / f"{name}.csv") for name in ("errors", "tails", "calibration")}
+        write(**found, truths=read(TRUTHS))
     else:
         print(__doc__, file=sys.stderr)
         return 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import numpy as np
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+from markers import between, table
 
 from quantprop import plots
 from quantprop.reference import cases
@@ -28,40 +28,25 @@ STYLE = {"svg.hashsalt": "quantprop", "font.size": 9, "axes.spines.top": False, 
 Row = dict[str, str]
 
 
-def write(errors: list[Row], calibration: list[Row], truths: list[Truth]) -> None:
+def write(errors: list[Row], tails: list[Row], calibration: list[Row], truths: list[Truth]) -> None:
     """Renew the page's tables and pictures."""
     page = DOCS / "accuracy.md"
     text = page.read_text(encoding="utf-8")
     real = [row for row in errors if row["dataset"] not in cases.GENERATED]
     generated = [row for row in errors if row["dataset"] in cases.GENERATED]
-    for name, table in {
+    for name, rows in {
         "truths": truth_table(truths),
         "real": error_table(real, ("EP", "QP"), "probability_max"),
         "methods": method_table(real),
+        "tails": tail_table(tails),
         "generated": error_table(generated, ("EP", "QP"), "density_max"),
         "calibration": calibration_table(calibration),
     }.items():
-        text = _between(text, name, table)
+        text = between(text, name, rows)
     page.write_text(text, encoding="utf-8")
     with plt.rc_context(STYLE):
         _picture("accuracy-variances", lambda axes: ratio_panels(axes, real))
         _picture("accuracy-probabilities", lambda axes: probability_panels(axes, real))
-
-
-def _between(text: str, name: str, table: str) -> str:
-    """The text with what stands between two markers replaced."""
-    found = re.subn(
-        rf"(<!-- {name} -->\n).*?(<!-- end -->)", lambda m: f"{m[1]}\n{table}\n{m[2]}", text, flags=re.DOTALL
-    )
-    if found[1] != 1:
-        raise ValueError(f"docs/accuracy.md must have one pair of markers for {name}; it has {found[1]}")
-    return found[0]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = ["| " + " | ".join(row) + " |" for row in (head, *rows)]
-    return "\n".join([lines[0], "|" + "---|" * len(head), *lines[1:], ""])
 
 
 def number(text: str, style: str) -> str:
@@ -133,6 +118,34 @@ def method_table(rows: list[Row]) -> str:
     return table(head, lines)
 
 
+def factor(value: float) -> str:
+    """A ratio, from far below 1 to far above."""
+    if value < 0.01:
+        return f"{value:.0e}".replace("e-0", "e-").replace("-", "−")
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2f}" if value < 10 else f"{value:.1f}"
+
+
+def tail_table(rows: list[Row]) -> str:
+    """Methods' small probabilities over the true ones, by size and setting: median and range over test inputs."""
+    methods = ("EP", "QP", "VB", "Laplace")
+    lines = []
+    for setting, title in SETTINGS.items():
+        for low, high, size in (
+            (1e-3, 1e-2, "0.001 to 0.01"),
+            (1e-4, 1e-3, "1e-4 to 0.001"),
+            (0.0, 1e-4, "below 1e-4"),
+        ):
+            chosen = [r for r in rows if r["setting"] == setting and low <= float(r["truth"]) < high]
+            line = [title, size, str(len(chosen))]
+            for method in methods:
+                ratios = [float(r[method]) / float(r["truth"]) for r in chosen if r[method]]
+                line.append(
+                    f"{factor(np.median(ratios))} ({factor(min(ratios))}–{factor(max(ratios))})" if ratios else "–"
+                )
+            lines.append(line)
+    return table(("setting", "true probability", "inputs", *methods), lines)
+
+
 def calibration_table(rows: list[Row]) -> str:
     order = list(dict.fromkeys(row["likelihood"] for row in rows))
     rows = sorted(rows, key=lambda row: order.index(row["likelihood"]))
@@ -140,7 +153,9 @@ def calibration_table(rows: list[Row]) -> str:
         "likelihood",
         "method",
         "p of f",
+        "in the tails",
         "p of y",
+        "in the tails",
         "f in 50 %",
         "90 %",
         "99 %",
@@ -153,7 +168,8 @@ def calibration_table(rows: list[Row]) -> str:
         head,
         [
             (
-                r["likelihood"], r["method"], number(r["p_f"], ".3f"), number(r["p_y"], ".3f"),
+                r["likelihood"], r["method"],
+                *(number(r[f"{test}_{part}"], ".3f") for part in "fy" for test in ("p", "tail_p")),
                 *(f"{100 * float(r[f'{part}_{level}']):.1f}" for part in "fy" for level in (50, 90, 99)), r["failed"],
             )
             for r in rows

@@ -182,6 +182,30 @@ def test_latent_variances():
     assert against.largest_ratio == pytest.approx(1.1)
 
 
+def test_differences_to_ep_are_those_of_the_corrected_test():
+    """Over the divisions in which both gave numbers; halves of mining count as such."""
+    ep, vb = [0.50, 0.40, 0.60, 0.30], [0.45, 0.42, 0.50, 0.25]
+    rows = [row(fold=i, ntll=x) for i, x in enumerate(ep)] + [
+        row(method="vb", fold=i, ntll=x) for i, x in enumerate(vb)
+    ]
+    rows += [row(fold=4, ntll=9.0), failed(method="vb", fold=4)]
+    mining = [replace(one, dataset="mining", split="year", round=one.fold, fold=0) for one in rows]
+    differences = [1000 * (b - a) for a, b in zip(ep, vb, strict=True)]
+    for data, ratio in ((rows, 1 / 9), (mining, 1.0)):
+        found = only(data, method="vb").less_ep
+        assert found.mean == pytest.approx(statistics.fmean(differences))
+        assert found.standard_error == pytest.approx(statistics.stdev(differences) * math.sqrt(1 / 4 + ratio))
+        assert found.divisions == 4
+    assert only(rows, method="ep").less_ep is None
+
+
+def test_no_difference_without_two_finite_pairs():
+    one = [row(ntll=0.5), row(method="vb", ntll=0.4)]
+    assert only(one, method="vb").less_ep is None
+    infinite = [*one, row(fold=1, ntll=0.5), row(method="vb", fold=1, ntll=math.inf)]
+    assert only(infinite, method="vb").less_ep is None
+
+
 def test_nothing_to_compare_has_no_share():
     against = compare(pairs([failed()], [row(method="qp")]))
     assert (against.ntll_below.share, against.largest_ratio, against.asterisk) == (None, None, False)
@@ -216,7 +240,8 @@ def test_the_table_as_it_is_read(tmp_path):
     qp = ["2.0 ± 0.0", "2.7 ± 0.5", "−1.4", r"50.0 ± 0.0 \*", "64.3 ± 8.4", "−1.7", "2", "0 of 2", "100.0 %"]
     vb = ["4.0", "3.7 ± 0.7", "+0.4", "∞", "164.7 ± 7.5", "+∞", "1", "2 of 3", "0.0 %"]
     assert cells(text, "crabs", "EP")[2:] == ep
-    assert cells(text, "crabs", "QP")[2:] == qp
+    assert "| crabs | QP | " + " | ".join(qp) in text
+    assert "| crabs | QP | −11.0 | 1.1 | −9.9 | 0.064 | 2 |" in text
     assert text.count("| crabs | VB |") == 3  # its scores, and two kinds of trouble
     assert "| crabs | VB | " + " | ".join(vb) in text
     assert "| crabs | VB | no numbers | 2 | round 1, fold 0: failed: value 1.5e-1 |" in text
@@ -245,6 +270,9 @@ def test_a_csv_reads_back_in_full(tmp_path):
     assert (ep["paper_m"], ep["paper_n"], ep["paper_ntll_sd"], ep["asterisk"]) == ("200", "7", "8.2", "")
     assert (qp["asterisk"], qp["paper_asterisk"], qp["qp_ntll_below"], qp["qp_ntll_below_of"]) == ("1", "0", "2", "2")
     assert float(qp["qp_largest_variance_ratio"]) == 0.75
+    assert float(qp["ntll_less_ep_mean"]) == pytest.approx(-11.0)
+    assert float(qp["ntll_less_ep_p_value"]) == tables.summarise(rows)[1].less_ep.p_value
+    assert (ep["ntll_less_ep_t"], vb["ntll_less_ep_t"], laplace["ntll_less_ep_t"]) == ("", "", "")
     assert (vb["te_sd"], vb["ntll_mean"], laplace["paper_te_mean"]) == ("", "inf", "")
 
 

@@ -18,14 +18,14 @@ def simulated(likelihood: likelihoods.Likelihood, mean: float, draws: int):
 
 
 def passes(found: Calibration) -> bool:
-    """Uniform at 1 %, and no coverage more than 3.3 standard errors from its level."""
+    """Uniform at 1 %, as a whole and in the tails, and no coverage more than 3.3 standard errors from its level."""
     draws = len(found.pit_f)
     near = [
         abs(part - level) < 3.3 * np.sqrt(level * (1.0 - level) / draws)
         for level in (0.5, 0.9, 0.99)
         for part in found.coverage(level)
     ]
-    return found.failed == 0 and min(found.p_values) > 0.01 and all(near)
+    return found.failed == 0 and min(*found.p_values, *found.tail_p_values) > 0.01 and all(near)
 
 
 def test_ep_on_probit():
@@ -48,3 +48,11 @@ def test_the_test_itself():
     for wrong in (1.3 * z, 0.75 * z, z + 0.25):
         assert not passes(Calibration(ndtr(wrong), ndtr(wrong), 0))
     assert not passes(Calibration(ndtr(z), ndtr(z), 1))
+
+
+def test_tails_are_seen():
+    """Student's t with 5 degrees of freedom for a Gaussian: uniform to Kolmogorov and Smirnov, not in the tails."""
+    u = ndtr(np.random.default_rng(1).standard_t(5, 500))
+    found = Calibration(u, np.where(np.arange(500) == 7, np.nan, u), 1)
+    assert min(found.p_values) > 0.05
+    assert max(found.tail_p_values) < 0.01

@@ -9,7 +9,7 @@ import numpy as np
 
 from quantprop.experiments.rows import Row
 
-Pair = tuple[Row, Row]  # EP's and QP's rows of one experiment
+Pair = tuple[Row, Row]  # EP's row of one experiment, and QP's or another method's
 
 
 @dataclass(frozen=True)
@@ -40,10 +40,10 @@ class AgainstEP:
         return 10 * self.ntll_below.count > 9 * self.ntll_below.total
 
 
-def pairs(ep: Iterable[Row], qp: Iterable[Row]) -> list[Pair]:
-    """EP's and QP's rows of the experiments in which both gave numbers; all of one setting, data set and split."""
+def pairs(ep: Iterable[Row], other: Iterable[Row]) -> list[Pair]:
+    """EP's and another's rows of the experiments in which both gave numbers; all of one setting, data set and split."""
     of_ep = {(row.round, row.fold): row for row in ep if not row.failed}
-    return [(of_ep[at], row) for row in qp if not row.failed and (at := (row.round, row.fold)) in of_ep]
+    return [(of_ep[at], row) for row in other if not row.failed and (at := (row.round, row.fold)) in of_ep]
 
 
 def compare(matched: list[Pair]) -> AgainstEP:
@@ -59,9 +59,9 @@ def compare(matched: list[Pair]) -> AgainstEP:
 
 
 def log_likelihoods(matched: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    """EP's and QP's NTLL, a number a pair."""
-    ep, qp = (np.array([pair[at].ntll for pair in matched], dtype=np.float64) for at in (0, 1))
-    return ep, qp
+    """EP's and the other's NTLL, a number a pair."""
+    ep, other = (np.array([pair[at].ntll for pair in matched], dtype=np.float64) for at in (0, 1))
+    return ep, other
 
 
 def variances(matched: list[Pair], of_qp: str) -> tuple[np.ndarray, np.ndarray]:

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from quantprop.experiments import published
-from quantprop.experiments.against_ep import AgainstEP, Fraction, compare, pairs
+from quantprop.experiments.against_ep import AgainstEP, Fraction, compare, log_likelihoods, pairs
 from quantprop.experiments.grouping import Setting, in_order, setting
+from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.published import NTLL_UNIT, TE_UNIT, Entry, Spread
+from quantprop.experiments.resampled import Difference, difference
 from quantprop.experiments.rows import Row
 
 
@@ -37,6 +39,7 @@ class Summary:
     failed: Fraction  # rows without numbers, of all rows
     converged: Fraction  # rows whose learning and inference converged, of all rows
     against_ep: AgainstEP | None  # of QP, where EP's rows are there
+    less_ep: Difference | None  # NTLL less EP's over the same divisions, in the table's units; finite ones, two or more
 
     @property
     def paper(self) -> Entry | None:
@@ -87,7 +90,15 @@ def _summary(rows: list[Row], ep: list[Row] | None) -> Summary:
         failed=Fraction(len(rows) - len(given), len(rows)),
         converged=Fraction(sum(row.converged for row in rows), len(rows)),
         against_ep=compare(pairs(ep, rows)) if first.method == "qp" and ep else None,
+        less_ep=_less_ep(rows, ep) if first.method != "ep" and ep else None,
     )
+
+
+def _less_ep(rows: list[Row], ep: list[Row]) -> Difference | None:
+    of_ep, own = log_likelihoods(pairs(ep, rows))
+    if len(own) < 2 or not (np.isfinite(own).all() and np.isfinite(of_ep).all()):
+        return None
+    return difference(own / NTLL_UNIT, of_ep / NTLL_UNIT, TEST_TO_TRAIN[rows[0].split])
 
 
 def _means(rows: list[Row], score: Callable[[Row], Any]) -> list[float]:

@@ -50,6 +50,8 @@ def _record(summary: Summary) -> dict[str, object]:
     record |= {"paper_m": paper and paper.m, "paper_n": paper and paper.n}
     record |= _columns("paper_te", paper and paper.te) | _columns("paper_ntll", paper and paper.ntll)
     record |= {"te_difference": summary.te_difference, "ntll_difference": summary.ntll_difference}
+    for name in ("mean", "standard_error", "t", "p_value"):
+        record |= {f"ntll_less_ep_{name}": summary.less_ep and getattr(summary.less_ep, name)}
     for name in ("ntll_below", "variance_at_ep", "variance_own"):
         fraction = getattr(qp, name, None)
         record |= {f"qp_{name}": fraction and fraction.count, f"qp_{name}_of": fraction and fraction.total}

@@ -30,6 +30,7 @@ from quantprop.prediction import prior_of
 from quantprop.predictive import Predictive
 from quantprop.priors import Prior
 from quantprop.programs import program
+from quantprop.reference.uniformity import anderson_darling
 from quantprop.threads import one_blas_thread
 
 LEVELS = (0.5, 0.9, 0.99)
@@ -65,6 +66,12 @@ class Calibration:
         """Of Kolmogorov and Smirnov's test that the PITs of f, and of y, are uniform."""
         found = [kstest(pit[~np.isnan(pit)], "uniform").pvalue for pit in (self.pit_f, self.pit_y)]
         return float(found[0]), float(found[1])
+
+    @property
+    def tail_p_values(self) -> tuple[float, float]:
+        """Of Anderson and Darling's test of the same, which sees what is wrong in the tails."""
+        found = [anderson_darling(pit[~np.isnan(pit)])[1] for pit in (self.pit_f, self.pit_y)]
+        return found[0], found[1]
 
 
 @float64

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from quantprop import infer
 from quantprop.methods import Method
@@ -14,6 +15,7 @@ from quantprop.reference.cases import SETTINGS, Data, load, names
 from quantprop.reference.diagnostics import Estimate
 
 TOL = 1e-8  # of inference
+ROUNDING = 2.0**-25  # at most, of a stored probability near 1
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,28 @@ class Errors:
     probability_rms: float
     density_max: float  # the largest relative error: for y_new that is not a class
     evidence: float  # the method's less the truth
+
+
+class Rare(NamedTuple):
+    """The less likely class at test inputs where that has a small probability, and this is known well."""
+
+    input: Int[np.ndarray, " k"]
+    probability: Float[np.ndarray, " k"]
+    standard_error: Float[np.ndarray, " k"]
+
+    def of(self, answer: Answer, truth: Truth) -> Float[np.ndarray, " k"]:
+        """A method's probabilities of the same."""
+        p = answer.probability[self.input]
+        return np.where(truth.probability.value[self.input] < 0.5, p, 1.0 - p)
+
+
+def rare(truth: Truth, below: float = 0.01, known_to: float = 0.1) -> Rare:
+    """Of a classification set. Probabilities near 1 are stored in single precision, which counts as an error too."""
+    p = truth.probability.value
+    small = np.minimum(p, 1.0 - p)
+    error = truth.probability.standard_error + np.where(p < 0.5, 0.0, ROUNDING)
+    (chosen,) = np.nonzero((small < below) & (error < known_to * small))
+    return Rare(chosen, small[chosen], error[chosen])
 
 
 def read(path: Path) -> list[Truth]:
