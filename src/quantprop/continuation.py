@@ -22,13 +22,13 @@ from jaxtyping import Array, Float
 
 from quantprop.engine import Evaluation, Problem, climb, conditioned, swept
 from quantprop.gaussian import Natural
-from quantprop.implicit import moved
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, Laplace
 from quantprop.methods.base import Weight, renewal
 from quantprop.precision import to_numpy
 from quantprop.priors.base import Joint
 from quantprop.programs import program
+from quantprop.sites import moved
 
 MOST_ROWS = 1024  # the equations are dense, 2n × 2n
 NEWTON_STEPS = 20
@@ -108,7 +108,7 @@ class Flat(Path):
 # --- one point -------------------------------------------------------------------------------------------------------
 
 
-class Point(NamedTuple):
+class Visit(NamedTuple):
     """A sweep at some sites on a path, and the equations of Newton's method there."""
 
     u: float
@@ -128,7 +128,7 @@ class Point(NamedTuple):
         """How far the sites are from rest."""
         return float(self.at.residual)
 
-    def settled(self, tol: float) -> bool:
+    def converged(self, tol: float) -> bool:
         """Whether the sites rest."""
         return self.usable and self.residual <= tol
 
@@ -167,7 +167,7 @@ def _slopes(problem: Problem, path: Path, at: Evaluation, answer: Float[Array, "
     return jax.tree.map(lambda x: jnp.where(counts.reshape((-1,) + (1,) * (x.ndim - 1)), x, 0.0), slopes)
 
 
-def _stepped(problem: Problem, here: Point, step: Float[np.ndarray, " 2n"]) -> Natural:
+def _stepped(problem: Problem, here: Visit, step: Float[np.ndarray, " 2n"]) -> Natural:
     """Sites after a step; where the likelihood is log-concave, a τ below 0 becomes 0 with the same pull at the mean."""
     p, q = step.reshape(2, -1)
     marginals, sites = here.at.marginals, here.at.sites
@@ -182,7 +182,7 @@ def _stepped(problem: Problem, here: Point, step: Float[np.ndarray, " 2n"]) -> N
 # --- Newton's method, and along a path -------------------------------------------------------------------------------
 
 
-class Search:
+class Follower:
     """Newton's method and path following for one problem; `visits` counts the sweeps they took."""
 
     def __init__(self, problem: Problem, path: Path) -> None:
@@ -190,11 +190,11 @@ class Search:
         counts = np.asarray(problem.weight.total) > 0
         self.scale = 1.0 / (2.0 * counts.sum())  # of squared lengths in the scaled coordinates
 
-    def visit(self, u: float, sites: Natural) -> Point:
+    def visit(self, u: float, sites: Natural) -> Visit:
         self.visits += 1
-        return Point(u, *to_numpy(_visited(self.problem, self.path, u, sites)))
+        return Visit(u, *to_numpy(_visited(self.problem, self.path, u, sites)))
 
-    def newton(self, here: Point, tol: float) -> Point:
+    def newton(self, here: Visit, tol: float) -> Visit:
         """Newton's method, its steps halved until R(s) − s shrinks; ends with a residual of at most `tol`, or stuck."""
         for _ in range(NEWTON_STEPS):
             if not here.usable or here.residual <= tol:
@@ -205,7 +205,7 @@ class Search:
             here = after
         return here
 
-    def _nearer(self, here: Point) -> Point | None:
+    def _nearer(self, here: Visit) -> Visit | None:
         """The end of Newton's step, or of the first half of it, of a half of that ..., that is nearer to rest."""
         step, size = _solved(here.matrix, here.change), 1.0
         while step is not None and size >= SHORTEST:
@@ -215,7 +215,7 @@ class Search:
             size *= 0.5
         return None
 
-    def _distance(self, here: Point, base: Point) -> float:
+    def _distance(self, here: Visit, base: Visit) -> float:
         """The root mean square of R(s) − s over rows, whatever their weights, in the coordinates of `base`.
 
         Newton's steps shrink it if they are short enough; in coordinates of its own a point with wider marginals may
@@ -225,11 +225,11 @@ class Search:
         squares = (at.variance * d_tau) ** 2 + at.variance * (d_nu - at.mean * d_tau) ** 2
         return float(np.sqrt(self.scale * squares.sum()))
 
-    def _near(self, here: Point) -> bool:
+    def _near(self, here: Visit) -> bool:
         """Whether a point lies on the curve, as exactly as a path needs it."""
         return here.usable and self._distance(here, here) <= ON_THE_WAY
 
-    def follow(self) -> Point | None:
+    def follow(self) -> Visit | None:
         """The end of the path, near its fixed point; or None where the path could not be followed to it."""
         here = self._begun()
         tangent, before, size = None, None, FIRST_STEP
@@ -253,7 +253,7 @@ class Search:
         integrated = isinstance(method, EP) and not method.quick(likelihood, weight)
         return min(MOST_INTEGRATED if integrated else MOST_VISITS, MOST_WORK // len(weight.total))
 
-    def _begun(self) -> Point:
+    def _begun(self) -> Visit:
         """Plain sweeps at the easy end of the path."""
         n = len(self.problem.weight.total)
         here = self.visit(self.path.start(self.problem), Natural(np.zeros(n), np.zeros(n)))
@@ -263,7 +263,7 @@ class Search:
             here = self.visit(here.u, jax.tree.map(np.add, here.at.sites, here.at.change))
         return here
 
-    def _tangent(self, here: Point, before: Point | None, old: np.ndarray | None) -> np.ndarray | None:
+    def _tangent(self, here: Visit, before: Visit | None, old: np.ndarray | None) -> np.ndarray | None:
         """The curve's unit tangent (δs, δu), forwards: the side on which the old one lies."""
         if before is None or old is None:
             step = _solved(here.matrix, here.along)
@@ -275,7 +275,7 @@ class Search:
             return None
         return tangent / np.sqrt(self.scale * tangent[:-1] @ tangent[:-1] + tangent[-1] ** 2)
 
-    def _bordered(self, here: Point, base: Point, tangent: np.ndarray) -> np.ndarray:
+    def _bordered(self, here: Visit, base: Visit, tangent: np.ndarray) -> np.ndarray:
         """Newton's matrix on the path, bordered by the direction along it, in the coordinates of `here`."""
         p, q = tangent[:-1].reshape(2, -1)
         b, c = base.at.marginals, here.at.marginals
@@ -285,7 +285,7 @@ class Search:
         row = self.scale * np.concatenate([by_p, by_q])
         return np.block([[here.matrix, -here.along[:, None]], [row[None], np.array([[tangent[-1]]])]])
 
-    def _next(self, here: Point, tangent: np.ndarray, size: float) -> tuple[Point | None, float]:
+    def _next(self, here: Visit, tangent: np.ndarray, size: float) -> tuple[Visit | None, float]:
         """The next point, and the size of the step after it: as long as corrections stay few."""
         while size > SHORTEST_ON_PATH:
             last = here.u + size * tangent[-1] >= 0.0
@@ -296,7 +296,7 @@ class Search:
             size *= 0.5
         return None, size
 
-    def _corrected(self, base: Point, tangent: np.ndarray, step: float, last: bool) -> tuple[Point | None, int]:
+    def _corrected(self, base: Visit, tangent: np.ndarray, step: float, last: bool) -> tuple[Visit | None, int]:
         """From a step along the tangent back to the curve, across it; at the end of the path with u held at 0."""
         ahead = 0.0 if last else base.u + step * tangent[-1]
         u, sites, distance = ahead, _stepped(self.problem, base, step * tangent[:-1]), np.inf
@@ -334,16 +334,16 @@ def continued(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation 
         return (mode if mode.residual <= tol else None), visits
     if len(sites.nu) > MOST_ROWS:
         return None, 0
-    direct = Search(problem, Narrow())
+    direct = Follower(problem, Narrow())
     end, visits = direct.newton(direct.visit(0.0, sites), tol), 0
     for path in (Flat(), Narrow()) if problem.negative_sites else (Narrow(), Flat()):
-        if end.settled(tol):
+        if end.converged(tol):
             break
         if not path.exists(problem):
             continue
-        search = Search(problem, path)
+        search = Follower(problem, path)
         reached = search.follow()
         visits += search.visits
         if reached is not None:
             end = direct.newton(direct.visit(0.0, reached.at.sites), tol)
-    return (end.at if end.settled(tol) else None), visits + direct.visits
+    return (end.at if end.converged(tol) else None), visits + direct.visits

@@ -32,7 +32,7 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, renewal
 from quantprop.objectives import Objective
 from quantprop.priors.base import Cotangent, Prior, Response
-from quantprop.sites import Marginal
+from quantprop.sites import Marginal, moved
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
 SHARE = 1e-3  # and relative to inference's residual: the gradient's error is of first order in that one too
@@ -55,25 +55,6 @@ class Slopes(eqx.Module):
     around: Float[Array, "2 3 n"]
     site: Float[Array, "2 3 n"]
     likelihood: Float[Array, "l 3 n"]
-
-
-def moved(
-    marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
-) -> tuple[Marginal, Natural]:
-    """Marginals and sites after a small move: c of the surroundings and s of the sites, both as (p, q).
-
-    The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
-    """
-    sd = jnp.sqrt(marginal.variance)
-    p, q = c + s
-    new = Marginal(
-        marginal.mean + sd * p,
-        marginal.variance * (1.0 - q),
-        marginal.alpha + (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) / sd,
-        marginal.b + (1.0 - marginal.b) * c[1] - marginal.b * s[1],
-    )
-    by_tau = s[1] / marginal.variance
-    return new, Natural(site.nu + s[0] / sd + marginal.mean * by_tau, site.tau + by_tau)
 
 
 def slopes(problem: Problem, objective: Objective, marginals: Marginal, sites: Natural) -> tuple[Array, Slopes]:

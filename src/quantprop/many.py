@@ -144,7 +144,7 @@ _started = program(
 )
 
 
-class Search:
+class BatchSearch:
     """Learning of b problems of one shape: an ascent, the sites it has seen, and those that each trial starts from."""
 
     def __init__(self, surfaces: list[Landscape], most: int, ftol: float) -> None:
@@ -274,7 +274,7 @@ class Search:
 
 def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:
     """All of a share learned; nothing once the call has been given up."""
-    search = Search(surfaces, most, ftol)
+    search = BatchSearch(surfaces, most, ftol)
     while len(search.ascent.unfinished()) and not stop.is_set():
         search.step()
     return [] if stop.is_set() else search.results()

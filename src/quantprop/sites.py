@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Moments, Scalar
@@ -64,3 +65,22 @@ def log_site_normalizer(marginal: Marginal, removal: Removal, cavity: Normal) ->
     Sites are measured at the marginal's mean μ: their own size, ν²/τ, is huge where noise is tiny, and cancels.
     """
     return 0.5 * jnp.log(removal.left(marginal)) - 0.5 * removal.pull(marginal) ** 2 * cavity.variance
+
+
+def moved(
+    marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
+) -> tuple[Marginal, Natural]:
+    """Marginals and sites after a small move: c of the surroundings and s of the sites, both as (p, q).
+
+    The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
+    """
+    sd = jnp.sqrt(marginal.variance)
+    p, q = c + s
+    new = Marginal(
+        marginal.mean + sd * p,
+        marginal.variance * (1.0 - q),
+        marginal.alpha + (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) / sd,
+        marginal.b + (1.0 - marginal.b) * c[1] - marginal.b * s[1],
+    )
+    by_tau = s[1] / marginal.variance
+    return new, Natural(site.nu + s[0] / sd + marginal.mean * by_tau, site.tau + by_tau)

@@ -70,13 +70,13 @@ def fit_many_for_long(folder: Path) -> None:
     """A batch that takes minutes; says so once its first evaluations are done."""
     from quantprop import Model, fit_many, kernels, likelihoods, many
 
-    step = many.Search.step
+    step = many.BatchSearch.step
 
-    def told(search: many.Search) -> None:
+    def told(search: many.BatchSearch) -> None:
         step(search)
         os.write(1, b"working\n")  # at once: two threads say so
 
-    many.Search.step = told  # type: ignore[method-assign]
+    many.BatchSearch.step = told  # type: ignore[method-assign]
     xs, ys = _problems(2000, 30)
     fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), xs, ys, "laplace")
 

@@ -22,7 +22,7 @@ from quantprop.kernels import Kernel, Pairs
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
     Factor,
-    Parts,
+    Split,
     b_inverse,
     covariance_of,
     dominant,
@@ -73,14 +73,14 @@ class DensePrior(Prior):
 
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
-    parts: Parts | None = None
+    parts: Split | None = None
 
     def is_psd(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
     def scaled(self, by: Any) -> DensePrior:
-        parts = None if self.parts is None else Parts(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
+        parts = None if self.parts is None else Split(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
         return DensePrior(self.mean, by * self.k, parts)
 
     def variances(self) -> Float[Array, " n"]:
