@@ -29,7 +29,7 @@ def endured(*arguments):
 
 
 def test_memory_maps_stay_where_they_are():
-    """With 16 programs at most, a dozen fits need 50; all kept, the last fits took 660 maps more than the first four."""
+    """A dozen fits need 50 programs, and 16 may stay; all kept, the last fits had 660 maps more than the first four."""
     maps, _ = endured(12, 16)
     assert max(maps[4:]) <= max(maps[:4]) + 400
 
