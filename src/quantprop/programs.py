@@ -40,8 +40,8 @@ class Compiled:
 
     __slots__ = ("call", "used")
 
-    def __init__(self, call: Any) -> None:
-        self.call, self.used = call, 0
+    def __init__(self, call: Any, used: int) -> None:
+        self.call, self.used = call, used
 
 
 class Kept:
@@ -57,18 +57,18 @@ class Kept:
         self.parts: list[Any] = []  # functions inside programs, whose traces JAX would keep
         self.gate, self.clock, self.made = Lock(), count(), 0
 
-    def find(self, key: Hashable, make: Callable[[], Any]) -> Any:
-        """The program of this key, made if it is not there."""
+    def find(self, key: Hashable) -> Compiled | None:
+        """The program of this key, if it is there."""
         found = self.programs.get(key)
-        if found is None:
-            found = self._add(key, Compiled(make()))
-        found.used = next(self.clock)
-        return found.call
+        if found is not None:
+            found.used = next(self.clock)
+        return found
 
-    def _add(self, key: Hashable, new: Compiled) -> Compiled:
+    def add(self, key: Hashable, call: Any) -> Compiled:
+        """Keep a program under its key, or the one that another thread has put there meanwhile."""
         with self.gate:
-            new.used = next(self.clock)
-            found = self.programs.setdefault(key, new)  # another thread's, if that was first
+            new = Compiled(call, next(self.clock))
+            found = self.programs.setdefault(key, new)
             self.made += found is new
             if len(self.programs) > MOST or (self.made % WATCHED == 0 and _crowded()):
                 self._clear_out()
@@ -118,10 +118,14 @@ class Program(Generic[P, R]):
 
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The program for arguments like these, and the arrays in them."""
-        static = {name: value for name, value in kwargs.items() if name == self.static_argnames}
-        leaves, form = jax.tree.flatten((args, {name: kwargs[name] for name in kwargs.keys() - static.keys()}))
-        key = (self, *static.items(), form, *[getattr(leaf, "shape", ()) for leaf in leaves])
-        return _kept.find(key, lambda: self._jitted(static, form)), leaves
+        static = {}
+        if self.static_argnames in kwargs:
+            kwargs = dict(kwargs)
+            static = {self.static_argnames: kwargs.pop(self.static_argnames)}
+        leaves, form = jax.tree.flatten((args, kwargs))
+        key = (self, form, *static.items(), *[getattr(leaf, "shape", ()) for leaf in leaves])
+        found = _kept.find(key) or _kept.add(key, self._jitted(static, form))
+        return found.call, leaves
 
     def _jitted(self, static: dict[str, Any], form: Any) -> Any:
         function = self.function
