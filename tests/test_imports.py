@@ -15,6 +15,7 @@ PACKAGE = "quantprop"
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
     "garbage",
+    "system",
     "memory",
     "precision",
     "programs",

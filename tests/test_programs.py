@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+from concurrent.futures import ThreadPoolExecutor
 
 import jax
 import numpy as np
@@ -54,7 +55,10 @@ def test_a_failure_to_compile_is_raised():
         def compile(self):
             raise jax.errors.JaxRuntimeError("INTERNAL: no such instruction")
 
-    with pytest.raises(jax.errors.JaxRuntimeError, match="no such instruction"), programs.compiling([Broken()]):
+    with (
+        pytest.raises(jax.errors.JaxRuntimeError, match="no such instruction"),
+        programs.compiling("broken", [Broken()]),
+    ):
         pass
 
 
@@ -63,6 +67,138 @@ def test_a_level_that_the_user_chose_stands(monkeypatch, flags, level):
     monkeypatch.setenv("XLA_FLAGS", flags)
     options = programs._compiler_options.__wrapped__()
     assert options.get("xla_backend_optimization_level") == level
+
+
+# --- how many are kept ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """Nothing kept at first, and then few programs."""
+    monkeypatch.setattr(programs, "_kept", programs.Kept())
+    monkeypatch.setattr(programs, "MOST", 8)
+    monkeypatch.setattr(programs, "FEWEST", 4)
+    return programs._kept
+
+
+def squares():
+    """A program, and the sizes for which it was traced, in order."""
+    traced = []
+
+    def square(x):
+        traced.append(x.shape)
+        return x * x
+
+    return programs.program(square), traced
+
+
+def executables():
+    return len(jax.devices()[0].client.live_executables())
+
+
+def test_what_was_not_used_for_long_goes_and_comes_back(kept):
+    square, traced = squares()
+    first = np.arange(1.0, 4.0)
+    for n in range(4, 24):
+        np.testing.assert_array_equal(square(np.full(n, 3.0)), np.full(n, 9.0))
+        np.testing.assert_array_equal(square(first), first * first)  # always among the last used
+        assert len(kept.programs) <= 8
+    assert len(traced) == len(set(traced)) == 21
+    square(np.ones(23))
+    assert len(traced) == 21
+    square(np.ones(4))
+    assert traced[-1] == (4,)
+
+
+def test_programs_that_went_leave_no_executables(kept):
+    square, _ = squares()
+    for n in range(1, 9):
+        square(np.ones(n))
+    before = executables()
+    for n in range(9, 30):
+        square(np.ones(n))
+    assert executables() <= before
+
+
+def test_traces_of_parts_go_with_the_programs(kept):
+    traced = []
+
+    @programs.part
+    def inner(x):
+        traced.append(x.shape)
+        return x + 1.0
+
+    once, twice = programs.program(lambda x: inner(x)), programs.program(lambda x: inner(inner(x)))
+    assert (once(np.zeros(3))[0], twice(np.zeros(3))[0]) == (1.0, 2.0)
+    assert traced == [(3,)]
+    for n in range(4, 12):
+        once(np.zeros(n))
+    assert once(np.zeros(3))[0] == 1.0
+    assert traced.count((3,)) == 2
+
+
+@pytest.mark.parametrize(("maps", "left"), [(39_999, 8), (40_001, 4), (None, 8)])
+def test_programs_go_before_the_system_has_no_memory_maps_left(kept, monkeypatch, maps, left):
+    monkeypatch.setattr(programs, "WATCHED", 1)
+    monkeypatch.setattr(programs, "memory_maps", lambda: maps)
+    monkeypatch.setattr(programs, "most_memory_maps", lambda: 120_000)
+    square, _ = squares()
+    for n in range(1, 9):
+        assert square(np.ones(n)).shape == (n,)
+    assert len(kept.programs) == left  # FEWEST, however many maps others hold
+
+
+def test_the_users_own_programs_stay(kept):
+    traced = []
+
+    @jax.jit
+    def own(x):
+        traced.append(x.shape)
+        return 2.0 * x
+
+    own(np.ones(3))
+    inner = programs.part(lambda x: x + 1.0)
+    outer = programs.program(lambda x: inner(x))
+    for n in range(1, 13):
+        outer(np.ones(n))
+    assert len(kept.programs) < 12
+    own(np.ones(3))
+    assert traced == [(3,)]
+
+
+def test_many_threads_may_use_more_programs_than_are_kept(kept):
+    square, _ = squares()
+
+    def all_sizes(start):
+        return all(bool((square(np.full(n, float(n))) == n * n).all()) for n in (*range(start, 13), *range(1, start)))
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(all_sizes, range(1, 5)))
+    assert len(kept.programs) <= 8
+
+
+def test_static_arguments_and_structure_tell_programs_apart(kept):
+    power = programs.program(lambda x, order=1: x["base"] ** order, static_argnames="order")
+    three = {"base": np.full(2, 3.0)}
+    found = [power(three), power(three, order=2), power(three, order=3), power({"base": np.full(2, 2.0)}, order=2)]
+    assert [float(value[0]) for value in found] == [3.0, 9.0, 27.0, 4.0]
+    assert len(kept.programs) == 3
+
+
+def test_what_went_is_compiled_ahead_again(kept):
+    square, traced = squares()
+    x = np.ones(3)
+    for _ in range(2):
+        with programs.compiling("three", [square.lowered(x)]):
+            pass
+    assert traced == [(3,)]
+    for n in range(4, 14):
+        square(np.ones(n))
+    assert "three" not in kept.ahead
+    with programs.compiling("three", [square.lowered(x)]):
+        pass
+    square(x)
+    assert traced.count((3,)) == 2
 
 
 def test_few_rows_take_one_thread_of_blas_and_many_take_all():
@@ -87,7 +223,7 @@ def test_the_collector_of_garbage_is_back_after_imports_and_compilation():
             with pytest.raises(AttributeError):
                 quantprop.no_such_name  # noqa: B018
             seen.append(gc.isenabled())
-            with programs.compiling(iter(())):
+            with programs.compiling(object(), iter(())):
                 seen.append(gc.isenabled())
             seen.append(gc.isenabled())
         finally:

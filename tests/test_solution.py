@@ -179,7 +179,7 @@ def test_a_run_that_is_cut_short_says_so_and_what_to_do():
 
 def test_a_problem_too_large_for_memory_is_refused_before_it_starts():
     with pytest.raises(
-        MemoryError, match=r"1000000 rows takes about 52154\.1 GiB .* \d+\.\d GiB are free: use fewer rows"
+        MemoryError, match=r"1000000 rows takes about 52154\.1 GiB .* \d+\.\d GiB are available: use fewer rows"
     ):
         check_memory(Dense().cost(10**6))
     check_memory(Dense().cost(100))

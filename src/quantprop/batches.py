@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
+
+from quantprop.system import cores
 
 CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them, at most
 CPU_WORK = 5e8  # operations of a sweep of them together, about half a second: an interrupt waits as long
@@ -23,7 +24,7 @@ Rows = Int[np.ndarray, " k"]
 
 def threads() -> int:
     """On a CPU every core drives a batch of its own; an accelerator is driven by two, so that it need not wait."""
-    return 2 if jax.default_backend() != "cpu" else len(os.sched_getaffinity(0))
+    return 2 if jax.default_backend() != "cpu" else cores()
 
 
 def slots(cost: Any, b: int) -> int:

@@ -59,7 +59,6 @@ class Point(NamedTuple):
 
 
 _inputs = program(inputs_of)
-_compiled: set[Any] = set()  # forms and shapes of problems whose programs are there
 
 
 @dataclass
@@ -150,11 +149,8 @@ class Landscape:
         problem = Problem(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
-        if key in _compiled:
-            return
-        with compiling(self._programs(theta, problem)):
+        with compiling(key, self._programs(theta, problem)):
             import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
-        _compiled.add(key)
 
     def _programs(self, theta: Float[np.ndarray, " theta"], problem: Problem) -> Iterator[Any]:
         """All programs that are to come, the large ones first."""

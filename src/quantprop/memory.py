@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import jax
 
-WAYS_OUT = "use fewer rows, a device with more memory, or the CPU (JAX_PLATFORMS=cpu in the environment)"
+from quantprop.system import available_memory
 
 
 def check_memory(cost: Any) -> None:
-    """Raise before a problem of this cost takes more memory than there is."""
-    have = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if jax.default_backend() != "cpu":
-        stats = jax.devices()[0].memory_stats() or {}
-        have = stats.get("bytes_limit", have) - stats.get("bytes_in_use", 0)
-    if cost.peak > have:
+    """Raise before a problem of this cost takes more memory than there is. Where nothing says how much, it is tried."""
+    have = _available()
+    if have is not None and cost.peak > have:
         need = f"{cost.words} takes about {cost.peak / 2**30:.1f} GiB ({cost.parts})"
-        raise MemoryError(f"{need}, and {have / 2**30:.1f} GiB are free: {WAYS_OUT}")
+        raise MemoryError(f"{need}, and at most {have / 2**30:.1f} GiB are available: {ways_out()}")
+
+
+def _available() -> int | None:
+    """Bytes to be had of the device that computes."""
+    if jax.default_backend() == "cpu":
+        return available_memory()
+    stats = jax.devices()[0].memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
+
+
+def ways_out() -> str:
+    """What to do about too many rows, where this process computes."""
+    if jax.default_backend() == "cpu":
+        return "use fewer rows, end other work that holds memory, or take a computer or container with more of it"
+    return "use fewer rows, a device with more memory, or the CPU (JAX_PLATFORMS=cpu in the environment)"
 
 
 @contextmanager
@@ -41,6 +52,6 @@ def advice(arguments: Any, said: str) -> str:
     limit = (device.memory_stats() or {}).get("bytes_limit")
     there = f", and it has {limit / 2**30:.1f} GiB in all" if limit else ""
     return (
-        f"{device.device_kind} ran out of memory: the largest array has {n} rows{there}: {WAYS_OUT}; with "
+        f"{device.device_kind} ran out of memory: the largest array has {n} rows{there}: {ways_out()}; with "
         f"fit_many, fewer problems in one call. XLA said: {said.splitlines()[0][:200]}"
     )

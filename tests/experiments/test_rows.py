@@ -91,3 +91,10 @@ def test_one_run_at_a_time_and_the_lock_dies_with_its_process(tmp_path, source):
         other.wait()
         written(tmp_path, [ROW])
     assert rows.read(tmp_path) == [ROW]
+
+
+def test_a_system_without_locks_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(OSError, match="cannot be locked on this system: run experiments on Linux or macOS"):
+        written(tmp_path / "new", [ROW])
+    assert not (tmp_path / "new").exists()

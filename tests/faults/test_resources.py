@@ -49,8 +49,7 @@ def test_a_full_device_brings_advice(monkeypatch):
         square(np.zeros((20_000, 3)))
     told = str(caught.value)
     assert "20000 rows" in told
-    assert "20.9 GiB (7 matrices of 20000 × 20000)" in told
-    for way_out in ("fewer rows", "more memory", "JAX_PLATFORMS=cpu", "fit_many"):
+    for way_out in ("fewer rows", "with more of it", "fit_many"):
         assert way_out in told
     assert f"XLA said: {SAID}" in told
     assert isinstance(caught.value.__cause__, jax.errors.JaxRuntimeError)

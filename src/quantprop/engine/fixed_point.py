@@ -14,6 +14,7 @@ from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
+from quantprop.programs import part
 from quantprop.sites import Marginal
 
 RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
@@ -101,7 +102,7 @@ def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural
     return jax.tree.map(lambda a, b: jnp.where(close, a, b), (near, to), (sites, at))
 
 
-@jax.jit  # so that it is traced once for all places that need it
+@part
 def swept(problem: Problem, sites: Natural) -> tuple[Evaluation, Any]:
     """One sweep, and the prior's factor behind it."""
     post = problem.prior.condition(sites, problem.negative_sites)

@@ -6,7 +6,6 @@ line it was writing. Minus infinity is written as Python's json does it: -Infini
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from collections.abc import Iterator
@@ -132,6 +131,10 @@ def locked(folder: Path) -> Iterator[None]:
 
     The lock is the process's own and ends with it, however it ends.
     """
+    try:
+        import fcntl  # not on Windows
+    except ImportError as error:
+        raise OSError(f"{folder} cannot be locked on this system: run experiments on Linux or macOS") from error
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / LOCK, "w") as file:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.programs import part
 from quantprop.sites import Marginal
 
 
@@ -73,7 +73,7 @@ class Method(eqx.Module):
         raise NotImplementedError
 
 
-@jax.jit  # so that a rule is traced once for all places that need it or its derivatives: half of the time to trace
+@part  # a rule is needed in many places, as are its derivatives: half of the time to trace
 def renewal(
     method: Method, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
 ) -> Renewal:

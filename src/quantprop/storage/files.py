@@ -140,7 +140,7 @@ def read(path: Path) -> Document:
 
 def _without_waiting(path: Path, flags: int) -> int:
     """Opening a pipe that nobody writes to must not wait for one."""
-    return os.open(path, flags | os.O_NONBLOCK)
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows opens none
 
 
 def _check_version(version: str, library: str) -> None:

@@ -1,0 +1,77 @@
+"""What the operating system lends a process, asked in the ways that each system has: cores, memory, memory maps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+PROC = Path("/proc")
+CGROUPS = Path("/sys/fs/cgroup")
+USUAL_MAPS = 65_530  # memory maps that Linux allows a process unless told otherwise
+
+
+def cores() -> int:
+    """Cores that this process may use; where the system does not tell them apart, all that there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def available_memory() -> int | None:
+    """Bytes that can be had without swapping, caches of files given up: on Linux the kernel's estimate, or what the
+    control groups of the process leave if that is less. Elsewhere the installed memory, and None if that is unknown.
+    """
+    lines = _text(PROC / "meminfo").splitlines()
+    estimates = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    return min([*(estimates or _installed()), *_left_by_groups()], default=None)
+
+
+def _installed() -> list[int]:
+    if not {"SC_PHYS_PAGES", "SC_PAGE_SIZE"} <= getattr(os, "sysconf_names", {}).keys() or not hasattr(os, "sysconf"):
+        return []
+    pages, size = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return [pages * size] if min(pages, size) > 0 else []
+
+
+def _left_by_groups() -> Iterator[int]:
+    """For each control group with a limit, of version 1 or 2, the limit less what is used, cached files not counted."""
+    for line in _text(PROC / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            root, most, used, kinds = CGROUPS, "memory.max", "memory.current", "{}"
+        elif "memory" in controllers.split(","):
+            root, most, used, kinds = CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_{}"
+        else:
+            continue
+        group = root / path.strip("/")
+        for folder in (group, *group.parents):  # a group has no more than those it belongs to
+            if not folder.is_relative_to(root):
+                break
+            limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
+            if limit.isdigit() and taken.isdigit():
+                fields = dict(line.split() for line in _text(folder / "memory.stat").splitlines())
+                cached = sum(int(fields.get(kinds.format(kind), 0)) for kind in ("active_file", "inactive_file"))
+                yield max(0, int(limit) - int(taken) + cached)
+
+
+def memory_maps() -> int | None:
+    """How many memory maps the process has, where the system can tell; only Linux is known to limit them."""
+    maps = _bytes(PROC / "self" / "maps")
+    return maps.count(b"\n") if maps else None
+
+
+def most_memory_maps() -> int:
+    """How many it may have."""
+    said = _text(PROC / "sys" / "vm" / "max_map_count").strip()
+    return int(said) if said.isdigit() else USUAL_MAPS
+
+
+def _text(path: Path) -> str:
+    return _bytes(path).decode()
+
+
+def _bytes(path: Path) -> bytes:
+    """A file of the system; empty where there is none, or none that may be read."""
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
