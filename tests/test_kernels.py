@@ -89,7 +89,7 @@ COMPILED = {
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_compiled_derivatives_in_numbers_and_inputs(name):
-    """Against central differences, with equal rows: numbers one by one, inputs along a direction that parts the rows."""
+    """Against central differences, with equal rows: numbers one by one, inputs along directions that part them."""
     rng = np.random.default_rng(5)
     weight, between = rng.normal(size=(len(ROWS), len(ROWS))), rng.normal(size=(len(ROWS), len(OTHER)))
 
