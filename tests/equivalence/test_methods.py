@@ -187,6 +187,7 @@ def test_weights_are_continuous(method):
         np.testing.assert_allclose(near.loo, expected.loo, atol=2.0 * abs(step) + 1e-8)
 
 
+@pytest.mark.campaign
 def test_fractional_weights_above_one_need_no_fractional_power():
     """|f|^(2y) to a fractional power is not integrated; 1.5 sites of the whole of it are well defined."""
     square = Model(kernels.SquaredExponential(2.0, 1.0), likelihoods.Poisson(link="square"), mean=1.5)
