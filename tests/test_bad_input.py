@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -129,6 +130,22 @@ def test_weights_must_be_at_least_zero():
     refused("weights[1] = inf", PROBIT, X, Y, weights=changed(ones, 1, INF))
     refused("weights … (6,) … (5,)", PROBIT, X, Y, weights=ones[:5])
     refused("weights must not all be 0", PROBIT, X, Y, weights=0.0 * ones)
+
+
+def test_weights_above_one_are_refused_with_white_noise():
+    """The copies of a row would share the noise that each of two equal rows has of its own."""
+
+    class Nugget(kernels.SquaredExponential):
+        def gram_of(self, pairs):
+            return super().gram_of(pairs) + 1e-9 * jnp.eye(len(pairs["squares"]))
+
+    weights = np.array([1.0, 0.0, 0.5, 1.0, 3.0, 1.0])
+    rest = kernels.SquaredExponential()
+    for kernel in (kernels.White(0.1) + rest, rest * kernels.White() + rest, (rest + kernels.White()) ** 2, Nugget()):
+        noisy = Model(kernel, likelihoods.Probit())
+        refused("weights[4] = 3.0 … white noise … np.repeat(X, weights", noisy, X, Y, weights=weights)
+        assert infer(noisy, X, Y, EP(), weights=np.minimum(weights, 1.0)).converged
+    assert infer(PROBIT, X, Y, EP(), weights=weights).converged
 
 
 def test_exposure_and_trials_only_where_the_likelihood_uses_them(solution, counts):

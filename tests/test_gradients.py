@@ -86,6 +86,25 @@ def test_derivative_in_a_linear_mean_and_weights():
     assert relative_error(Landscape(model, task, QP(), as_objective("evidence"), True, 1e-12, 400), 1e-4) <= 1e-5
 
 
+@pytest.mark.parametrize("case", BY_DEFAULT, ids="-".join)
+def test_weights_are_equal_rows_on_the_way_of_learning_too(case):
+    """Value and gradient to rounding, however loose inference is, though padding and the order of rows differ."""
+    method, (kind, y) = METHODS[case[0]], DATA[case[2]]
+    model = Model(kernels.SquaredExponential(1.5, np.array([0.8, 1.3])), kind, mean=Parameter(0.2))
+    weights = np.array([1, 2, 4, 0, 3, 1, 1, 5, 0, 2, 1, 3])
+    rows = np.repeat(np.arange(12), weights)[::-1]
+    surfaces = [
+        Landscape(model, prepare(model, X[take], y[take], method, given, None, None), method, as_objective(case[1]))
+        for take, given in ((np.arange(12), weights), (rows, None))
+    ]
+    theta = packed(surfaces[0].parts)
+    for tol in (1e-1, 1e-2, 1e-4, 1e-8):
+        weighted, repeated = (surface._from(theta, surface.cold, tol) for surface in surfaces)
+        assert int(weighted.out.sweeps) == int(repeated.out.sweeps)
+        assert weighted.value == pytest.approx(repeated.value, rel=1e-11)
+        np.testing.assert_allclose(weighted.gradient, repeated.gradient, rtol=1e-9, atol=1e-10)
+
+
 def test_a_prior_density_adds_its_own_slope():
     kind, y = DATA["probit"]
     lengthscale = Parameter(0.8, bounds=(1e-3, 1e3), prior=lambda v: -0.5 * v**2)

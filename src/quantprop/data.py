@@ -10,6 +10,8 @@ from jaxtyping import Float
 
 from quantprop.likelihoods.base import Datum, Likelihood
 
+ROUNDING = 256 * np.finfo(float).eps  # of weights, relative: what sums of a few hundred numbers collect
+
 
 def bucket(n: int) -> int:
     """The padded number of rows: the next power of two up to 128 (at least 32), where compiling costs more than
@@ -86,6 +88,15 @@ def positive_rows(values: Any, name: str, shape: tuple[int, ...], zero_allowed: 
     if bad.any():
         raise ValueError(f"{first_bad(bad, array, name)}: must be {'at least 0' if zero_allowed else 'positive'}")
     return array
+
+
+def row_weights(values: Any, n: int) -> np.ndarray:
+    """How often each of n rows counts; None stands for 1. Whole but for roundings (10 · (0.1 + 0.2)) is whole."""
+    total = positive_rows(values, "weights", (n,), zero_allowed=True)
+    if not (total > 0).any():
+        raise ValueError("weights must not all be 0")
+    whole = np.rint(total)
+    return np.where(np.abs(total - whole) <= ROUNDING * whole, whole, total)
 
 
 def scales(likelihood: Likelihood, shape: tuple[int, ...], exposure: Any, trials: Any) -> dict[str, np.ndarray]:

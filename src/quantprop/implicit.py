@@ -29,7 +29,7 @@ from quantprop.engine.fixed_point import Evaluation, Problem, conditioned
 from quantprop.gaussian import Natural
 from quantprop.krylov import minimal_residual
 from quantprop.likelihoods.base import Scalar
-from quantprop.methods.base import Summary, renewal
+from quantprop.methods.base import Summary, Weight, renewal
 from quantprop.objectives import Objective
 from quantprop.priors.base import Cotangent, Prior, Response
 from quantprop.sites import Marginal, moved
@@ -109,20 +109,24 @@ def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) 
 
 
 def adjoint(
-    slope: Slopes, response: Response, right: Float[Array, "2 n"], scale: Scalar, tol: Scalar
+    slope: Slopes, response: Response, right: Float[Array, "2 n"], weight: Weight, scale: Scalar, tol: Scalar
 ) -> tuple[Array, Scalar]:
-    """y of (I − ∂R/∂s)ᵀ y = right, and what is left of the equation, relative to `scale`: `tol` if all went well."""
+    """y of (I − ∂R/∂s)ᵀ y = right, and what is left of the equation, relative to `scale`: `tol` if all went well.
+
+    Solved for √w y, since each of the w copies of a row of weight w has the row's y: residuals are those of equal rows.
+    """
+    counts, root = weight.total > 0, jnp.sqrt(weight.copies)
 
     def others(x):  # (M − I)ᵀ x: what the surroundings of each datum send back to all sites
-        return response.answer(x) - x
+        return jnp.where(counts, response.answer(x) - x, 0.0)
 
     def operator(y):
         around = jnp.einsum("jin,in->jn", slope.around[:, :2], y)
         site = jnp.einsum("jin,in->jn", slope.site[:, :2], y)
         return y - site - others(around)
 
-    y, left = minimal_residual(operator, right, tol * scale)
-    return y, left / scale
+    scaled, left = minimal_residual(lambda y: root * operator(y / root), root * right, tol * scale)
+    return scaled / root, left / jnp.where(scale > 0, scale, 1.0)
 
 
 class Local(eqx.Module):
@@ -192,10 +196,13 @@ def with_moving_sites(
     site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
     mean, variance = at.marginals.mean, at.marginals.variance
     sd = jnp.sqrt(variance)
-    sent = response.answer(fixed.around) - fixed.around
-    right = jnp.where(problem.weight.total > 0, site + sent, 0.0)
+    weight, counts = problem.weight, problem.weight.total > 0
+    one = fixed.around / weight.copies  # of one copy of a row, to whose surroundings the other copies belong
+    site = jnp.where(counts, site - fixed.around + one, 0.0)
+    sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
     tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
-    y, left = adjoint(slope, response, right, jnp.linalg.norm(site) + jnp.linalg.norm(sent), tol)
+    scale = sum(jnp.linalg.norm(jnp.sqrt(weight.copies) * part) for part in (site, sent))
+    y, left = adjoint(slope, response, site + sent, weight, scale, tol)
     around = fixed.around + jnp.einsum("jin,in->jn", slope.around[:, :2], y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
     change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])

@@ -11,9 +11,10 @@ import jax
 import numpy as np
 
 from quantprop.continuation import continued
-from quantprop.data import bucket, encode, finite_array, inputs, pad, positive_rows
+from quantprop.data import ROUNDING, bucket, encode, finite_array, first_bad, inputs, pad, row_weights
 from quantprop.engine import PATIENCE, REASONS, Evaluation, Outcome, Problem, solve_parallel, solve_sequential
 from quantprop.gaussian import Natural, Normal
+from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.memory import check_memory
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
@@ -30,6 +31,7 @@ from quantprop.threads import blas_threads_for
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 SCHEDULES = ("parallel", "sequential")
 MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
+SOME = 16  # rows that stand for all when a kernel is asked for white noise
 
 
 @float64
@@ -50,7 +52,8 @@ def infer(
     """The posterior of a model given data, at the model's hyperparameters.
 
     `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
-    `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out.
+    `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out;
+    weights above 1 are refused where the kernel has white noise, which is another one in each of two equal rows.
     Never raises for lack of convergence: `solution.status` says how it ended and what to try.
 
     >>> import numpy as np
@@ -100,8 +103,10 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
     check_memory(model.process.cost(bucket(len(x))))
-    size, weight = bucket(len(x)), _weight(weights, len(x))
+    total = row_weights(weights, len(x))
+    size, weight = bucket(len(x)), _weight(total)
     method.check(likelihood, weight)
+    _check_copies(model, x, total)
     return Task(x, pad(x, size), pad(data, size), weight)
 
 
@@ -114,16 +119,33 @@ def as_method(method: Method | str) -> Method:
     return METHODS[method]()
 
 
-def _weight(weights: Any, n: int) -> Weight:
+def _weight(total: np.ndarray) -> Weight:
     """Weights as copies and exponents; padded rows get weight 0."""
-    total = positive_rows(weights, "weights", (n,), zero_allowed=True)
-    if not (total > 0).any():
-        raise ValueError("weights must not all be 0")
-    copies = np.maximum(np.ceil(total), 1.0)
-    exponent = np.where(total > 0, total / copies, 1.0)
-    more = bucket(n) - n
+    copies = np.maximum(total, 1.0)
+    exponent = np.where(total > 0, np.minimum(total, 1.0), 1.0)
+    more = bucket(len(total)) - len(total)
     total, copies = np.pad(total, (0, more)), np.pad(copies, (0, more), constant_values=1.0)
     return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
+
+
+def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
+    """Refuse weights above 1 where the kernel has white noise: copies of a row then have each their own, not one f."""
+    several = total > 1.0
+    if several.any() and has_white_noise(model.plain_kernel, x[several]):
+        raise ValueError(
+            f"{first_bad(several, total, 'weights')}: with white noise in the kernel, weights must be at most 1, since "
+            "equal rows are data with noise of their own; repeat the rows (np.repeat(X, weights, axis=0), y likewise), "
+            "or leave the noise to the likelihood"
+        )
+
+
+@float64
+def has_white_noise(kernel: Kernel, x: np.ndarray) -> bool:
+    """Whether equal rows are different data to the kernel: it is shown some rows of x, each of them twice."""
+    some = x[:SOME]
+    k = np.asarray(_gram(kernel, pad(np.concatenate([some, some]), 2 * SOME)))
+    own, other = np.diagonal(k)[: len(some)], np.diagonal(k, len(some))[: len(some)]
+    return bool((np.abs(own - other) > ROUNDING * own).any())
 
 
 def _problem(model: Model, method: Method, task: Task) -> Problem:
@@ -133,14 +155,15 @@ def _problem(model: Model, method: Method, task: Task) -> Problem:
     return Problem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
 
 
+_gram = program(lambda kernel, x: kernel.gram(x))
 _likelihood_start = program(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
 
 
 def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natural:
-    """The sites to start from, padded: those given, or the likelihood's own; 0 for rows that do not count."""
+    """The sites to start from, padded: those given, or the likelihood's own, times weights; 0 where these are 0."""
     n = len(task.x)
     if sites is None:
-        chosen = _likelihood_start(likelihood, task.data)
+        chosen = jax.tree.map(lambda s: task.weight.total * s, _likelihood_start(likelihood, task.data))
     else:
         given = [finite_array(part, f"sites.{name}", ndim=1) for name, part in (("nu", sites.nu), ("tau", sites.tau))]
         if any(len(part) != n for part in given):

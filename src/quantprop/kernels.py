@@ -130,40 +130,42 @@ class Power(Kernel):
     base: Kernel
     exponent: float = eqx.field(static=True)
 
+    def _raised(self, k: Any) -> Any:
+        """k to the power; below 1 with derivative 0, not NaN, at 0: white noise, and rows too far apart, stay at 0."""
+        if not 0.0 < self.exponent < 1.0:
+            return k**self.exponent
+        return jnp.where(k == 0.0, 0.0, jnp.where(k == 0.0, 1.0, k) ** self.exponent)
+
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.base(x, z) ** self.exponent
+        return self._raised(self.base(x, z))
 
     def cross(self, x: Points, z: Points) -> Matrix:
-        return self.base.cross(x, z) ** self.exponent
+        return self._raised(self.base.cross(x, z))
 
     def pairs(self, x: Points) -> Pairs:
         return self.base.pairs(x)
 
     def gram_of(self, pairs: Pairs) -> Matrix:
-        return self.base.gram_of(pairs) ** self.exponent
+        return self._raised(self.base.gram_of(pairs))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return self.base.diagonal(x) ** self.exponent
+        return self._raised(self.base.diagonal(x))
 
 
 @jax.custom_vjp
 def squared_distances(x: Points, z: Points, lengthscale: Float[Array, "..."]) -> Matrix:
-    """Σ_d ((x_id − z_jd)/ℓ_d)², a few features at a time. No derivative in x or z.
+    """Σ_d ((x_id − z_jd)/ℓ_d)², a few features at a time; exactly 0 for equal rows.
 
-    Never as |x|² + |z|² − 2 xᵀz: near pairs would lose their digits, and a large variance shows it.
+    Differences come first. Never as |x|² + |z|² − 2 xᵀz: near pairs would lose their digits, and a large variance shows
+    it. Nor of points that were divided by ℓ: a compiler may round x/ℓ otherwise than z/ℓ, and roots amplify 1e-33.
     """
-    x, z = _scaled(x, z, lengthscale)
+    scale = jnp.broadcast_to(1.0 / lengthscale, x.shape[1:])
 
     def add(square, feature):
-        return square + (feature[0][:, None] - feature[1]) ** 2, None
+        a, b, scale = feature
+        return square + ((a[:, None] - b) * scale) ** 2, None
 
-    return jax.lax.scan(add, jnp.zeros((len(x), len(z))), (x.T, z.T), unroll=4)[0]
-
-
-def _scaled(x, z, lengthscale):
-    """Points in units of the lengthscale, about the mean of z, where little cancels."""
-    centre = jnp.mean(z, axis=0)
-    return (x - centre) / lengthscale, (z - centre) / lengthscale
+    return jax.lax.scan(add, jnp.zeros((len(x), len(z))), (x.T, z.T, scale), unroll=4)[0]
 
 
 def _distances_forward(x, z, lengthscale):
@@ -172,14 +174,26 @@ def _distances_forward(x, z, lengthscale):
 
 
 def _distances_backward(saved, by):
-    """∂/∂ℓ_d Σ_ij c_ij r²_ij = −2/ℓ_d Σ_ij c_ij ((x_id − z_jd)/ℓ_d)²; of each feature, through products of matrices."""
+    """Of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
+    −2/ℓ_d³ Σ_ij c_ij (x_id − z_jd)², which for a single ℓ is −2/ℓ Σ_ij c_ij r²_ij.
+
+    Compiled programs leave out what is not asked for.
+    """
     x, z, lengthscale, square = saved
-    zeros = jnp.zeros_like(x), jnp.zeros_like(z)
+    by_x, by_z = _moments(x, z, by, 1), _moments(z, x, by.T, 1)
     if jnp.size(lengthscale) == 1:
-        return *zeros, -2.0 * jnp.reshape(jnp.vdot(by, square), jnp.shape(lengthscale)) / lengthscale
-    x, z = _scaled(x, z, lengthscale)
-    squares = by.sum(1) @ x**2 + by.sum(0) @ z**2 - 2.0 * jnp.sum(x * (by @ z), axis=0)
-    return *zeros, -2.0 * squares / lengthscale
+        by_lengthscale = -2.0 * jnp.reshape(jnp.vdot(by, square), jnp.shape(lengthscale)) / lengthscale
+    else:
+        by_lengthscale = -2.0 * jnp.sum(_moments(x, z, by, 2), axis=0) / lengthscale**3
+    return 2.0 * by_x / lengthscale**2, 2.0 * by_z / lengthscale**2, by_lengthscale
+
+
+def _moments(x: Points, z: Points, by: Matrix, power: int) -> Points:
+    """Σ_j c_ij (x_id − z_jd)^power for all i and d: a product of a matrix and a vector for each row of x.
+
+    One product of matrices, x_id Σ_j c_ij − Σ_j c_ij z_jd, would cancel: under a root c_ij grows like 1/r_ij.
+    """
+    return jax.lax.map(lambda row: (row[0][:, None] - z.T) ** power @ row[1], (x, by))
 
 
 squared_distances.defvjp(_distances_forward, _distances_backward)

@@ -158,8 +158,8 @@ class BatchSearch:
             self.batch = Question(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
         self.slots = slots(cost_of(first), b)
-        counts = np.stack([s.task.weight.total for s in surfaces]) > 0
-        self.cold: Natural = jax.tree.map(lambda part: np.where(counts, part, 0.0), cold)
+        total = np.stack([s.task.weight.total for s in surfaces])
+        self.cold: Natural = jax.tree.map(lambda part: np.where(total > 0, total * part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)
         self.known = Known(theta, self.cold)
         self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial

@@ -167,6 +167,37 @@ def test_fractional_weights_lie_between_whole_ones(method):
     assert steps.max() < 3.0 * steps.min(), heights
 
 
+@pytest.mark.parametrize(
+    "method", ["ep", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("qp", "vb", "laplace"))]
+)
+def test_weights_are_continuous(method):
+    """Evidence and leave-one-out densities a little beside whole weights, and as sums of fractions make them."""
+    whole = np.tile([1.0, 2.0, 3.0, 1.0], 3)
+    expected = solved(PROBIT, X, LABELS, method, weights=whole)
+    sums = np.tile([sum([0.1] * 10), 2.0, 10 * (0.1 + 0.2), 0.7 + 0.2 + 0.1], 3)
+    assert (sums < whole).any()
+    assert (sums > whole).any()
+    for beside in (np.nextafter(whole, 9.0), np.nextafter(whole, 0.0), sums):
+        same = solved(PROBIT, X, LABELS, method, weights=beside)
+        assert same.log_evidence == expected.log_evidence
+        np.testing.assert_array_equal(same.loo, expected.loo)
+    for step in (1e-12, -1e-12, 1e-5, -1e-5):
+        near = solved(PROBIT, X, LABELS, method, weights=whole + step)
+        assert near.log_evidence == pytest.approx(expected.log_evidence, abs=20.0 * abs(step) + 1e-9)
+        np.testing.assert_allclose(near.loo, expected.loo, atol=2.0 * abs(step) + 1e-8)
+
+
+@pytest.mark.campaign
+def test_fractional_weights_above_one_need_no_fractional_power():
+    """|f|^(2y) to a fractional power is not integrated; 1.5 sites of the whole of it are well defined."""
+    square = Model(kernels.SquaredExponential(2.0, 1.0), likelihoods.Poisson(link="square"), mean=1.5)
+    one, between, two = (solved(square, X, COUNTS, "ep", weights=np.full(12, w)) for w in (1.0, 1.5, 2.0))
+    assert np.all(two.marginals.variance < between.marginals.variance)
+    assert np.all(between.marginals.variance < one.marginals.variance)
+    with pytest.raises(ValueError, match="no weights between 0 and 1"):
+        infer(square, X, COUNTS, EP(), weights=np.full(12, 0.5))
+
+
 def test_half_weights_on_a_doubled_data_set_are_the_data_set_itself_for_vb():
     # EP and QP project p(y | f)^½ twice in place of p(y | f) once: another approximation, so no identity for them.
     x, y = X[:8], LABELS[:8]

@@ -1,18 +1,22 @@
 """The estimators in scikit-learn's world: its checks, its own tests, and its tools around them."""
 
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import sklearn.gaussian_process.tests.test_gpc as theirs
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 from sklearn.model_selection import GridSearchCV, StratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.estimator_checks import check_estimator
 
+import quantprop
 from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, Parameter
 from quantprop.kernels import SquaredExponential
 
@@ -53,12 +57,24 @@ def test_scikit_learns_own_tests_pass(name, monkeypatch):
         function(**case)
 
 
+CHECKED = """
+import warnings
+from sklearn.utils.estimator_checks import check_estimator
+import quantprop
+warnings.simplefilter("ignore")
+check_estimator(quantprop.{name}())
+"""
+
+
 @pytest.mark.campaign
-@pytest.mark.parametrize(
-    "estimator", [GaussianProcessClassifier(), GaussianProcessRegressor()], ids=lambda e: type(e).__name__
-)
-def test_check_estimator(estimator):
-    check_estimator(estimator)
+@pytest.mark.parametrize("run", range(5))
+@pytest.mark.parametrize("name", ["GaussianProcessClassifier", "GaussianProcessRegressor"])
+def test_check_estimator_in_a_plain_process(name, run):
+    """As a stranger runs it: all threads, no settings from the environment, time and again."""
+    plain = {key: os.environ[key] for key in ("PATH", "HOME", "TMPDIR", "SYSTEMROOT") if key in os.environ}
+    plain["PYTHONPATH"] = str(Path(quantprop.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-c", CHECKED.format(name=name)], env=plain, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 X = np.random.default_rng(3).normal(size=(30, 2))
@@ -126,6 +142,19 @@ def test_repeated_rows_and_weights_are_the_same_without_noise():
     np.testing.assert_allclose(repeated.predict(new), weighted.predict(new), rtol=1e-7)
     np.testing.assert_array_equal(repeated.X_train_, np.repeat(X, counts, axis=0))
     np.testing.assert_allclose(repeated.loo_, np.repeat(weighted.loo_, counts), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [GaussianProcessRegressor, GaussianProcessClassifier])
+def test_whole_weights_are_repeated_rows_with_white_noise_too(kind):
+    y = np.sin(2 * X[:, 0]) + X[:, 1] if kind is GaussianProcessRegressor else LABELS
+    counts, x, y = np.arange(8) % 4, X[:8], y[:8]
+    kernel = RBF(1.3) + WhiteKernel(0.3)
+    repeated = kind(kernel, optimizer=None).fit(np.repeat(x, counts, axis=0), np.repeat(y, counts))
+    weighted = kind(kernel, optimizer=None).fit(x, y, sample_weight=counts)
+    assert weighted.log_marginal_likelihood_value_ == repeated.log_marginal_likelihood_value_
+    np.testing.assert_array_equal(weighted.loo_, repeated.loo_)
+    with pytest.raises(ValueError, match=r"weights\[1\] = 1.5: with white noise in the kernel"):
+        kind(kernel, optimizer=None).fit(x, y, sample_weight=np.where(counts == 2, 1.5, 1.0 * (counts > 0)))
 
 
 def test_a_prior_on_a_parameter_is_not_lost():

@@ -12,6 +12,8 @@ RNG = np.random.default_rng(1)
 X = RNG.uniform(-2.0, 2.0, size=(25, 2))
 Y = np.sin(2.0 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * RNG.normal(size=25)
 NEW = RNG.uniform(-3.0, 3.0, size=(7, 2))
+AGAIN = np.append(np.arange(25), [0, 0, 3, 7])  # rows that come more than once, the last with another y
+AGAIN_Y = Y[AGAIN] + 0.1 * (np.arange(29) == 28)
 KERNELS = [
     sk.ConstantKernel(1.3) * sk.RBF(0.9),
     sk.RBF([0.7, 1.9]),
@@ -31,11 +33,16 @@ KERNELS = [
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
 def test_results_equal_scikit_learns(kernel):
-    """Rows in another order too: nothing may depend on it."""
-    order, x, new = RNG.permutation(len(X)), columns(kernel, X), columns(kernel, NEW)
-    theirs = Theirs(kernel, alpha=1e-4, optimizer=None).fit(x, Y)
-    ours = GaussianProcessRegressor(kernel, alpha=1e-4, optimizer=None).fit(x[order], Y[order])
+    """Rows in another order too, and some of them more than once: nothing may depend on it."""
+    order, x, new = RNG.permutation(len(AGAIN)), columns(kernel, X[AGAIN]), columns(kernel, NEW)
+    theirs = Theirs(kernel, alpha=1e-4, optimizer=None).fit(x, AGAIN_Y)
+    ours = GaussianProcessRegressor(kernel, alpha=1e-4, optimizer=None).fit(x[order], AGAIN_Y[order])
     assert ours.log_marginal_likelihood_value_ == pytest.approx(theirs.log_marginal_likelihood_value_, abs=1e-8)
+    same_predictions(ours, theirs, new)
+
+
+def same_predictions(ours, theirs, new):
+    """Means, deviations and covariances."""
     for (mean, spread), (their_mean, their_spread) in (
         (ours.predict(new, return_cov=True), theirs.predict(new, return_cov=True)),
         (ours.predict(new, return_std=True), theirs.predict(new, return_std=True)),
@@ -45,9 +52,13 @@ def test_results_equal_scikit_learns(kernel):
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=str)
-def test_evidence_and_gradient_equal_scikit_learns_at_another_theta(kernel):
-    theirs = Theirs(kernel, alpha=1e-2, optimizer=None).fit(columns(kernel, X), Y)
-    ours = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(columns(kernel, X), Y)
+def test_equal_rows_with_white_noise_at_another_theta(kernel):
+    """Evidence, gradient and predictions: white noise is another one in each of two equal rows."""
+    kernel = kernel if "White" in str(kernel) else kernel + sk.WhiteKernel(0.2)
+    x = columns(kernel, X[AGAIN])
+    theirs = Theirs(kernel, alpha=1e-2, optimizer=None).fit(x, AGAIN_Y)
+    ours = GaussianProcessRegressor(kernel, alpha=1e-2, optimizer=None).fit(x, AGAIN_Y)
+    same_predictions(ours, theirs, columns(kernel, NEW))
     theta = kernel.theta + 0.1
     value, slope = theirs.log_marginal_likelihood(theta, eval_gradient=True)
     our_value, our_slope = ours.log_marginal_likelihood(theta, eval_gradient=True)

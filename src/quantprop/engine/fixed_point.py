@@ -54,7 +54,8 @@ class Evaluation(eqx.Module):
 def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
     """Every datum's renewed site under the posterior, and how far old and new sites are apart.
 
-    A datum whose cavity is improper keeps its site until the others have moved, and adds 1 to the squared residual.
+    A datum whose cavity is improper keeps its site until the others have moved, and adds 1 (each of its copies) to the
+    squared residual.
     """
     prior, weight, method, sites = problem.prior, problem.weight, problem.method, post.sites
     new, again = renewals(problem, post)
@@ -63,16 +64,16 @@ def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
     change = jax.tree.map(lambda to, now: jnp.where(moved, to - now, 0.0), new.site, sites)
     onward = jax.tree.map(lambda to, now: jnp.where(moved & again.proper, to - now, 0.0), again.site, sites)
     values = jnp.where(moved, new.value, 0.0)
-    improper = jnp.sum(counts & ~new.proper)
+    improper = counts & ~new.proper
     once, twice = (jnp.sum(scaled(problem, to, post.marginals) ** 2) for to in (change, onward))
     onward = jax.tree.map(lambda a, b: jnp.where(twice > RETURN**2 * once, a, b), onward, change)
-    squares = once + improper
+    squares = once + jnp.sum(jnp.where(improper, weight.copies, 0.0))
     residual = jnp.sqrt(squares / (2.0 * jnp.sum(jnp.where(counts, weight.copies, 0.0))))
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
-    size = post.log_determinant
-    return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, improper)
+    size, several = post.log_determinant, jnp.sum(improper)
+    return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, several)
 
 
 def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from quantprop.estimators.core import Core, build
-from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta
+from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
 from quantprop.likelihoods.binary import Binary
@@ -141,7 +141,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None):
-        """Learn from rows X and labels y of any type. A row of weight 2 counts as two equal rows."""
+        """Learn from rows X and labels y of any type. A row of weight 2 counts as two equal rows; where the kernel
+        contains white noise, which differs between equal rows, weights above 1 must be whole.
+        """
         X, y = self._learned_from(X, y=y, multi_output=False)
         check_classification_targets(y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
@@ -163,6 +165,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes; one a class, or one a pair of classes, for more."""
         recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X)
+        if weights is not None:
+            X, y, given = written_out(chosen.translation.kernel, X, y, {"weights": weights})
+            weights = given["weights"]
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(chosen.translation.kernel, likelihood)
 

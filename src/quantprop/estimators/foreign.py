@@ -101,13 +101,18 @@ _gram = jax.custom_vjp(_call, nondiff_argnums=(0,))
 
 
 def _forward(held: Held, values: Any, x: Any) -> Any:
-    return _call(held, values, x), (values, x)
+    if x.perturbed:
+        raise TypeError(
+            f"{type(held.kernel).__name__} is computed by scikit-learn, which has no derivative of it in the inputs; "
+            "use a kernel of quantprop.kernels to differentiate in X"
+        )
+    return _call(held, values.value, x.value), (values.value, x.value)
 
 
 def _backward(held: Held, saved: Any, by: Any) -> Any:
     values, x = saved
     shape = jax.ShapeDtypeStruct(jnp.shape(values), jnp.float64)
-    return jax.pure_callback(held.pull, shape, values, x, by), jnp.zeros_like(x)
+    return jax.pure_callback(held.pull, shape, values, x, by), None
 
 
-_gram.defvjp(_forward, _backward)
+_gram.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -14,7 +14,8 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from quantprop import likelihoods, means
 from quantprop.estimators.core import build
-from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta
+from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
+from quantprop.infer import has_white_noise
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.methods import Method
@@ -103,7 +104,11 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
     # --- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
-        """Learn from rows X and observations y, as the likelihood codes them."""
+        """Learn from rows X and observations y, as the likelihood codes them.
+
+        A row of weight 2 counts as two equal rows; where the kernel contains white noise, which differs between equal
+        rows, weights above 1 must be whole.
+        """
         several = self._columns() > 1
         X, checked = self._learned_from(X, **({} if several else {"y": y, "multi_output": False, "y_numeric": True}))
         y = np.asarray(y, dtype=np.float64) if several else checked
@@ -114,10 +119,12 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
             rows["exposure"] = noise
         if sample_weight is not None:
             X, y, rows = self._counting(X, y, rows)
-        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y)
         recipe, chosen = self._recipe(self.max_sweeps), self._choice(X)
+        if sample_weight is not None:
+            X, y, rows = written_out(chosen.translation.kernel, X, y, rows)
+        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y)
         model = Model(chosen.translation.kernel, likelihood, self._mean(X.shape[1]))
-        x, y, rows = self._distinct(X, self.y_train_, rows)
+        x, y, rows = self._distinct(model.plain_kernel, X, self.y_train_, rows)
         self._core = build(recipe, chosen, model, x, y, rows)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         self._warn(self._core)
@@ -136,17 +143,20 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
         return X[kept], y[kept], rows
 
-    def _distinct(self, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
+    def _distinct(
+        self, kernel: Kernel, X: np.ndarray, y: np.ndarray, rows: dict
+    ) -> tuple[np.ndarray, np.ndarray, dict]:
         """Equal rows (x, y and noise) as one that counts for all; `_rows` says which one stands for a training row.
 
-        For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits.
+        For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits. Not with
+        white noise in the kernel: equal rows have noise of their own then, each of them.
         """
         self._rows = np.arange(len(X))
         if not self._gaussian():
             return X, y, rows
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
-        if len(first) == len(X):
+        if len(first) == len(X) or has_white_noise(kernel, X):
             return X, y, rows
         order = np.argsort(first)  # distinct rows in the order of their first appearance
         first, self._rows = first[order], np.argsort(order)[which.ravel()]

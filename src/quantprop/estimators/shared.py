@@ -10,10 +10,13 @@ from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils.validation import validate_data
 
+from quantprop.data import row_weights
 from quantprop.estimators.core import Choice, Core, Recipe, choose, warn_at_bounds, warn_if_blind, warn_if_unfinished
 from quantprop.estimators.foreign import Source
-from quantprop.infer import as_method
+from quantprop.infer import as_method, has_white_noise
+from quantprop.kernels import Kernel
 from quantprop.objectives import as_objective
+from quantprop.parameters import values
 
 
 class GaussianProcess(BaseEstimator):
@@ -76,6 +79,17 @@ class GaussianProcess(BaseEstimator):
         warn_if_unfinished(core, type(self).__name__)
         if self.optimizer is not None:
             warn_at_bounds(core.kernel)
+
+
+def written_out(kernel: Kernel, X: np.ndarray, y: np.ndarray, rows: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Rows of whole weights above 1 repeated, where white noise in the kernel makes equal rows data of their own."""
+    weights = row_weights(rows["weights"], len(X))
+    several = (weights > 1.0) & (weights == np.rint(weights))
+    if not several.any() or not has_white_noise(values(kernel), X[several]):
+        return X, y, rows
+    which = np.repeat(np.arange(len(X)), np.where(several, weights, 1.0).astype(int))
+    rows = {**rows, "weights": np.where(several, 1.0, weights)}
+    return X[which], y[which], {name: np.broadcast_to(value, (len(X),))[which] for name, value in rows.items()}
 
 
 def without_theta(value: Any, eval_gradient: bool) -> Any:

@@ -1,4 +1,4 @@
-"""A likelihood raised to a power: what power EP and fractional weights tilt with."""
+"""A likelihood raised to a power: what power EP and weights below 1 tilt with."""
 
 from __future__ import annotations
 

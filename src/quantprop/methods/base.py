@@ -17,7 +17,8 @@ from quantprop.sites import Marginal
 class Weight(NamedTuple):
     """How often a datum counts: `copies` equal sites, each of p(y | f)^exponent; total = copies · exponent.
 
-    A whole number w of copies is the same as w equal rows. `exponent` is None where every one of them is 1.
+    copies = max(total, 1), whole or not, and exponent = min(total, 1): continuous in the total, and a whole number w is
+    the same as w equal rows. `exponent` is None where every one of them is 1.
     """
 
     total: Vector

@@ -36,8 +36,8 @@ class EP(Method):
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         if likelihood.singular and (self.power != 1.0 or weight.exponent is not None):
             raise ValueError(
-                f"the {likelihood.name} likelihood with this link takes power 1 and whole weights only: p(y | f) to a "
-                "fractional power has a cusp at f = 0 that is not integrated accurately"
+                f"the {likelihood.name} likelihood with this link takes power 1 and no weights between 0 and 1: "
+                "p(y | f) to a fractional power has a cusp at f = 0 that is not integrated accurately"
             )
 
     @property
