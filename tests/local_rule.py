@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from quantprop import programs
 from quantprop.data import encode
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods import Likelihood
 from quantprop.likelihoods.base import Moments
 from quantprop.parameters import values
-from quantprop.programs import OLDER_GENERATOR
 from quantprop.projections import KL, Wasserstein
 from quantprop.sites import renewed
 
@@ -48,7 +48,7 @@ def renewals(likelihood: Likelihood, y: Any, mean: Any, variance: Any, **scaled:
 
 
 # Each program runs once or twice in a test session: compiling it without optimisation is what saves time.
-QUICK = {**OLDER_GENERATOR, "xla_backend_optimization_level": 0}
+QUICK = {**programs._compiler_options(), "xla_backend_optimization_level": 0}
 
 
 @partial(jax.jit, compiler_options=QUICK)
