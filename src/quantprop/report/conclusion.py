@@ -47,6 +47,6 @@ def _calibrated(found: Comparison) -> str:
     usual, most = found.first.perfect
     verdict = "no more than" if error <= most else "more than"
     return (
-        f"The calibration error of {first}, {error:.3f}, is {verdict} chance gives a perfect forecaster on as many rows: "
-        f"{usual:.3f} on average, up to {most:.3f} in 95 of 100 cases."
+        f"The calibration error of {first}, {error:.3f}, is {verdict} chance gives a perfect forecaster on as many "
+        f"rows: {usual:.3f} on average, up to {most:.3f} in 95 of 100 cases."
     )

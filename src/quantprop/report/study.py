@@ -10,11 +10,18 @@ import numpy as np
 
 from quantprop.comparison import Comparison, Evaluated
 from quantprop.insight import greatest, hyperparameters, influence, surprise
+from quantprop.markup import Markup, element, joined, table
 from quantprop.report.conclusion import conclusion
 from quantprop.report.figures import pictures
-from quantprop.report.html import Markup, element, joined, table
 from quantprop.report.names import (
-    KERNELS, REGRESSIONS, SCORES, called, counted, inference_ended, learning_ended, likelihood_called,
+    KERNELS,
+    REGRESSIONS,
+    SCORES,
+    called,
+    counted,
+    inference_ended,
+    learning_ended,
+    likelihood_called,
 )  # fmt: skip
 from quantprop.report.svg import inline
 
@@ -124,8 +131,8 @@ def _baselines(found: Comparison) -> str:
     likelihood, first = found.problem.target.likelihood, called(found.first.method)
     known = f", which is {REGRESSIONS[likelihood]}" if likelihood in REGRESSIONS else ""
     return (
-        f"Two simpler models stand beside the methods, with the same likelihood, by {first}: the constant has the same f "
-        f"in all rows, the linear model an f that is linear in the features{known}."
+        f"Two simpler models stand beside the methods, with the same likelihood, by {first}: the constant has the same "
+        f"f in all rows, the linear model an f that is linear in the features{known}."
     )
 
 
