@@ -118,7 +118,7 @@ def compare(
         if json:
             typer.echo(as_json({"page": str(out), "target": target, "likelihood": problem.target.likelihood,
                                 "conclusion": report.conclusion(found),
-                                "methods": report.records(found, found.methods),
+                                "methods": report.records(found),
                                 "baselines": report.records(found, found.baselines)}))  # fmt: skip
             return
         typer.echo("\n".join([*report.lines(found), f"wrote {out}"]))

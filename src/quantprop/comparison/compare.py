@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -173,41 +174,48 @@ def compare(
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tasks = {method: (method, {}) for method in methods}
-        simple = {name: (methods[0], {"kernel": kernel}) for name, kernel in BASELINES.items()}
+        tasks = [Task(method, method, {}) for method in methods]
+        simpler = [Task(name, methods[0], {"kernel": kernel}) for name, kernel in BASELINES.items()]
+        evaluate = partial(_evaluated, problem, division, report)
         if threads == 1:
-            groups = [[_evaluated(problem, name, *how, division, report) for name, how in group.items()]
-                      for group in (tasks, simple)]  # fmt: skip
+            evaluated, baselines = tuple(map(evaluate, tasks)), tuple(map(evaluate, simpler))
         else:
-            with one_blas_thread(), ThreadPoolExecutor(threads) as pool:  # baselines find the first method's programs
-                groups = [list(pool.map(lambda one: _evaluated(problem, one[0], *one[1], division, report),
-                                        group.items())) for group in (tasks, simple)]  # fmt: skip
-        return Comparison(problem, division, *map(tuple, groups), _posteriors(groups[0]))
+            with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
+                evaluated = tuple(pool.map(evaluate, tasks))
+                baselines = tuple(pool.map(evaluate, simpler))  # after the first method, whose programs they share
+        return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
 
 
-def _evaluated(
-    problem: Problem, name: str, method: str, settings: dict[str, Any], division: Division, report: Report
-) -> Evaluated:
+@dataclass(frozen=True)
+class Task:
+    """What is to be evaluated: its name, a method, and settings of the estimator."""
+
+    name: str
+    method: str
+    settings: dict[str, Any]
+
+
+def _evaluated(problem: Problem, division: Division, report: Report, task: Task) -> Evaluated:
     """One method on every split. The first split is learned from twice: the first time compiles."""
     same = [i for i, (train, _) in enumerate(division.splits) if np.array_equal(train, division.shown)]
     done, total, shown = [], 1 + len(division.splits) + (not same), None
-    report(name, 0, total)
-    _, cold = _timed(problem, method, division.splits[0][0], settings)
-    report(name, 1, total)
+    report(task.name, 0, total)
+    _, cold = _timed(problem, task, division.splits[0][0])
+    report(task.name, 1, total)
     for i, (train, test) in enumerate(division.splits):
-        model, seconds = _timed(problem, method, train, settings)
+        model, seconds = _timed(problem, task, train)
         done.append(_fold(problem, model, train, test, seconds))
         shown = model if i in same else shown
-        report(name, 1 + len(done), total)
+        report(task.name, 1 + len(done), total)
     if shown is None:
-        shown = problem.fit(method, division.shown, **settings)
-        report(name, total, total)
-    return Evaluated(name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
+        shown = problem.fit(task.method, division.shown, **task.settings)
+        report(task.name, total, total)
+    return Evaluated(task.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
 
 
-def _timed(problem: Problem, method: str, rows: np.ndarray, settings: dict[str, Any]) -> tuple[TableModel, float]:
+def _timed(problem: Problem, task: Task, rows: np.ndarray) -> tuple[TableModel, float]:
     start = time.perf_counter()
-    model = problem.fit(method, rows, **settings)
+    model = problem.fit(task.method, rows, **task.settings)
     return model, time.perf_counter() - start
 
 

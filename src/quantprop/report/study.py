@@ -191,8 +191,10 @@ def _rows(found: Comparison) -> Markup:
 # --- the same for machines and terminals -----------------------------------------------------------------------------
 
 
-def records(found: Comparison, which: Sequence[Evaluated]) -> list[dict[str, Any]]:
-    """One record a method: scores, differences from the first method, standard errors, time, fits that converged."""
+def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str, Any]]:
+    """One record a method (or baseline, where these are given): scores, differences from the first method, standard
+    errors, time, fits that converged.
+    """
     return [
         {
             "method": one.method,
@@ -207,7 +209,7 @@ def records(found: Comparison, which: Sequence[Evaluated]) -> list[dict[str, Any
             "converged": sum(fold.converged for fold in one.folds),
             "folds": len(one.folds),
         }
-        for one in which
+        for one in which or found.methods
     ]
 
 
