@@ -15,6 +15,11 @@ from jaxtyping import Array, Float
 from quantprop.display import Form, expression, expression_html, full
 
 
+def vector(given: Any) -> Any:
+    """A sequence of numbers as one array (one leaf), anything else as it is: a converter for fields."""
+    return np.asarray(given, dtype=np.float64) if isinstance(given, (list, tuple)) else given
+
+
 class Parameter(eqx.Module):
     """A number (or vector) of a kernel, likelihood or mean that learning may change.
 
@@ -28,7 +33,7 @@ class Parameter(eqx.Module):
     2.0
     """
 
-    value: Any
+    value: Any = eqx.field(converter=vector)
     bounds: Any = eqx.field(default=None, static=True)  # (lower, upper), each a number or a tuple of one an entry
     prior: Callable | None = eqx.field(default=None, static=True)
     fixed: bool = eqx.field(default=False, static=True)
@@ -53,11 +58,6 @@ class Parameter(eqx.Module):
     def __check_init__(self) -> None:
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
-
-
-def vector(given: Any) -> Any:
-    """A sequence of numbers as one array (one leaf), anything else as it is: a converter for fields."""
-    return np.asarray(given, dtype=np.float64) if isinstance(given, (list, tuple)) else given
 
 
 def is_parameter(node: Any) -> TypeGuard[Parameter]:
