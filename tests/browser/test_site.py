@@ -39,13 +39,14 @@ def page(browser):
 def test_search_finds_pages_without_a_server(site, page, name):
     page, events = page
     page.goto((site / name).as_uri())
-    page.keyboard.press("s")
-    page.locator("input.md-search__input").fill("overdispersed")
+    page.locator("input.md-search__input").wait_for(state="attached")
+    page.locator("[data-md-toggle=search]").evaluate("node => node.click()")
+    page.locator("input.md-search__input").press_sequentially("exposure", delay=30)
     found = page.locator(".md-search-result__item a").first
     found.wait_for(timeout=20_000)
     assert re.search(r"[1-9]\d* matching document", page.locator(".md-search-result__meta").inner_text())
     found.click()
-    page.wait_for_url(re.compile(r"(likelihoods|counts)\.html"))
+    page.wait_for_url(re.compile(r"(likelihoods|counts|inference|estimators)\.html"))
     assert not [event for event in events if not event.startswith(f"request: {site.as_uri()}/")]
 
 

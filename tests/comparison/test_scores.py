@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from quantprop import infer, learn, likelihoods, report, solution
-from quantprop.comparison import ClassForecast, Comparison, Evaluated, Fold, NumberForecast
+from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
 from quantprop.comparison.errors import difference, estimate
 from quantprop.comparison.perfect import DRAWS, drawn_pit
@@ -119,6 +119,13 @@ def concluded(first, *others, constant=-2.0, linear=-1.5):
     methods = [evaluated(name, wave + shift) for name, shift in (("qp", first), *others)]
     baselines = [evaluated(name, wave + shift) for name, shift in (("constant", constant), ("linear", linear))]
     return report.conclusion(Comparison(None, None, tuple(methods), tuple(baselines), ()))
+
+
+def test_comparisons_print_no_rows():
+    found = Comparison(None, Division((), np.arange(9), "two folds"), (evaluated("qp", -0.5),), (), ())
+    assert repr(found) == (
+        "Comparison(division=Division(words='two folds'), methods=(Evaluated(method='qp', compiling=1.0),), baselines=())"
+    )
 
 
 def test_conclusions():

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -33,8 +33,8 @@ BASELINES = {"constant": OFFSET, "linear": OFFSET + kernels.Linear()}  # what f 
 class Division:
     """Rows to learn from and rows to score on, some times over; and the rows of the model that is shown."""
 
-    splits: tuple[tuple[np.ndarray, np.ndarray], ...]
-    shown: np.ndarray
+    splits: tuple[tuple[np.ndarray, np.ndarray], ...] = field(repr=False)
+    shown: np.ndarray = field(repr=False)
     words: str
 
 
@@ -45,8 +45,8 @@ class Fold:
     """
 
     learned: int
-    rows: np.ndarray
-    forecast: Forecast
+    rows: np.ndarray = field(repr=False)
+    forecast: Forecast = field(repr=False)
     seconds: float
     converged: bool
     status: str
@@ -57,9 +57,9 @@ class Evaluated:
     """One method or baseline: its folds, how long its programs took to compile, and the model that is shown."""
 
     method: str
-    folds: tuple[Fold, ...]
+    folds: tuple[Fold, ...] = field(repr=False)
     compiling: float
-    model: TableModel
+    model: TableModel = field(repr=False)
 
     @property
     def forecast(self) -> Forecast:
@@ -105,11 +105,13 @@ class Evaluated:
 class Comparison:
     """Methods on one problem, the first of them the one that is looked at more closely, beside simpler models."""
 
-    problem: Problem
+    problem: Problem = field(repr=False)
     division: Division
     methods: tuple[Evaluated, ...]
     baselines: tuple[Evaluated, ...]
-    posteriors: tuple[Solution, ...]  # EP's, and QP's with EP's hyperparameters (of the first class); or none
+    posteriors: tuple[Solution, ...] = field(
+        repr=False
+    )  # EP's, and QP's with EP's hyperparameters (of the first class); or none
 
     @property
     def first(self) -> Evaluated:
