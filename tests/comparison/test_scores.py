@@ -124,7 +124,8 @@ def concluded(first, *others, constant=-2.0, linear=-1.5):
 def test_comparisons_print_no_rows():
     found = Comparison(None, Division((), np.arange(9), "two folds"), (evaluated("qp", -0.5),), (), ())
     assert repr(found) == (
-        "Comparison(division=Division(words='two folds'), methods=(Evaluated(method='qp', compiling=1.0),), baselines=())"
+        "Comparison(division=Division(words='two folds'), methods=(Evaluated(method='qp', compiling=1.0),), "
+        "baselines=())"
     )
 
 
