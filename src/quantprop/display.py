@@ -55,9 +55,9 @@ def expression(node: Any, form: Form = full) -> str:
 
 
 def _worth_saying(field: dataclasses.Field, value: Any) -> bool:
-    if not field.metadata.get("static"):
-        return value is not None
-    return not (value is field.default or value == field.default)
+    """Numbers are; a setting, which has none, where it is not the default."""
+    setting = field.metadata.get("static") or not jax.tree.leaves(value)
+    return value is not None and not (setting and (value is field.default or value == field.default))
 
 
 def _infix(node: Any, form: Form) -> str:
@@ -127,7 +127,8 @@ def _size(node: Any) -> str:
 
 def model_rows(model: Any) -> Rows:
     """The parts of a model with their numbers."""
-    return [(name, expression(getattr(model, name), short)) for name in ("kernel", "likelihood", "mean")]
+    given = [(field, getattr(model, field.name)) for field in dataclasses.fields(model)]
+    return [(field.name, expression(value, short)) for field, value in given if _worth_saying(field, value)]
 
 
 def of_solution(solution: Any) -> tuple[str, Rows]:
@@ -147,12 +148,13 @@ def of_solution(solution: Any) -> tuple[str, Rows]:
 def of_fitted(fitted: Any) -> tuple[str, Rows]:
     """Heading and rows of what learning returned; parameters at a bound with their values."""
     heading, rows = of_solution(fitted.solution)
+    parts = len(model_rows(fitted.model))
     values = fitted.hyperparameters
     ends = [f"{name} = {short(values[name])}" for name in fitted.status.at_bounds if name in values]
     bounds = [("at a bound", ", ".join(ends))] if ends else []
     learned = ("learning", str(dataclasses.replace(fitted.status, at_bounds=())))
     objective = [] if fitted.objective == "evidence" else [(fitted.objective, f"{fitted.objective_value:.6g}")]
-    return f"Fitted, {heading.removeprefix('Solution ')}", [*rows[:3], learned, *bounds, *rows[3:], *objective]
+    return f"Fitted, {heading.removeprefix('Solution ')}", [*rows[:parts], learned, *bounds, *rows[parts:], *objective]
 
 
 def of_predictive(predictive: Any) -> tuple[str, Rows]:
