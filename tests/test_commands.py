@@ -1,9 +1,11 @@
 """fit, predict, compare and explain: on an awkward table, against Python to the last digit, and where they cannot."""
 
 import csv
+import html
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import warnings
@@ -15,7 +17,15 @@ from awkward import COLOURS, SCRIPT, awkward
 from typer.testing import CliRunner
 
 import quantprop
-from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, comparison, insight, likelihoods, tables
+from quantprop import (
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    comparison,
+    insight,
+    likelihoods,
+    report,
+    tables,
+)
 from quantprop.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -217,13 +227,21 @@ def test_numbers_have_means_and_quantiles(likelihood, folder):
 # --- comparison ------------------------------------------------------------------------------------------------------
 
 
-def test_compare_writes_scores_and_a_page(data, folder):
-    page = folder / "report.html"
+@pytest.fixture(scope="module")
+def compared(data, folder):
+    """What compare printed as JSON, its page, and the comparison that they are of."""
+    page, kept, real = folder / "report.html", [], comparison.compare
     words = ("compare", data, "--target", "urteil", "--methods", "qp", "--folds", "2", "--kernel", "ard")
-    result = call(*words, "--out", page, "--json")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "compare", lambda *given: kept.append(real(*given)) or kept[0])
+        result = call(*words, "--out", page, "--json")
     assert result.exit_code == 0, result.output
-    methods = {record["method"]: record for record in json.loads(result.stdout)["methods"]}
-    assert list(methods) == ["qp"]
+    return json.loads(result.stdout), page.read_text(encoding="utf-8"), kept[0]
+
+
+def test_compare_scores_rows_that_were_not_learned_from(compared, data):
+    said, _, found = compared
+    assert [record["method"] for record in said["methods"]] == ["qp"]
     problem = tables.problem(tables.read(data), "urteil", kernel="ard")
     p, came = np.empty(28), problem.target.y == "nein, nie"
     division = comparison.folds(problem, 2)
@@ -233,17 +251,45 @@ def test_compare_writes_scores_and_a_page(data, folder):
     for (train, test), model in zip(division.splits, models, strict=True):
         x = (problem.raw[test] - problem.raw[train].mean(0)) / problem.raw[train].std(0)
         p[test] = model.estimator.predict_proba(x)[:, 1]
-    folds = [test for _, test in division.splits]
-    errors = [np.mean((p[test] > 0.5) != came[test]) for test in folds]
-    brier = [np.mean((p[test] - came[test]) ** 2) for test in folds]
-    assert methods["qp"]["error"] == pytest.approx(np.mean(errors), abs=1e-12)
-    assert methods["qp"]["error_se"] == pytest.approx(abs(errors[0] - errors[1]) / 2, abs=1e-12)
-    assert methods["qp"]["brier"] == pytest.approx(np.mean(brier), abs=1e-9)
-    text = page.read_text(encoding="utf-8")
+    wrong, brier = (p > 0.5) != came, (p - came) ** 2
+    qp = said["methods"][0]
+    assert qp["error"] == pytest.approx(wrong.mean(), abs=1e-12)
+    apart = abs(np.diff([wrong[test].mean() for _, test in division.splits])[0])
+    # Two folds: S² = apart²/2, and as many rows are learned from as scored: (1/2 + 1) S².
+    assert qp["error_se"] == pytest.approx(np.sqrt(1.5 * apart**2 / 2), abs=1e-12)
+    assert qp["brier"] == pytest.approx(brier.mean(), abs=1e-9)
+    assert qp["ntll_less_first"] == qp["ntll_less_first_se"] == 0.0
+    assert 0 < qp["calibration_if_perfect"] < qp["calibration_if_perfect_95"] < 1
+    assert qp["seconds_to_compile"] > qp["seconds"] > 0
+    rows = {one.method: one.rows["ntll"] for one in found.all}
+    constant, linear = said["baselines"]
+    shares = [
+        -np.log(np.where(came[test], came[train].mean(), 1 - came[train].mean())) for train, test in division.splits
+    ]
+    assert (constant["method"], linear["method"]) == ("constant", "linear")
+    assert constant["ntll"] == pytest.approx(np.mean(shares), abs=0.01)
+    less = np.concatenate(rows["linear"]) - np.concatenate(rows["qp"])
+    assert linear["ntll_less_first"] == pytest.approx(less.mean(), abs=1e-12)
+
+
+LEAKS = re.compile(
+    r"\w_\w|\b(?:kernel|likelihood|mean|left|right)\.\w|\b[A-Z][a-z]+[A-Z]\w*|\bNone\b|\bnan\b|\w\(\)"
+    r"|max-sweeps|improper-|nothing-to-learn|max-evaluations|no-progress|small-gain|inference-failed|no-covariance"
+)
+
+
+def test_compare_writes_a_page_without_names_of_the_code(compared):
+    said, text, found = compared
     assert "<script" not in text
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
-    assert text.count("<svg") == 3  # reliability, latent f, lengthscales
+    assert text.count("<svg") == 4  # differences, reliability, latent f, lengthscales
     assert "http://" not in text.replace('xmlns="http://www.w3.org', "").replace('xlink="http://www.w3.org', "")
+    shown = html.unescape(re.sub(r"<(style|pre|svg)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL))
+    assert said["conclusion"] in shown
+    assert "Nadeau and Bengio" in shown
+    captions = re.findall(r'aria-label="([^"]*)"', text)
+    for printed in (shown, "\n".join(report.lines(found)), *map(html.unescape, captions)):
+        assert not LEAKS.findall(printed), printed
 
 
 # --- what cannot be done ---------------------------------------------------------------------------------------------

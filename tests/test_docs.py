@@ -8,10 +8,12 @@ anything. A fence whose title ends in "not run" is of a library that is not inst
 import ast
 import contextlib
 import importlib
+import inspect
 import io
 import itertools
 import os
 import re
+import tomllib
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -136,6 +138,35 @@ def test_every_public_name_is_in_the_reference():
     public |= {name for name, of in vars(quantprop.plots).items() if owner(of) == "quantprop.plots"}
     hidden = {name for name in public if name.startswith("_")} | {"squared_distances", "Stationary"}
     assert not public - hidden - listed
+
+
+def documented():
+    """Paths and arguments of what the API pages have a heading for; results list their fields instead."""
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md"))
+    for name in re.findall(r"^::: (quantprop[\w.]*)$", text, flags=re.MULTILINE):
+        module, last = name.rsplit(".", 1)
+        thing = getattr(importlib.import_module(module), last)
+        if not (inspect.isclass(thing) and (last in RESULTS or issubclass(thing, Exception))):
+            yield f"{thing.__module__}.{last}", list(inspect.signature(thing).parameters)
+
+
+RESULTS = {"Solution", "Status", "Fitted", "Ending", "Step", "Predictive", "Normal", "Natural", "Projected", "Draws",
+           "Evidence", "Dataset", "Table", "TableModel", "Datum", "Likelihood"}  # fmt: skip
+
+
+def test_every_argument_has_a_meaning():
+    """In docs/arguments.toml, of which nothing is left over."""
+    meanings = tomllib.loads((ROOT / "docs/arguments.toml").read_text(encoding="utf-8"))
+    used = set()
+    for path, arguments in documented():
+        own = [name for name in meanings if name != "shared" and f".{path}".endswith(f".{name}")]
+        for argument in arguments:
+            tables = [name for name in (*own, "shared") if argument in meanings[name]]
+            assert tables, f"{argument} of {path}"
+            used.add((tables[0], argument))
+    assert not [
+        (name, argument) for name, table in meanings.items() for argument in table if (name, argument) not in used
+    ]
 
 
 def owner(thing):

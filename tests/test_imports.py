@@ -14,6 +14,8 @@ PACKAGE = "quantprop"
 
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
+    "markup",
+    "display",
     "garbage",
     "system",
     "memory",

@@ -20,7 +20,7 @@ CODE = """from quantprop import comparison, demo, tables
 problem = tables.problem(demo.bundled({0.name!r}), "y", {0.likelihood!r})
 division = comparison.{0.division}(problem, {0.parts})
 found = comparison.compare(problem, {methods!r}, division)
-for one in found.methods:
+for one in found.all:
     print(one.method, one.scores)"""
 
 

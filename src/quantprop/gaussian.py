@@ -6,6 +6,8 @@ from typing import Any
 
 import equinox as eqx
 
+from quantprop.display import gaussians, gaussians_html
+
 LOG_2PI = 1.8378770664093453
 
 Vector = Any  # floats of any one shape: NumPy arrays at the edge of the library, JAX arrays inside it
@@ -18,9 +20,21 @@ class Normal(eqx.Module):
     variance: Vector
     covariance: Vector = None
 
+    def __repr__(self) -> str:
+        return gaussians(self)
+
+    def _repr_html_(self) -> str:
+        return gaussians_html(self)
+
 
 class Natural(eqx.Module):
     """exp(ν f − ½ τ f²), one or many: what a Gaussian site is. τ may have any sign."""
 
     nu: Vector
     tau: Vector
+
+    def __repr__(self) -> str:
+        return gaussians(self)
+
+    def _repr_html_(self) -> str:
+        return gaussians_html(self)

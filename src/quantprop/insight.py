@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,13 +64,24 @@ def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
     """Learned numbers by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
-    features = iter(model.encoding.features)
-    found = {}
-    for name, value in model.fits[which].hyperparameters.items():
-        short = re.sub(r"^kernel\.(left\.|right\.)*|\[\d+\]$", "", name)
-        of_one = LENGTHSCALE.search(name) and name.endswith("]")
-        found[f"{short} of {next(features)}" if of_one else short] = value
-    return found
+    features = model.encoding.features
+    return {readable(name, features): value for name, value in model.fits[which].hyperparameters.items()}
+
+
+def readable(name: str, features: Sequence[str]) -> str:
+    """The name of a hyperparameter of a table's model: of what it is, not of where it stands in a record.
+
+    >>> readable("kernel.right.lengthscale[1]", ["age", "height"]), readable("likelihood.scale", [])
+    ('lengthscale of height', 'scale of the likelihood')
+    """
+    found = re.fullmatch(r"(kernel|likelihood|mean)((?:\.\w+)*?)(?:\.(\w+))?(?:\[(\d+)\])?", name)
+    if found is None:
+        return name
+    owner, _, last, index = found.groups()
+    if LENGTHSCALE.search(name) and index is not None:
+        return f"{last} of {features[int(index)]}"
+    entry = f" {int(index) + 1}" if index is not None else ""
+    return f"{last or owner}{entry}" + ("" if owner == "kernel" or last is None else f" of the {owner}")
 
 
 def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:

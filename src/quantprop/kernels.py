@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from quantprop.display import expression, expression_html
 from quantprop.parameters import vector
 
 Point = Float[Array, " d"]
@@ -42,6 +43,12 @@ class Kernel(eqx.Module):
     """
 
     bounds: ClassVar[Mapping[str, Bounds]] = {}
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         raise NotImplementedError
@@ -86,6 +93,8 @@ class Sum(Kernel):
     left: Kernel
     right: Kernel
 
+    _operator: ClassVar[tuple[str, int]] = ("+", 1)
+
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.left(x, z) + self.right(x, z)
 
@@ -108,6 +117,8 @@ class Product(Kernel):
     left: Kernel
     right: Kernel
 
+    _operator: ClassVar[tuple[str, int]] = ("*", 2)
+
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.left(x, z) * self.right(x, z)
 
@@ -129,6 +140,8 @@ class Power(Kernel):
 
     base: Kernel
     exponent: float = eqx.field(static=True)
+
+    _operator: ClassVar[tuple[str, int]] = ("**", 3)
 
     def _raised(self, k: Any) -> Any:
         """k to the power; below 1 with derivative 0, not NaN, at 0: white noise, and rows too far apart, stay at 0."""

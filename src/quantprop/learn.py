@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.ascent import steepness
+from quantprop.display import html, of_fitted, text
 from quantprop.engine import Outcome
 from quantprop.gaussian import Natural
 from quantprop.infer import as_method, loo_at, prepare, solution_of
@@ -121,6 +122,12 @@ class Fitted:
     theta: Float[np.ndarray, " theta"]
     trace: tuple[Step, ...]
     status: Ending
+
+    def __repr__(self) -> str:
+        return text(of_fitted(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_fitted(self))
 
     @property
     def converged(self) -> bool:

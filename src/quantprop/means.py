@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
+from quantprop.display import expression, expression_html
+
 ANY = (-float("inf"), float("inf"))
 
 
@@ -24,6 +26,12 @@ class Linear(eqx.Module):
     intercept: Any = 0.0
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"coefficients": ANY, "intercept": ANY}
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
 
     def __call__(self, x: Any) -> Any:
         return self.intercept + x @ jnp.asarray(self.coefficients)

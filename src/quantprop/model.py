@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.data import finite_array
+from quantprop.display import expression, html, model_rows
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, declared, named, values
@@ -33,6 +34,12 @@ class Model(eqx.Module):
     likelihood: Likelihood
     mean: float | Parameter | Callable = 0.0
     process: Process = Dense()
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return html(("Model", model_rows(self)))
 
     def __check_init__(self) -> None:
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):

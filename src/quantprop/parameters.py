@@ -12,6 +12,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.display import Form, expression, expression_html, full
+
+
+def vector(given: Any) -> Any:
+    """A sequence of numbers as one array (one leaf), anything else as it is: a converter for fields."""
+    return np.asarray(given, dtype=np.float64) if isinstance(given, (list, tuple)) else given
+
 
 class Parameter(eqx.Module):
     """A number (or vector) of a kernel, likelihood or mean that learning may change.
@@ -26,20 +33,31 @@ class Parameter(eqx.Module):
     2.0
     """
 
-    value: Any
+    value: Any = eqx.field(converter=vector)
     bounds: Any = eqx.field(default=None, static=True)  # (lower, upper), each a number or a tuple of one an entry
     prior: Callable | None = eqx.field(default=None, static=True)
     fixed: bool = eqx.field(default=False, static=True)
     ordered: bool = eqx.field(default=False, static=True)
 
+    def _expression(self, form: Form) -> str:
+        """A number is what people look for; Python needs the rest too."""
+        if form is not full:
+            return expression(self.value, form) + " fixed" * self.fixed
+        named = ((f.name, getattr(self, f.name)) for f in dataclasses.fields(self)[1:])
+        more = [
+            f"{name}={expression(value, form)}" for name, value in named if value is not None and value is not False
+        ]
+        return f"Parameter({', '.join([expression(self.value, form), *more])})"
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
+
     def __check_init__(self) -> None:
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
-
-
-def vector(given: Any) -> Any:
-    """A sequence of numbers as one array (one leaf), anything else as it is: a converter for fields."""
-    return np.asarray(given, dtype=np.float64) if isinstance(given, (list, tuple)) else given
 
 
 def is_parameter(node: Any) -> TypeGuard[Parameter]:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.data import bucket, encode, pad, real_array
+from quantprop.display import html, of_predictive, text
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.precision import float64
@@ -30,6 +31,12 @@ class Predictive:
     latent: Normal
     exposure: Float[np.ndarray, " n"]
     trials: Float[np.ndarray, " n"]
+
+    def __repr__(self) -> str:
+        return text(of_predictive(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_predictive(self))
 
     @property
     def mean(self) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.data import inputs, scales
+from quantprop.display import html, of_solution, text
 from quantprop.gaussian import Natural, Normal
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -89,6 +90,12 @@ class Solution:
     log_evidence: float
     loo: Float[np.ndarray, " n"]
     status: Status
+
+    def __repr__(self) -> str:
+        return text(of_solution(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_solution(self))
 
     @property
     def converged(self) -> bool:

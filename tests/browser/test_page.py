@@ -1,7 +1,5 @@
 """The page in a real browser, by `make test-browser`: every figure seen, no error, no request, nothing run."""
 
-import shutil
-
 import pytest
 from awkward import SCRIPT, awkward
 
@@ -18,17 +16,6 @@ def page_file(tmp_path_factory):
     found = comparison.compare(problem, ("qp", "ep"), comparison.folds(problem, 2))
     study = report.Study(f"{SCRIPT} compared", 'about "this" & that', found, f"print({SCRIPT!r})")
     return report.write(tmp_path_factory.mktemp("page") / "report.html", SCRIPT, "<b>lead</b>", [study])
-
-
-@pytest.fixture(scope="session")
-def browser():
-    sync_api = pytest.importorskip("playwright.sync_api", reason="pip install 'quantprop[browser]'")
-    program = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert program, "no Chromium: apt-get install chromium"
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield running
-        running.close()
 
 
 @pytest.fixture(params=[(size, scheme) for size in WIDTHS for scheme in ("light", "dark")], ids="-".join)
@@ -53,7 +40,7 @@ def test_the_page(opened, page_file):
     page, events, _ = opened
     assert events == [f"request: {page_file.as_uri()}"]
     figures = page.locator("figure svg[role=img]")
-    assert figures.count() == 5  # two reliability diagrams, latent f, variances, lengthscales
+    assert figures.count() == 6  # differences, two reliability diagrams, latent f, variances, lengthscales
     for i in range(figures.count()):
         box = figures.nth(i).bounding_box()
         assert box["width"] > 200, i
@@ -63,6 +50,17 @@ def test_the_page(opened, page_file):
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
     ids = page.evaluate("[...document.querySelectorAll('[id]')].map(node => node.id)")
     assert len(ids) == len(set(ids))
+
+
+def test_the_conclusion_is_seen_before_the_numbers(opened):
+    page, _, _ = opened
+    headings = page.locator("h3").all_inner_texts()
+    assert headings[:3] == ["Conclusion", "Scores", "Time"]
+    said = page.locator("h3:has-text('Conclusion') + p")
+    assert said.inner_text().startswith("By negative log-likelihood (NTLL)")
+    assert said.bounding_box()["y"] < 900  # without scrolling, on a phone too
+    methods = page.locator("section table").first.locator("tbody tr td:first-child").all_inner_texts()
+    assert methods == ["QP", "EP", "constant", "linear model"]
 
 
 def test_names_from_the_data_are_text(opened):

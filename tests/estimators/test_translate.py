@@ -73,6 +73,13 @@ def test_there_and_back(kernel):
     np.testing.assert_allclose(np.sort(np.exp(back.theta)), np.sort(_variances(kernel)), rtol=1e-14)
 
 
+def test_a_linear_kernel_of_our_own_has_no_offset():
+    theirs = Theirs(sk.ConstantKernel(2.0) * sk.DotProduct(0.0, "fixed"), alpha=0.1, optimizer=None).fit(X, Y)
+    ours = GaussianProcessRegressor(kernels.Linear(2.0), alpha=0.1, optimizer=None).fit(X, Y)
+    assert ours.log_marginal_likelihood_value_ == pytest.approx(theirs.log_marginal_likelihood_value_, rel=1e-10)
+    np.testing.assert_allclose(ours.predict(NEW, return_std=True), theirs.predict(NEW, return_std=True), rtol=1e-8)
+
+
 def columns(kernel, x):
     """One feature for a periodic kernel of the distance, which is no covariance in two."""
     return x[:, :1] if "ExpSine" in str(kernel) else x

@@ -101,7 +101,7 @@ def compare(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compare methods by cross-validation, print their scores, and write a page about them."""
+    """Compare methods with each other and with simpler models by cross-validation, and write a page about them."""
     chosen = _methods(methods)
     with plainly(debug):
         from quantprop import comparison, report
@@ -113,11 +113,13 @@ def compare(
         code = _code(
             data, target, problem, ignore, drop_missing, f"{chosen}, comparison.folds(problem, {folds}, {seed})"
         )
-        title = f"{target}: {', '.join(chosen)} compared"
+        title = f"{target}: {', '.join(map(report.called, chosen))} compared"
         report.write(out, title, f"Learned from {problem.table.source}.", [report.Study("Comparison", "", found, code)])
         if json:
             typer.echo(as_json({"page": str(out), "target": target, "likelihood": problem.target.likelihood,
-                                "methods": report.records(found)}))  # fmt: skip
+                                "conclusion": report.conclusion(found),
+                                "methods": report.records(found),
+                                "baselines": report.records(found, found.baselines)}))  # fmt: skip
             return
         typer.echo("\n".join([*report.lines(found), f"wrote {out}"]))
 
@@ -300,6 +302,6 @@ def _code(data: str, target: str, problem: Problem, ignore: list[str] | None, dr
         f"table = tables.read({data!r}){more}",
         f"problem = tables.problem(table, {target!r}, {problem.target.likelihood!r}, {problem.kernel!r})",
         f"found = comparison.compare(problem, {rest})",
-        "for one in found.methods:",
+        "for one in found.all:",
         "    print(one.method, one.scores)",
     ])  # fmt: skip

@@ -6,35 +6,47 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined, with_error
+from quantprop import kernels
+from quantprop.comparison.errors import Estimate, difference, estimate
+from quantprop.comparison.perfect import drawn_pit
+from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
+from quantprop.parameters import Parameter
 from quantprop.solution import Solution
 from quantprop.tables import Problem, TableModel
 from quantprop.threads import one_blas_thread
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
+OFFSET = kernels.Constant(Parameter(100.0, fixed=True))  # any value of f that data could ask for
+BASELINES = {"constant": OFFSET, "linear": OFFSET + kernels.Linear()}  # what f may be, in place of a smooth function
+
 
 @dataclass(frozen=True)
 class Division:
     """Rows to learn from and rows to score on, some times over; and the rows of the model that is shown."""
 
-    splits: tuple[tuple[np.ndarray, np.ndarray], ...]
-    shown: np.ndarray
+    splits: tuple[tuple[np.ndarray, np.ndarray], ...] = field(repr=False)
+    shown: np.ndarray = field(repr=False)
     words: str
 
 
 @dataclass(frozen=True)
 class Fold:
-    """One fit: the rows it was scored on, how they were forecast, how long learning took and how it ended."""
+    """One fit: how many rows it learned from, those it was scored on and how they were forecast, how long learning
+    took (without compiling) and how it ended.
+    """
 
-    rows: np.ndarray
-    forecast: Forecast
+    learned: int
+    rows: np.ndarray = field(repr=False)
+    forecast: Forecast = field(repr=False)
     seconds: float
     converged: bool
     status: str
@@ -42,11 +54,12 @@ class Fold:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One method: its folds, and the model that is shown."""
+    """One method or baseline: its folds, how long its programs took to compile, and the model that is shown."""
 
     method: str
-    folds: tuple[Fold, ...]
-    model: TableModel
+    folds: tuple[Fold, ...] = field(repr=False)
+    compiling: float
+    model: TableModel = field(repr=False)
 
     @property
     def forecast(self) -> Forecast:
@@ -54,31 +67,61 @@ class Evaluated:
         return joined([fold.forecast for fold in self.folds])
 
     @property
+    def rows(self) -> dict[str, list[np.ndarray]]:
+        """The scores of every row, by fold."""
+        each = [fold.forecast.scores() for fold in self.folds]
+        return {name: [fold[name] for fold in each] for name in each[0]}
+
+    @property
+    def ratio(self) -> float:
+        """Rows scored to rows learned from, of a fold."""
+        return float(np.mean([len(fold.rows) / fold.learned for fold in self.folds]))
+
+    @property
     def scores(self) -> dict[str, tuple[float, float]]:
-        """Scores with their standard errors; the calibration error is of all folds together, without one."""
-        rows = [fold.forecast.scores() for fold in self.folds]
-        found = {name: with_error(name, [fold[name] for fold in rows]) for name in rows[0]}
-        return {**found, "calibration": (self.forecast.calibration, float("nan"))}
+        """Scores of all rows with their standard errors; none for the calibration error."""
+        found = {name: estimate(name, folds, self.ratio) for name, folds in self.rows.items()}
+        pairs = {name: (one.value, one.error) for name, one in found.items()}
+        return {**pairs, "calibration": (self.forecast.calibration, float("nan"))}
+
+    @property
+    def perfect(self) -> tuple[float, float]:
+        """The calibration error that a perfect forecaster would score: on average, and in 95 of 100 cases at most."""
+        errors = self.forecast.perfect
+        return float(errors.mean()), float(np.quantile(errors, 0.95))
+
+    def less(self, other: Evaluated) -> dict[str, Estimate]:
+        """Its scores less those of another on the same rows, with their standard errors."""
+        own, others = self.rows, other.rows
+        return {name: difference(name, own[name], others[name], self.ratio) for name in own}
 
     @property
     def seconds(self) -> float:
-        """The median time of a fit: with several folds the first one, which compiles, does not show."""
+        """The median time of a fit whose programs are compiled."""
         return float(np.median([fold.seconds for fold in self.folds]))
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods on one problem, the first of them the one that is looked at more closely."""
+    """Methods on one problem, the first of them the one that is looked at more closely, beside simpler models."""
 
-    problem: Problem
+    problem: Problem = field(repr=False)
     division: Division
     methods: tuple[Evaluated, ...]
-    posteriors: tuple[Solution, ...]  # EP's, and QP's with EP's hyperparameters (of the first class); or none
+    baselines: tuple[Evaluated, ...]
+    posteriors: tuple[Solution, ...] = field(
+        repr=False
+    )  # EP's, and QP's with EP's hyperparameters (of the first class); or none
 
     @property
     def first(self) -> Evaluated:
         """The method looked at."""
         return self.methods[0]
+
+    @property
+    def all(self) -> tuple[Evaluated, ...]:
+        """Methods and baselines."""
+        return (*self.methods, *self.baselines)
 
 
 # --- divisions -------------------------------------------------------------------------------------------------------
@@ -127,40 +170,62 @@ def compare(
 ) -> Comparison:
     """Learn by each method on each split, and once more on the rows to be shown; so many methods at a time.
 
-    Fits keep their warnings to themselves: how each ended is in its status, which is shown.
+    Beside them stand two baselines, by the first method: the same likelihood with f constant, and with f linear in the
+    features (a generalised linear model: probit, logistic, Poisson regression and so on). Fits keep their warnings to
+    themselves: how each ended is in its status, which is shown.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
+        tasks = [Task(method, method, {}) for method in methods]
+        simpler = [Task(name, methods[0], {"kernel": kernel}) for name, kernel in BASELINES.items()]
+        evaluate = partial(_evaluated, problem, division, report)
         if threads == 1:
-            evaluated = tuple(_evaluated(problem, method, division, report) for method in methods)
+            evaluated, baselines = tuple(map(evaluate, tasks)), tuple(map(evaluate, simpler))
         else:
             with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-                evaluated = tuple(pool.map(lambda method: _evaluated(problem, method, division, report), methods))
-        return Comparison(problem, division, evaluated, _posteriors(evaluated))
+                evaluated = tuple(pool.map(evaluate, tasks))
+                baselines = tuple(pool.map(evaluate, simpler))  # after the first method, whose programs they share
+        return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
 
 
-def _evaluated(problem: Problem, method: str, division: Division, report: Report) -> Evaluated:
+@dataclass(frozen=True)
+class Task:
+    """What is to be evaluated: its name, a method, and settings of the estimator."""
+
+    name: str
+    method: str
+    settings: dict[str, Any]
+
+
+def _evaluated(problem: Problem, division: Division, report: Report, task: Task) -> Evaluated:
+    """One method on every split. The first split is learned from twice: the first time compiles."""
     same = [i for i, (train, _) in enumerate(division.splits) if np.array_equal(train, division.shown)]
-    done, total, shown = [], len(division.splits) + (not same), None
-    report(method, 0, total)
+    done, total, shown = [], 1 + len(division.splits) + (not same), None
+    report(task.name, 0, total)
+    _, cold = _timed(problem, task, division.splits[0][0])
+    report(task.name, 1, total)
     for i, (train, test) in enumerate(division.splits):
-        start = time.perf_counter()
-        model = problem.fit(method, train)
-        seconds = time.perf_counter() - start
-        done.append(_fold(problem, model, test, seconds))
+        model, seconds = _timed(problem, task, train)
+        done.append(_fold(problem, model, train, test, seconds))
         shown = model if i in same else shown
-        report(method, len(done), total)
+        report(task.name, 1 + len(done), total)
     if shown is None:
-        shown = problem.fit(method, division.shown)
-        report(method, total, total)
-    return Evaluated(method, tuple(done), shown)
+        shown = problem.fit(task.method, division.shown, **task.settings)
+        report(task.name, total, total)
+    return Evaluated(task.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
 
 
-def _fold(problem: Problem, model: TableModel, test: np.ndarray, seconds: float) -> Fold:
+def _timed(problem: Problem, task: Task, rows: np.ndarray) -> tuple[TableModel, float]:
+    start = time.perf_counter()
+    model = problem.fit(task.method, rows, **task.settings)
+    return model, time.perf_counter() - start
+
+
+def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarray, seconds: float) -> Fold:
     converged = all(fitted.converged for fitted in model.fits)
     bad = next((fitted for fitted in model.fits if not fitted.converged), model.fits[0])
     status = f"learning {bad.status}; inference {bad.solution.status}"
-    return Fold(test, forecast_of(problem, model, test), seconds, converged, status)
+    return Fold(len(train), test, forecast_of(problem, model, test), seconds, converged, status)
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
@@ -173,7 +238,9 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
     lattice = estimator.likelihood_.lattice
     below = at if lattice is None else estimator.predictive_cdf(x, y - lattice[1])
     pit = np.clip(np.stack([below, at], axis=1), 0.0, 1.0)  # a cdf is right to 1e-12: it may end beyond 1
-    return NumberForecast(np.asarray(estimator.predict(x)), estimator.log_predictive_density(x, y), y, pit)
+    drawn = drawn_pit(estimator.solution_.predict_y(x), seed=int(rows[0]))  # other rows, other draws
+    density = estimator.log_predictive_density(x, y)
+    return NumberForecast(np.asarray(estimator.predict(x)), density, y, pit, drawn)
 
 
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:

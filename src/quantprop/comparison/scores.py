@@ -1,4 +1,4 @@
-"""Scores of forecasts against what came."""
+"""Scores of forecasts against what came, and what a perfect forecaster would score."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+
+from quantprop.comparison.perfect import DRAWS
 
 BINS = 10
 LEVELS = np.linspace(0.05, 0.95, 19)
@@ -39,19 +41,36 @@ class ClassForecast:
     def calibration(self) -> float:
         """Expected calibration error: |share that came − probability stated|, averaged over ten bins of probability."""
         p, came = self.stated
-        at = np.minimum((p * BINS).astype(int), BINS - 1)
-        gaps = np.abs(np.bincount(at, came, BINS) - np.bincount(at, p, BINS))
-        return float(gaps.sum() / len(p))
+        return float(_class_gaps(p, came[:, None])[0])
+
+    @property
+    def perfect(self) -> Float[np.ndarray, " draws"]:
+        """Calibration errors of these very forecasts where classes come with the probabilities stated."""
+        p = self.stated[0]
+        came = np.random.default_rng(0).random((len(p), DRAWS)) < p[:, None]
+        return _class_gaps(p, came)
+
+
+def _class_gaps(p: Float[np.ndarray, " n"], came: np.ndarray) -> Float[np.ndarray, " m"]:
+    """Calibration errors of forecasts p for every column of what came."""
+    at = np.minimum((p * BINS).astype(int), BINS - 1)
+    excess = came - p[:, None]
+    sums = np.array([excess[at == b].sum(axis=0) for b in range(BINS)])
+    return np.abs(sums).sum(axis=0) / len(p)
 
 
 @dataclass(frozen=True)
 class NumberForecast:
-    """Means and log densities of y at some rows, y itself, and P(Y < y), P(Y ≤ y) (equal for continuous y)."""
+    """Means and log densities of y at some rows, y itself, and P(Y < y), P(Y ≤ y) (equal for continuous y).
+
+    `drawn` holds the same two probabilities for y drawn from the forecasts.
+    """
 
     mean: Float[np.ndarray, " n"]
     log_density: Float[np.ndarray, " n"]
     y: Float[np.ndarray, " n"]
     pit: Float[np.ndarray, "n 2"]
+    drawn: Float[np.ndarray, "n draws 2"]
 
     def scores(self) -> dict[str, Float[np.ndarray, " n"]]:
         """Squared error, absolute error and negative log-likelihood of every row."""
@@ -63,10 +82,19 @@ class NumberForecast:
 
         Of discrete y a part counts where a quantile falls inside its step (Czado, Gneiting and Held 2009).
         """
-        lower, upper = self.pit[:, :1], self.pit[:, 1:]
-        inside = np.clip((LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
-        below = np.where(upper > lower, inside, upper <= LEVELS).mean(axis=0)
-        return float(np.abs(below - LEVELS).mean())
+        return _number_gaps(self.pit)
+
+    @property
+    def perfect(self) -> Float[np.ndarray, " draws"]:
+        """Calibration errors of these very forecasts where y comes from them."""
+        return np.array([_number_gaps(self.drawn[:, i]) for i in range(self.drawn.shape[1])])
+
+
+def _number_gaps(pit: Float[np.ndarray, "n 2"]) -> float:
+    lower, upper = pit[:, :1], pit[:, 1:]
+    inside = np.clip((LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
+    below = np.where(upper > lower, inside, upper <= LEVELS).mean(axis=0)
+    return float(np.abs(below - LEVELS).mean())
 
 
 Forecast = ClassForecast | NumberForecast
@@ -76,20 +104,3 @@ def joined(parts: list[Forecast]) -> Forecast:
     """The forecasts of several sets of rows as one."""
     kind = type(parts[0])
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in kind.__dataclass_fields__))
-
-
-def averaged(name: str, values: Float[np.ndarray, " n"]) -> float:
-    """A score of some rows: the mean, for rmse its root."""
-    mean = float(np.mean(values))
-    return mean**0.5 if name == "rmse" else mean
-
-
-def with_error(name: str, folds: list[Float[np.ndarray, " n"]]) -> tuple[float, float]:
-    """A score and its standard error: over folds; over rows where there is one fold only; NaN where neither can be."""
-    each = np.array([averaged(name, fold) for fold in folds])
-    if len(each) > 1:
-        return float(each.mean()), float(each.std(ddof=1) / np.sqrt(len(each)))
-    rows = folds[0]
-    error = float(np.std(rows, ddof=1) / np.sqrt(len(rows))) if len(rows) > 1 else float("nan")
-    half = 2.0 * each[0] if name == "rmse" and each[0] > 0 else 1.0  # d√m = dm / 2√m
-    return float(each[0]), error / half

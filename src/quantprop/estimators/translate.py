@@ -116,6 +116,8 @@ def _rational_quadratic(kernel: sk.RationalQuadratic) -> Translation:
 
 
 def _dot_product(kernel: sk.DotProduct) -> Translation:
+    if kernel.hyperparameter_sigma_0.fixed and kernel.sigma_0 == 0.0:
+        return _plain(kernels.Linear(_ONE))
     ours = kernels.Sum(kernels.Constant(_number(kernel, "sigma_0", 2.0)), kernels.Linear(_ONE))
     straight = _plain(ours)
     return Translation(ours, straight.order, 2.0 * straight.factor)

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.display import expression, expression_html
 from quantprop.gaussian import LOG_2PI, Normal, Vector
 from quantprop.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
 
@@ -74,6 +75,12 @@ class Likelihood(eqx.Module):
     columns: ClassVar[int] = 1  # numbers that make up one y
     lattice: ClassVar[tuple[float, float] | None] = None  # of a discrete y: its first value and its step
     interval: ClassVar[tuple[float, float]] = (-np.inf, np.inf)  # that holds y
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
 
     # --- the mathematics -------------------------------------------------------------------------------------------
 

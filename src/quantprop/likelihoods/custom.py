@@ -9,6 +9,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.display import Form
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.quadrature import Landmarks, landmarks
 
@@ -80,6 +81,9 @@ class Custom(Likelihood):
         flags = (log_concave, continuous, differentiable, integrable)
         functions = (mean, variance, cdf, draw)
         self.given = _Given(log_prob, landmarks, support, *flags, *functions, lattice, (interval[0], interval[1]))
+
+    def _expression(self, form: Form) -> str:
+        return f"Custom({getattr(self.given.log_prob, '__name__', self.given.log_prob)})"
 
     @property
     def log_concave(self) -> bool:

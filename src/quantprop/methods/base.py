@@ -8,6 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from quantprop.display import expression, expression_html
 from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.programs import part
@@ -48,6 +49,12 @@ class Method(eqx.Module):
     """Base of all methods."""
 
     ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
 
     @property
     def stationary(self) -> bool:

@@ -6,6 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from quantprop.display import Form, expression
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.remainder import Remainder
@@ -28,6 +29,14 @@ class EP(Method):
 
     projection: Projection = KL()
     power: float = eqx.field(default=1.0, static=True)
+
+    def _expression(self, form: Form) -> str:
+        """By the names that the settings of QP and power EP have."""
+        if self.projection == KL():
+            return "EP()" if self.power == 1.0 else f"PowerEP({form(self.power)})"
+        if self.power == 1.0 and isinstance(self.projection, Wasserstein):
+            return "QP()" if self.projection.p == 2.0 else f"QP({form(self.projection.p)})"
+        return f"EP({expression(self.projection, form)}, {form(self.power)})"
 
     def __check_init__(self) -> None:
         if not 0.0 < self.power <= 1.0:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import equinox as eqx
 from jaxtyping import Array, Float
 
+from quantprop.display import expression, expression_html
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Tilted, tilt
 from quantprop.special import normal_score
@@ -31,6 +32,12 @@ class Projection(eqx.Module):
     >>> float(mine.mean.round(6)), float(mine.variance.round(6))
     (1.352735, 1.907209)
     """
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
 
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
         """The Gaussian that stands for p(y | f) N(f | cavity), relative to the cavity."""

@@ -1,6 +1,8 @@
 """Comparisons as one HTML page that needs nothing else."""
 
+from quantprop.report.conclusion import conclusion
+from quantprop.report.names import called
 from quantprop.report.page import page, write
 from quantprop.report.study import Study, lines, records, summary
 
-__all__ = ["Study", "lines", "page", "records", "summary", "write"]
+__all__ = ["Study", "called", "conclusion", "lines", "page", "records", "summary", "write"]

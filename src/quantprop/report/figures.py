@@ -39,6 +39,7 @@ class Picture:
 def pictures(comparison: Comparison) -> Iterator[Picture]:
     """Every figure that a comparison allows."""
     with style.context(["default", STYLE]):
+        yield differences(comparison)
         yield from (calibration(one) for one in comparison.methods)
         yield from posterior(comparison)
         if comparison.posteriors:
@@ -58,6 +59,27 @@ def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
     draw(ax)
     ax.set_title(plain(title), fontsize=10, loc="left")
     return figure
+
+
+# --- scores ----------------------------------------------------------------------------------------------------------
+
+
+def differences(comparison: Comparison) -> Picture:
+    """How much worse than the first method the others forecast, with intervals: those across 0 say nothing."""
+    first, others = called(comparison.first.method), comparison.all[1:]
+    less = [one.less(comparison.first)["ntll"] for one in others]
+    place = np.arange(len(others))
+
+    def draw(ax: Axes) -> None:
+        ax.axvline(0.0, color=plots.GREY, linewidth=1.0)
+        values, margins = np.array([one.value for one in less]), np.array([one.margin for one in less])
+        ax.errorbar(values, place, xerr=np.nan_to_num(margins), fmt="o", color=plots.BLUE, capsize=3)
+        ax.set_yticks(place, [called(one.method) for one in others])
+        ax.set(xlabel=f"NTLL less that of {first}, nats a row", ylim=(len(others) - 0.5, -0.5))
+
+    caption = f"Differences in NTLL from {first}, with 95 % intervals. To the right of 0, {first} forecasts better."
+    said = "; ".join(f"{called(one.method)} {part.value:+.3g}" for one, part in zip(others, less, strict=True))
+    return Picture(_drawn(draw), caption, f"Points with intervals. {caption} {said}.")
 
 
 # --- calibration -----------------------------------------------------------------------------------------------------

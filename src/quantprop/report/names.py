@@ -1,11 +1,70 @@
-"""Methods and scores as people read them."""
+"""Methods, scores, likelihoods and hyperparameters as people read them."""
 
-METHODS = {"qp": "QP", "ep": "EP", "vb": "VB", "laplace": "Laplace", "power-ep": "power EP"}
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from quantprop.insight import readable
+from quantprop.learn import Ending
+from quantprop.solution import Status
+
+METHODS = {
+    "qp": "QP", "ep": "EP", "vb": "VB", "laplace": "Laplace", "power-ep": "power EP", "constant": "constant",
+    "linear": "linear model",
+}  # fmt: skip
 SCORES = {
     "error": "test error", "rmse": "RMSE", "mae": "MAE", "ntll": "NTLL", "brier": "Brier", "calibration": "calibration",
 }  # fmt: skip
+LIKELIHOODS = {"poisson": "Poisson", "gaussian": "Gaussian", "student-t": "Student-t", "heaviside": "Heaviside"}
+REGRESSIONS = {
+    "probit": "probit regression", "logit": "logistic regression", "poisson": "Poisson regression",
+    "gaussian": "linear regression",
+}  # fmt: skip
+KERNELS = {"isotropic": "one lengthscale for all features", "ard": "a lengthscale for each feature"}
+REASONS = {  # of learning and of inference
+    "converged": "converged",
+    "nothing-to-learn": "there was nothing to learn",
+    "max-evaluations": "the limit of evaluations was reached",
+    "small-gain": "steps gained too little to go on",
+    "no-progress": "no step led further up",
+    "inference-failed": "inference failed",
+    "max-sweeps": "the limit of sweeps was reached",
+    "stalled": "steps became too small",
+    "improper-cavities": "some rows left no proper cavity",
+    "improper-start": "there was no proper start",
+    "no-covariance": "the kernel gave no covariance matrix",
+}
 
 
 def called(method: str) -> str:
-    """The name of a method."""
+    """The name of a method or baseline."""
     return METHODS[method]
+
+
+def likelihood_called(name: str) -> str:
+    """The name of a likelihood."""
+    return LIKELIHOODS.get(name, name.replace("-", " "))
+
+
+def counted(number: int, thing: str) -> str:
+    """1 fit, 2 fits."""
+    return f"{number} {thing}{'s' * (number != 1)}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """a, b and c."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+def learning_ended(ending: Ending, features: Sequence[str]) -> str:
+    """How learning ended, parameters by the names of the table's features."""
+    bounds = [readable(name, features) for name in ending.at_bounds]
+    text = f"{REASONS[ending.reason]}; {counted(ending.evaluations, 'evaluation')}, slope {ending.gradient:.0e}"
+    text += f"; inference failed at {ending.failed} of them" if ending.failed else ""
+    return text + (f"; at a bound: {listed(bounds)}" if bounds else "")
+
+
+def inference_ended(status: Status) -> str:
+    """How inference ended."""
+    text = f"{REASONS[status.reason]}; {counted(status.sweeps, 'sweep')}, residual {status.residual:.0e}"
+    return text + (f"; {counted(status.negative_sites, 'negative site')}" if status.negative_sites else "")

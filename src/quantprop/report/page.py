@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from quantprop.report.html import Markup, element, joined
+from quantprop.markup import Markup, element, joined
 from quantprop.report.study import Study, joined_sections
 from quantprop.storage.files import replace_file
 

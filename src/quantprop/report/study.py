@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,14 +10,30 @@ import numpy as np
 
 from quantprop.comparison import Comparison, Evaluated
 from quantprop.insight import greatest, hyperparameters, influence, surprise
+from quantprop.markup import Markup, element, joined, table
+from quantprop.report.conclusion import conclusion
 from quantprop.report.figures import pictures
-from quantprop.report.html import Markup, element, joined, table
-from quantprop.report.names import SCORES, called
+from quantprop.report.names import (
+    KERNELS,
+    REGRESSIONS,
+    SCORES,
+    called,
+    counted,
+    inference_ended,
+    learning_ended,
+    likelihood_called,
+)  # fmt: skip
 from quantprop.report.svg import inline
 
 MEANINGS = (
     "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance "
     "of probabilities from what came, calibration the mean gap between stated probabilities and shares that came. "
+    "“If perfect” is the calibration error of a forecaster whose probabilities are the true ones, on as many rows: on "
+    "average, and at most in 95 of 100 cases. "
+)
+PAIRED = (
+    "A positive difference is to the advantage of {}. Differences are paired row by row, which makes their errors "
+    "smaller than those of the scores. "
 )
 ROWS = 8  # of the most surprising and the most influential
 CELLS = 10  # columns of a table that are shown beside them
@@ -43,7 +59,10 @@ def section(study: Study, key: str) -> Markup:
     return element(
         "section",
         element("h2", study.title), element("p", study.about), element("p", _fitted(found)),
-        element("h3", "Scores"), _scores(found), element("p", MEANINGS, _errors(found), class_="note"),
+        element("h3", "Conclusion"), element("p", conclusion(found)),
+        element("h3", "Scores"), _scores(found), element("p", MEANINGS, _baselines(found), class_="note"),
+        _differences(found), element("p", PAIRED.format(called(found.first.method)), _errors(found), class_="note"),
+        element("h3", "Time"), _times(found),
         element("h3", "Figures"), element("div", *figures, class_="figures"),
         element("h3", "What was learned, and how it ended"), _endings(found), _numbers(found),
         element("h3", f"The rows that {called(found.first.method)} expected least"), _rows(found),
@@ -53,37 +72,81 @@ def section(study: Study, key: str) -> Markup:
 
 def _fitted(found: Comparison) -> str:
     target, encoding = found.problem.target, found.problem.encoding
-    fits = [fold for one in found.methods for fold in one.folds]
+    fits = [fold for one in found.all for fold in one.folds]
     failed = sum(not fold.converged for fold in fits)
     left = f" Left out, since they never change: {', '.join(found.problem.left_out)}." if found.problem.left_out else ""
     end = "All of them converged." if not failed else f"{failed} of them did not converge: see below."
     return (
-        f"{target.name}: {target.why}; {target.likelihood} likelihood. {len(found.problem.raw)} rows, "
-        f"{len(encoding.features)} feature{'s' * (len(encoding.features) > 1)}, standardised; squared-exponential "
-        f"kernel ({found.problem.kernel}). {found.division.words}: {len(fits)} fits are scored. {end}{left}"
+        f"{target.name}: {target.why}; {likelihood_called(target.likelihood)} likelihood. "
+        f"{counted(len(found.problem.raw), 'row')}, {counted(len(encoding.features), 'feature')}, standardised; "
+        f"squared-exponential kernel with {KERNELS[found.problem.kernel]}. {found.division.words}: "
+        f"{counted(len(fits), 'fit')} are scored. {end}{left}"
     )
 
 
 def _scores(found: Comparison) -> Markup:
+    header, *rows = _score_cells(found)
+    return table(header, rows, "Scores of rows not learned from, all rows together")
+
+
+def _score_cells(found: Comparison) -> list[list[str]]:
     names = list(found.first.scores)
-    header = ["method", *(SCORES[name] for name in names), "seconds a fit"]
-    rows = [[called(one.method), *map(_pair, one.scores.values()), f"{one.seconds:.2f}"] for one in found.methods]
-    return table(header, rows, "Scores of rows not learned from")
+    columns = [_pairs([one.scores[name] for one in found.all]) for name in names]
+    rows = zip(found.all, *columns, strict=True)
+    perfect = {one.method: "{:.4f}, up to {:.4f}".format(*one.perfect) for one in found.all}
+    header = ["method", *(SCORES[name] for name in names), "if perfect"]
+    return [header, *([called(one.method), *cells, perfect[one.method]] for one, *cells in rows)]
 
 
-def _pair(score: tuple[float, float]) -> str:
-    value, error = score
-    return f"{value:.4f}" + ("" if np.isnan(error) else f" ± {error:.4f}")
+def _differences(found: Comparison) -> Markup:
+    header, *rows = _difference_cells(found)
+    return table(header, rows, f"Scores less those of {called(found.first.method)}, on the same rows")
+
+
+def _difference_cells(found: Comparison) -> list[list[str]]:
+    others = [(one, one.less(found.first)) for one in found.all[1:]]
+    names = list(others[0][1])
+    columns = [_pairs([(less[name].value, less[name].error) for _, less in others], "+") for name in names]
+    rows = zip(others, *columns, strict=True)
+    return [["method", *(SCORES[name] for name in names)], *([called(one.method), *cells] for (one, _), *cells in rows)]
+
+
+def _times(found: Comparison) -> Markup:
+    rows = [[called(one.method), f"{one.compiling:.2f}", f"{one.seconds:.2f}"] for one in found.all]
+    header = ("method", "to compile, once", "a fit, median")
+    return table(header, rows, "Seconds. Programs that another method has compiled are not compiled again")
+
+
+def _pairs(scores: list[tuple[float, float]], sign: str = "") -> list[str]:
+    """Numbers with their standard errors: two digits of the smallest of these, five of the largest number at most."""
+    errors = [error for _, error in scores if np.isfinite(error) and error > 0]
+    largest = max((abs(value) for value, _ in scores if np.isfinite(value) and value), default=1.0)
+    whole = int(np.floor(np.log10(largest)))
+    digits = min(1 - int(np.floor(np.log10(min(errors)))), 4 - whole) if errors else 3 - whole
+    form = f"{sign}.{digits}f" if 0 <= digits <= 8 else f"{sign}.3g"
+    return [format(v, form) + (f" ± {format(e, form.lstrip('+'))}" if np.isfinite(e) else "") for v, e in scores]
+
+
+def _baselines(found: Comparison) -> str:
+    likelihood, first = found.problem.target.likelihood, called(found.first.method)
+    known = f", which is {REGRESSIONS[likelihood]}" if likelihood in REGRESSIONS else ""
+    return (
+        f"Two simpler models stand beside the methods, with the same likelihood, by {first}: the constant has the same "
+        f"f in all rows, the linear model an f that is linear in the features{known}."
+    )
 
 
 def _errors(found: Comparison) -> str:
     if len(found.first.folds) > 1:
-        return "± is the standard error over folds; folds share rows, so it is a rough one. Seconds: the median fit."
-    return "± is the standard error over the rows held out. Seconds: one fit, compilation included."
+        return (
+            "± is the standard error over folds, corrected since their training sets overlap (Nadeau and Bengio 2003); "
+            "95 % levels are by Student's t."
+        )
+    return "± is the standard error over the rows held out; that of learning from other rows is not in it."
 
 
 def _endings(found: Comparison) -> Markup:
-    rows = [[called(one.method), _share(one), *_status(one)] for one in found.methods]
+    rows = [[called(one.method), _share(one), *_status(one)] for one in found.all]
     header = ("method", "fits converged", "log evidence", "learning", "inference")
     return table(header, rows, "How learning and inference ended")
 
@@ -96,7 +159,8 @@ def _status(one: Evaluated) -> tuple[str, str, str]:
     fits = one.model.fits
     worst = next((fitted for fitted in fits if not fitted.converged), fits[0])
     evidence = sum(fitted.solution.log_evidence for fitted in fits)
-    return f"{evidence:.3f}", str(worst.status), str(worst.solution.status)
+    learning = learning_ended(worst.status, one.model.encoding.features)
+    return f"{evidence:.3f}", learning, inference_ended(worst.solution.status)
 
 
 def _numbers(found: Comparison) -> Markup:
@@ -127,27 +191,42 @@ def _rows(found: Comparison) -> Markup:
 # --- the same for machines and terminals -----------------------------------------------------------------------------
 
 
-def records(found: Comparison) -> list[dict[str, Any]]:
-    """One record a method: scores, standard errors, time and how many fits converged."""
+def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str, Any]]:
+    """One record a method (or baseline, where these are given): scores, differences from the first method, standard
+    errors, time, fits that converged.
+    """
     return [
         {
             "method": one.method,
             **{name: value for name, (value, _) in one.scores.items()},
             **{f"{name}_se": error for name, (_, error) in one.scores.items() if not np.isnan(error)},
+            **{f"{name}_less_first": less.value for name, less in one.less(found.first).items()},
+            **{f"{name}_less_first_se": less.error for name, less in one.less(found.first).items()},
+            "calibration_if_perfect": one.perfect[0],
+            "calibration_if_perfect_95": one.perfect[1],
             "seconds": one.seconds,
+            "seconds_to_compile": one.compiling,
             "converged": sum(fold.converged for fold in one.folds),
             "folds": len(one.folds),
         }
-        for one in found.methods
+        for one in which or found.methods
     ]
 
 
 def lines(found: Comparison) -> Iterator[str]:
-    """The table of scores as text."""
-    names = list(found.first.scores)
-    cells = [["method", *(SCORES[name] for name in names), "s a fit", "converged"]]
-    for one in found.methods:
-        cells.append([one.method, *map(_pair, one.scores.values()), f"{one.seconds:.2f}", _share(one)])
+    """Scores, how much they differ from the first method's, and the conclusion, as text."""
+    header, *rows = _score_cells(found)
+    yield from _aligned([
+        [*header, "compile, s", "a fit, s", "converged"],
+        *([*cells, f"{one.compiling:.2f}", f"{one.seconds:.2f}", _share(one)]
+          for one, cells in zip(found.all, rows, strict=True)),
+    ])  # fmt: skip
+    header, *rows = _difference_cells(found)
+    yield from ("", *_aligned([[f"less {called(found.first.method)}", *header[1:]], *rows]), "")
+    yield from (_errors(found), conclusion(found))
+
+
+def _aligned(cells: list[list[str]]) -> Iterator[str]:
     widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
     for row in cells:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -7,7 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from quantprop import plots
-from quantprop.report.html import Markup
+from quantprop.markup import Markup
 
 # isort: split
 # After quantprop.plots, which says how to install matplotlib where it is missing.
