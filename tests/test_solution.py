@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from mpmath import exp, matrix, mpf, workdps
 from scipy.special import gammaln, log_ndtr, logsumexp
 from scipy.stats import norm
 
-from quantprop import EP, QP, VB, Dense, Laplace, Model, infer, kernels, likelihoods, project, projections
+from quantprop import EP, QP, VB, Dense, Laplace, Model, infer, kernels, likelihoods, predict_many, project, projections
 from quantprop.memory import check_memory
 
 X = np.array([[-0.7, 0.2], [0.1, -0.4], [0.9, 0.8]])
@@ -215,3 +216,35 @@ def test_results_are_float64_numpy_and_the_callers_jax_settings_stay():
     assert type(exact.sweeps) is int
     assert jax.config.jax_enable_x64 == before
     assert jnp.ones(2).dtype == jnp.float32
+
+
+@pytest.mark.parametrize("variance", [0.99e6, 1.01e6, 1e8])
+def test_predictions_under_huge_kernels_by_either_path(variance):
+    """Against 60 digits: posterior variances are of size 1 where prior ones are of size 1e8."""
+    rng, length = np.random.default_rng(0), 20.0
+    x, new = rng.normal(size=(30, 2)), 1.5 * rng.normal(size=(12, 2))
+    y = np.sign(x[:, 0] + 0.5 * rng.normal(size=30))
+    model = Model(kernels.SquaredExponential(variance, length), likelihoods.Probit())
+    solution = infer(model, x, y, EP())
+    mean, spread = exact_prediction(variance, length, x, new, solution.sites)
+    for found in (solution.predict(new), predict_many([solution], [new])[0]):
+        np.testing.assert_allclose(found.variance, spread, rtol=1e-5)
+        np.testing.assert_allclose(found.mean, mean, rtol=0, atol=1e-5 * np.sqrt(spread.min()))
+
+
+def exact_prediction(variance, length, x, new, sites) -> tuple[np.ndarray, np.ndarray]:
+    """m = k*ᵀ (K + S⁻¹)⁻¹ ν/τ and k** − k*ᵀ (K + S⁻¹)⁻¹ k*."""
+
+    def covariance(a, b):
+        squares = [[sum((mpf(float(p)) - mpf(float(q))) ** 2 for p, q in zip(u, v, strict=True)) for v in b] for u in a]
+        return matrix([[mpf(variance) * exp(-s / (2 * mpf(length) ** 2)) for s in row] for row in squares])
+
+    with workdps(60):
+        tau = [mpf(float(t)) for t in sites.tau]
+        noisy, cross = covariance(x, x), covariance(x, new)
+        for i, t in enumerate(tau):
+            noisy[i, i] += 1 / t
+        pseudo = matrix([mpf(float(v)) / t for v, t in zip(sites.nu, tau, strict=True)])
+        weights = noisy**-1
+        spread = [mpf(variance) - (cross[:, j].T * weights * cross[:, j])[0] for j in range(len(new))]
+        return np.array(cross.T * weights * pseudo, dtype=float).ravel(), np.array(spread, dtype=float)
