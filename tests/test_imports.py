@@ -24,6 +24,8 @@ LAYERS = (
     "special",
     "krylov",
     "quadrature",
+    "mixtures",
+    "quantiles",
     "parameters",
     "kernels",
     "means",

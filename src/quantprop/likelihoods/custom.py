@@ -6,10 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.mixtures import ELEMENTS
+from quantprop.programs import program
 from quantprop.quadrature import Landmarks, landmarks
 
 _INTERVALS = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
@@ -33,6 +36,9 @@ class _Given(NamedTuple):
     interval: tuple[float, float]
 
 
+_pairs = program(lambda function, y, f: jax.vmap(function)(y, f), static_argnames="function")
+
+
 class Custom(Likelihood):
     """p(y | f) from `log_prob(y, f)`, written with jax.numpy for one y and one f.
 
@@ -43,7 +49,8 @@ class Custom(Likelihood):
     `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
     `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
 
-    >>> import jax.numpy as jnp
+    >>> import jax
+import jax.numpy as jnp
     >>> from quantprop import likelihoods, project
     >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
     >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
@@ -119,8 +126,14 @@ class Custom(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return self._passed("variance", "f")(f)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        return self._passed("cdf", "y, f")(datum.y, f)
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        """For a fixed number of pairs (y, f) at a time, so that one compiled program does."""
+        function = self._passed("cdf", "y, f")
+        y, at = (np.ravel(part) for part in np.broadcast_arrays(datum.y, f))
+        size = -(-len(at) // ELEMENTS) * ELEMENTS
+        padded = (np.resize(part, (size // ELEMENTS, ELEMENTS)) for part in (y, at))
+        parts = [np.asarray(_pairs(function, *pair)) for pair in zip(*padded, strict=True)]
+        return np.concatenate(parts)[: len(at)].reshape(np.shape(f))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self._passed("draw", "rng, f")(rng, f)
