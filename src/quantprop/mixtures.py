@@ -34,9 +34,9 @@ class Fineness(NamedTuple):
 
 FINE = Fineness(12.0, 0.3, 0.4)  # to about 1e-14
 COARSE = Fineness(4.5, 1.2, 0.8)  # to about 1e-3: enough to say where a quantile is
-SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(40) / 3)).astype(int))  # numbers of nodes; a row's depends on it alone
+SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(65) / 5)).astype(int))  # numbers of nodes; a row's depends on it alone
 ELEMENTS = 1 << 13  # that are held at a time: they stay in a cache
-GRID = 24  # points around a place from which T is inverted
+GRID = 16  # points around a place from which T is inverted
 
 
 def places(*pairs: tuple) -> Places:
@@ -98,7 +98,7 @@ def _inverse(t: Float[np.ndarray, "n nodes"], at: Places, reach: float, kappa: f
         value, slope = _stretched(u, at, kappa)
         change = (t - value) / slope
         u = np.clip(u + change, -reach, reach)
-        if np.max(np.abs(change) * slope) < 1e-7:  # the next one would be its square
+        if np.max(np.abs(change) * slope) < 1e-6:  # the next one would be its square
             break
     return u, _stretched(u, at, kappa)[1]
 

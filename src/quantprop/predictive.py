@@ -19,7 +19,7 @@ from quantprop.precision import float64
 from quantprop.programs import program
 from quantprop.quantiles import Axis, Guess, axis, solve
 
-ROUGHLY, PRECISELY = 1e-2, 1e-7  # of Φ⁻¹(cdf)
+ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,15 @@ class Predictive:
         outside = ~((probability >= 0) & (probability <= 1))
         if outside.any():
             raise ValueError(f"q must lie in [0, 1]; got {probability[outside].flat[0]}")
-        levels, n = probability.ravel(), len(self.exposure)
-        q = np.repeat(levels, n)
-        tile = [np.tile(part, len(levels)) for part in (self.latent.mean, self.latent.variance, self.exposure, self.trials)]
-        mean, variance, exposure, trials = tile
-        scales, inner = Datum(np.zeros_like(q), exposure, trials), (q > 0) & (q < 1)
+        levels = probability.ravel()
+        q, rows = np.repeat(levels, len(self.exposure)), np.tile(np.arange(len(self.exposure)), len(levels))
+        scales = Datum(np.zeros_like(q), self.exposure[rows], self.trials[rows])
         y = np.where(q > 0, self.likelihood.greatest(scales), self.likelihood.interval[0])
-        some = Datum(*(column[inner] for column in scales))
-        y[inner] = _quantiles(self.likelihood, some, Normal(mean[inner], variance[inner]), q[inner])
-        return y.reshape(probability.shape + (n,))
+        inner = (q > 0) & (q < 1)
+        some, rows = Datum(*(column[inner] for column in scales)), rows[inner]
+        latent = Normal(self.latent.mean[rows], self.latent.variance[rows])
+        y[inner] = _quantiles(self.likelihood, some, latent, q[inner])
+        return y.reshape((*probability.shape, len(self.exposure)))
 
     @float64
     def sample(self, n: int, seed: int = 0) -> np.ndarray:

@@ -154,7 +154,7 @@ class Steps(NamedTuple):
 def solve(cdf: Callable, q: Rows, on: Axis, guess: Guess, precision: float) -> Guess:
     """The smallest y with cdf(y) ≥ q, for 0 < q < 1; `cdf(rows, y)` is evaluated at one y for each of these rows.
 
-    `precision` is that of Φ⁻¹(cdf) before the last secant step of a continuous y; the error after it is of second order.
+    `precision` is that of Φ⁻¹(cdf) before the last secant step for a continuous y; what is left is of second order.
     """
     n, nan = len(q), np.full(len(q), np.nan)
     answer = Guess(nan.copy(), guess.unit.copy())
@@ -163,6 +163,8 @@ def solve(cdf: Callable, q: Rows, on: Axis, guess: Guess, precision: float) -> G
     for _ in range(MOST):
         level = q[bracket.rows]
         value = cdf(bracket.rows, steps.y)
+        if np.isnan(value).any():
+            raise ValueError(f"the cdf is NaN at y = {steps.y[np.isnan(value)][0]}")
         z = ndtri(value) - ndtri(level)
         bracket = bracket.narrowed(on, steps.y, value < level)
         done, result, following = _next(on, bracket, steps, z, precision)
@@ -177,15 +179,17 @@ def _next(on: Axis, bracket: Bracket, steps: Steps, z: Rows, precision: float) -
     """Which searches are over, with what, and the next step of the others."""
     y = steps.y
     secant = on.apart(y, steps.last) / (z - steps.z)
-    unit = np.where(np.isfinite(secant) & (secant > 0), secant, steps.unit)
+    unit = np.where(np.isfinite(secant) & (secant > 0), np.clip(secant, 0.2 * steps.unit, 5.0 * steps.unit), steps.unit)
     by = np.where(np.isfinite(z), -z * unit, np.where(z < 0, np.inf, -np.inf))
     by = np.where(bracket.known, by, np.clip(by, -steps.longest, steps.longest))
     target = on.moved(y, by)
     slow = bracket.known & (bracket.since >= 3)
     ahead = np.where(slow, on.middle(bracket.lower, bracket.upper), target)
     ahead = on.inside(ahead, bracket.lower, bracket.upper)
+    stuck = ~bracket.known & (target == y)  # the next double is further than that
     end = on.closed(bracket.lower, bracket.upper)
     settled = on.continuous & (np.abs(z) <= precision)
-    result = np.where(end, bracket.upper, np.clip(target, bracket.lower, bracket.upper))
+    closest = np.minimum(bracket.upper, on.greatest)
+    result = np.where(end, closest, np.clip(target, bracket.lower, bracket.upper))
     longest = np.where(bracket.known, steps.longest, 2.0 * steps.longest)
-    return end | settled, result, Steps(ahead, y, z, unit, longest)
+    return end | settled | (stuck & on.continuous), result, Steps(ahead, y, z, unit, longest)

@@ -18,8 +18,8 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import LOG_2PI, Normal, Vector
 from quantprop.mixtures import FINE, Fineness, Places, expectation
 from quantprop.programs import program
-from quantprop.quantiles import axis
 from quantprop.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
+from quantprop.quantiles import axis
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 AT_A_TIME = 1024  # rows whose landmarks one program computes
@@ -158,7 +158,7 @@ class Likelihood(eqx.Module):
         return self.moments(datum, latent).log_normalizer
 
     def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
-        """P(Y ≤ y) when f ~ latent, for rows of data, with NumPy; `fineness` matters where that is an average over f."""
+        """P(Y ≤ y) when f ~ latent, for rows of data, with NumPy; `fineness` is that of an average over f, if any."""
 
         def given(rows: np.ndarray, f: np.ndarray) -> np.ndarray:
             return self.cdf(Datum(*(column[rows, None] for column in datum)), f)

@@ -11,7 +11,7 @@ import numpy as np
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import OUTERMOST, Datum, Likelihood, Scalar, Split, quadrature_expectation
 from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.mixtures import FINE, Fineness
+from quantprop.mixtures import FINE, Fineness, Places
 from quantprop.quadrature import Landmarks
 from quantprop.special import Interval, normal_interval
 
@@ -113,6 +113,9 @@ class Censored(Likelihood):
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self._noise.cdf(datum, f)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return self._noise.cdf_places(datum)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self._noise.draw(rng, datum, f)

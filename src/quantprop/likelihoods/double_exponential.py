@@ -12,7 +12,7 @@ from scipy import special
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.mixtures import FINE, Fineness
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import norm_logpdf
 
@@ -58,6 +58,9 @@ class DoubleExponential(Likelihood):
         t = (datum.y - f) / self.scale
         tail = 0.5 * np.exp(-np.abs(t))
         return np.where(t > 0, 1.0 - tail, tail)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((datum.y, self.scale))
 
     def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
         """Φ(z) − ½ φ(z) (R(c − z) − R(c + z)), z = (y − m)/σ, c = σ/scale, R Mills's ratio (Reed 2006, eq. 4)."""

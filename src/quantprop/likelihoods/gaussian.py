@@ -11,7 +11,7 @@ from scipy.special import ndtr
 
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
-from quantprop.mixtures import FINE, Fineness
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.quadrature import Landmarks, landmarks
 
 
@@ -72,6 +72,9 @@ class Gaussian(Likelihood):
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return ndtr((datum.y - f) / np.sqrt(self._noise(datum)))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((datum.y, np.sqrt(self._noise(datum))))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.normal(f, np.sqrt(self._noise(datum)))

@@ -119,9 +119,9 @@ def rate_array(link: RateLink, f: np.ndarray) -> np.ndarray:
 def rate_places(link: RateLink, value: np.ndarray, relative: np.ndarray) -> Places:
     """Where P(Y ≤ y | f) changes for a y that varies around the rate `value` by `relative` (at most 1) of it.
 
-    It falls faster and faster with the rate, so half of its width counts as its scale.
+    It falls faster and faster with the rate, so a quarter of its width counts as its scale.
     """
-    near = 0.5 * np.minimum(relative, 1.0)
+    near = 0.25 * np.minimum(relative, 1.0)
     if link == "exp":
         return places((np.log(value), near))
     if link == "square":  # d log g/df = 2/f

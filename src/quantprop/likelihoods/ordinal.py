@@ -13,7 +13,7 @@ from scipy import special
 
 from quantprop.gaussian import Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.mixtures import FINE, Fineness
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.parameters import is_parameter, vector
 from quantprop.quadrature import Landmarks
 from quantprop.special import log_ndtr_difference
@@ -69,6 +69,12 @@ class Ordinal(Likelihood):
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return special.ndtr(self._upper(datum.y) - f)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((self._upper(np.clip(datum.y, 0.0, len(self.cutpoints) - 1.0)), 1.0))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.cutpoints, f).astype(float)
 
     def _upper(self, y: np.ndarray) -> np.ndarray:
         """The upper end of class ⌊y⌋."""
