@@ -45,6 +45,11 @@ class Predictive:
         """Var[y]."""
         return self._moments()[1]
 
+    @property
+    def median(self) -> np.ndarray:
+        """The smallest y with P(Y ≤ y) ≥ ½; it exists where the mean may not."""
+        return self.quantile(0.5)
+
     @float64
     def log_prob(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
         """log p(y): of a density for continuous y, of a probability for discrete y."""

@@ -20,13 +20,14 @@ _LOG_PI = 1.1447298858494002
 class StudentT(Likelihood):
     """y = f + scale · t, t of `df` degrees of freedom: outliers lose their pull. Not log-concave.
 
-    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1.
+    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1: df is learned above 2, unless a
+    Parameter with other bounds is given.
     """
 
     df: Scalar = 4.0
     scale: Scalar = 1.0
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (1.0, 100.0), "scale": (1e-5, 1e5)}
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (2.1, 100.0), "scale": (1e-5, 1e5)}
     name: ClassVar[str] = "student-t"
     support: ClassVar[str] = "real numbers"
 
