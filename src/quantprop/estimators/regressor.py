@@ -255,9 +255,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     def classes_(self):
         """The labels of an ordinal y, in their order."""
         if getattr(self, "_labels", None) is None:
-            raise AttributeError(
-                f"{type(self).__name__} has classes_ only if fitted with likelihood='ordinal'"
-            )
+            raise AttributeError(f"{type(self).__name__} has classes_ only if fitted with likelihood='ordinal'")
         return self._labels
 
     @property
