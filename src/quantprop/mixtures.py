@@ -82,7 +82,7 @@ def _nodes(at: Places, fineness: Fineness) -> Iterator[tuple[np.ndarray, np.ndar
     first, last = _stretched(ends, at, kappa)[0].T
     needed = np.minimum(np.searchsorted(SIZES, (last - first) / step), len(SIZES) - 1)
     for kind in np.unique(needed):
-        alike, size = np.flatnonzero(needed == kind), SIZES[kind]
+        alike, size = np.flatnonzero(needed == kind), int(SIZES[kind])
         most = max(1, ELEMENTS // size)
         for rows in (alike[start : start + most] for start in range(0, len(alike), most)):
             own = Places(at.location[:, rows], at.scale[:, rows])

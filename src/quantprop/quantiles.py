@@ -171,7 +171,7 @@ def solve(cdf: Callable, q: Rows, on: Axis, guess: Guess, precision: float) -> G
         answer.y[bracket.rows[done]], answer.unit[bracket.rows[done]] = result[done], following.unit[done]
         if done.all():
             return answer
-        bracket, steps = (type(part)(*(column[~done] for column in part)) for part in (bracket, following))
+        bracket, steps = Bracket(*(b[~done] for b in bracket)), Steps(*(s[~done] for s in following))
     raise RuntimeError(f"no quantile was found in {MOST} evaluations of the cdf: is it increasing in y?")
 
 

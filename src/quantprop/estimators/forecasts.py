@@ -28,6 +28,7 @@ class Forecasts:
 
     solution_: Solution
     likelihood_: Likelihood
+    classes_: np.ndarray
     _labels: np.ndarray | None  # that have an order, where y consists of such
     _core: Core
     _gaussian: Callable[[], bool]
@@ -79,7 +80,7 @@ class Forecasts:
     def predict_proba(self, X):
         """Probabilities of ordered labels, in the order of `classes_`."""
         y = self._predictive(X, None, None)
-        return np.exp(np.stack([y.log_prob(float(k)) for k in range(len(self._labels))], axis=1))
+        return np.exp(np.stack([y.log_prob(float(k)) for k in range(len(self.classes_))], axis=1))
 
     def log_predictive_density(self, X, y, *, exposure=None, trials=None):
         """log p(y) of new observations, noise included."""

@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 def ordered(y: Any) -> np.ndarray:
     """The different labels of y in their order: that of numbers, or of the categories of an ordered Categorical."""
-    kind = getattr(y, "dtype", None)
+    kind: Any = getattr(y, "dtype", None)
     if getattr(kind, "ordered", False):
         return np.asarray(kind.categories)
     found = np.asarray(y)

@@ -194,7 +194,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         if not isinstance(self.likelihood, str):
             return self.likelihood, None
         if self._ordinal():
-            return likelihoods.Ordinal(starting_cutpoints(y, len(self._labels), weights)), None
+            return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights)), None
         if not self._gaussian():
             return LIKELIHOODS[self.likelihood](), None
         if np.ndim(self.alpha) == 0:
