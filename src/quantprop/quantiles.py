@@ -188,7 +188,8 @@ def _next(on: Axis, bracket: Bracket, steps: Steps, z: Rows, precision: float) -
     ahead = on.inside(ahead, bracket.lower, bracket.upper)
     stuck = ~bracket.known & (target == y)  # the next double is further than that
     end = on.closed(bracket.lower, bracket.upper)
-    settled = on.continuous & (np.abs(z) <= precision)
+    near = (np.abs(z) <= precision) | (np.abs(z * steps.z) <= 1e-3 * precision)  # a secant's error is their product
+    settled = on.continuous & near
     closest = np.minimum(bracket.upper, on.greatest)
     result = np.where(end, closest, np.clip(target, bracket.lower, bracket.upper))
     longest = np.where(bracket.known, steps.longest, 2.0 * steps.longest)

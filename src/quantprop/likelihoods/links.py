@@ -126,7 +126,7 @@ def rate_places(link: RateLink, value: np.ndarray, relative: np.ndarray) -> Plac
         return places((np.log(value), near))
     if link == "square":  # d log g/df = 2/f
         peak = np.sqrt(value)
-        return places((peak, 0.5 * peak * near), (-peak, 0.5 * peak * near))
+        return places((peak, peak * near), (-peak, peak * near))
     share = -np.expm1(-value)  # d log g/df = (1 − exp(−g))/g
     return places((value + np.log(share), near * value / share), (0.0, 1.0))
 
