@@ -252,11 +252,12 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         return mean.value if isinstance(mean, Parameter) else mean
 
     @property
-    def classes_(self):
+    def classes_(self) -> np.ndarray:
         """The labels of an ordinal y, in their order."""
-        if getattr(self, "_labels", None) is None:
+        labels = getattr(self, "_labels", None)
+        if labels is None:
             raise AttributeError(f"{type(self).__name__} has classes_ only if fitted with likelihood='ordinal'")
-        return self._labels
+        return labels
 
     @property
     def loo_(self):
