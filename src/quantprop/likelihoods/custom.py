@@ -36,7 +36,7 @@ class _Given(NamedTuple):
     interval: tuple[float, float]
 
 
-_pairs = program(lambda function, y, f: jax.vmap(function)(y, f), static_argnames="function")
+_pairs = program(lambda likelihood, y, f: jax.vmap(likelihood.given.cdf)(y, f))
 
 
 class Custom(Likelihood):
@@ -128,11 +128,11 @@ class Custom(Likelihood):
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         """For a fixed number of pairs (y, f) at a time, so that one compiled program does."""
-        function = self._passed("cdf", "y, f")
+        self._passed("cdf", "y, f")
         y, at = (np.ravel(part) for part in np.broadcast_arrays(datum.y, f))
         size = -(-len(at) // ELEMENTS) * ELEMENTS
         padded = (np.resize(part, (size // ELEMENTS, ELEMENTS)) for part in (y, at))
-        parts = [np.asarray(_pairs(function, *pair)) for pair in zip(*padded, strict=True)]
+        parts = [np.asarray(_pairs(self, *pair)) for pair in zip(*padded, strict=True)]
         return np.concatenate(parts)[: len(at)].reshape(np.shape(f))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
