@@ -13,11 +13,12 @@ from cold import measure_cold
 from compare import PROGRAMS, Choice, compare
 from inside import measure_inside
 from picture import draw
+from quantiles import measure_quantiles
 from scaling import SIZES, measure_scaling
 from splits import SETS
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "cold", "peers", "scaling")
+PARTS = ("inside", "quantiles", "cold", "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -39,6 +40,8 @@ def main() -> None:
     parts = asked.only or PARTS
     if "inside" in parts:
         measure_inside(OUT)
+    if "quantiles" in parts:
+        measure_quantiles(OUT)
     if "cold" in parts:
         measure_cold(OUT)
     if "peers" in parts:

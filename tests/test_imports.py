@@ -26,6 +26,8 @@ LAYERS = (
     "special",
     "krylov",
     "quadrature",
+    "mixtures",
+    "quantiles",
     "parameters",
     "kernels",
     "means",

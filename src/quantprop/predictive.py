@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
+from scipy.special import ndtri
 
 from quantprop.data import bucket, encode, pad, real_array
 from quantprop.display import html, of_predictive, text
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.mixtures import COARSE, FINE, Fineness
 from quantprop.precision import float64
 from quantprop.programs import program
+from quantprop.quantiles import Axis, Guess, axis, solve
+
+ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,11 @@ class Predictive:
         """Var[y]."""
         return self._moments()[1]
 
+    @property
+    def median(self) -> np.ndarray:
+        """The smallest y with P(Y ≤ y) ≥ ½; it exists where the mean may not."""
+        return self.quantile(0.5)
+
     @float64
     def log_prob(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
         """log p(y): of a density for continuous y, of a probability for discrete y."""
@@ -58,7 +67,8 @@ class Predictive:
     @float64
     def cdf(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
         """P(Y ≤ y), for any real y."""
-        return self._rows(_cdf, np.broadcast_to(real_array(y, "y"), np.shape(self.latent.mean)))
+        at = np.broadcast_to(real_array(y, "y"), np.shape(self.latent.mean))
+        return self.likelihood.predictive_cdf(Datum(at, self.exposure, self.trials), self.latent)
 
     @float64
     def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
@@ -67,9 +77,15 @@ class Predictive:
         outside = ~((probability >= 0) & (probability <= 1))
         if outside.any():
             raise ValueError(f"q must lie in [0, 1]; got {probability[outside].flat[0]}")
-        solve = _lattice_quantile if self.likelihood.lattice is not None else _real_quantile
-        rows = [self._rows(solve, np.zeros_like(self.exposure), p) for p in probability.ravel()]
-        return np.stack(rows).reshape(probability.shape + rows[0].shape)
+        levels = probability.ravel()
+        q, rows = np.repeat(levels, len(self.exposure)), np.tile(np.arange(len(self.exposure)), len(levels))
+        scales = Datum(np.zeros_like(q), self.exposure[rows], self.trials[rows])
+        y = np.where(q > 0, self.likelihood.greatest(scales), self.likelihood.interval[0])
+        inner = (q > 0) & (q < 1)
+        some, rows = Datum(*(column[inner] for column in scales)), rows[inner]
+        latent = Normal(self.latent.mean[rows], self.latent.variance[rows])
+        y[inner] = _quantiles(self.likelihood, some, latent, q[inner])
+        return y.reshape((*probability.shape, len(self.exposure)))
 
     @float64
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
@@ -98,68 +114,35 @@ def _per_row(function: Callable) -> Callable:
 
 
 _log_prob = _per_row(lambda likelihood, datum, latent: likelihood.predictive_log_prob(datum, latent))
-_cdf = _per_row(lambda likelihood, datum, latent: likelihood.predictive_cdf(datum, latent))
 _predictive_moments = _per_row(lambda likelihood, datum, latent: likelihood.predictive_moments(datum, latent))
 
 
-def _bisect(below: Callable, lower: Array, upper: Array, middle: Callable, unfinished: Callable) -> Array:
-    """The upper end of the last bracket of { y : cdf(y) < q } from above; `below` says where that holds."""
+def _quantiles(likelihood: Likelihood, scales: Datum, latent: Normal, q: np.ndarray) -> np.ndarray:
+    """The smallest y with P(Y ≤ y) ≥ q, row by row, for 0 < q < 1: roughly with few nodes first, then with all."""
+    on = axis(likelihood.interval, likelihood.lattice)
 
-    def halve(ends):
-        lower, upper = ends
-        centre = middle(lower, upper)
-        short = below(centre)
-        return jnp.where(short, centre, lower), jnp.where(short, upper, centre)
+    def cdf(fineness: Fineness) -> Callable:
+        def at(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+            datum = Datum(y, scales.exposure[rows], scales.trials[rows])
+            return likelihood.predictive_cdf(datum, Normal(latent.mean[rows], latent.variance[rows]), fineness)
 
-    return jax.lax.while_loop(lambda ends: jnp.any(unfinished(*ends)), halve, (lower, upper))[1]
+        return at
 
-
-def _cdf_below(likelihood: Likelihood, scales: Datum, latent: Normal, q: Array) -> Callable:
-    def below(y):
-        return jax.vmap(lambda d, f: likelihood.predictive_cdf(d, f))(scales._replace(y=y), latent) < q
-
-    return below
+    with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
+        rough = solve(cdf(COARSE), q, on, _guess(likelihood, on, scales, latent, q), ROUGHLY)
+        return solve(cdf(FINE), q, on, rough, PRECISELY).y
 
 
-@program
-def _lattice_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: Array) -> Array:
-    """The smallest point of the lattice where the cdf reaches q: its index by doubling, then bisection."""
-    assert likelihood.lattice is not None
-    first, step = likelihood.lattice
-    short = _cdf_below(likelihood, scales, latent, jnp.minimum(q, 1.0 - 2.0**-53))
+def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> Guess:
+    """y at the quantile of f, when f varies by what y adds to it too."""
 
-    def below(k):
-        return short(first + step * k)
+    def typical(f: np.ndarray) -> np.ndarray:
+        y = likelihood.typical(scales, f)
+        return on.inside(y, np.full_like(f, on.below), np.full_like(f, np.inf))
 
-    zero = jnp.zeros_like(latent.mean)
-    upper = jax.lax.while_loop(
-        lambda k: jnp.any(below(k) & (k < 2.0**52)), lambda k: jnp.where(below(k), 2.0 * k + 1.0, k), zero
-    )
-    index = _bisect(below, zero - 1.0, upper, lambda a, b: jnp.floor(0.5 * (a + b)), lambda a, b: b - a > 1.0)
-    return jnp.where(q == 1.0, likelihood.greatest(scales), first + step * index)
-
-
-@program
-def _real_quantile(likelihood: Likelihood, scales: Datum, latent: Normal, q: Array) -> Array:
-    """The y where the cdf reaches q, by doubling and bisection of t with y = t, exp t or 1/(1 + exp −t)."""
-    ends = likelihood.interval
-    image = {(-np.inf, np.inf): lambda t: t, (0.0, np.inf): jnp.exp, (0.0, 1.0): jax.nn.sigmoid}[ends]
-    short = _cdf_below(likelihood, scales, latent, q)
-
-    def below(t):
-        return short(image(t))
-
-    one = jnp.ones_like(latent.mean)
-    upper = jax.lax.while_loop(
-        lambda t: jnp.any(below(t) & (t < 1e300)), lambda t: jnp.where(below(t), 2.0 * t, t), one
-    )
-    lower = jax.lax.while_loop(
-        lambda t: jnp.any(~below(t) & (t > -1e300)), lambda t: jnp.where(below(t), t, 2.0 * t), -one
-    )
-
-    def unfinished(a, b):
-        size = jnp.maximum(jnp.maximum(jnp.abs(a), jnp.abs(b)), 1e-3 * jnp.sqrt(latent.variance))
-        return b - a > 4.0 * jnp.finfo(b.dtype).eps * size
-
-    y = image(_bisect(below, lower, upper, lambda a, b: a + 0.5 * (b - a), unfinished))
-    return jnp.where(q == 0.0, ends[0], jnp.where(q == 1.0, ends[1], y))
+    middle = scales._replace(y=typical(latent.mean))
+    spread = np.sqrt(latent.variance + np.max(likelihood.cdf_places(middle).scale, axis=0) ** 2)
+    z = np.clip(ndtri(q), -6.0, 6.0)
+    y = typical(latent.mean + spread * z)
+    unit = np.abs(on.apart(typical(latent.mean + spread * (z + 0.5)), y)) / 0.5
+    return Guess(y, np.where((unit > 0) & np.isfinite(unit), unit, 1.0))

@@ -173,6 +173,7 @@ def cases(default: set[str]) -> pytest.MarkDecorator:
 
 
 each_case = cases(BY_QUADRATURE | CLOSED_FORMS)
+every_case = cases(set(CASES))  # what compiles nothing
 
 
 def average(case: Case, row: int, of: Callable, kink: float = 0.0) -> float:
@@ -192,7 +193,7 @@ def by_brute_force(case: Case, of: Callable, y: np.ndarray) -> np.ndarray:
     return np.array([average(case, row, lambda d, row=row: of(d, y[row]), y[row]) for row in range(4)])
 
 
-@cases(set(CASES))
+@every_case
 def test_given_f_the_distribution_is_scipys(case):
     f = np.linspace(-2.1, 2.3, 5)
     ys = case.y[:4] if case.discrete else np.linspace(*case.y, 4)
@@ -206,7 +207,7 @@ def test_given_f_the_distribution_is_scipys(case):
         np.testing.assert_allclose(mean, reference.mean() * np.ones_like(f), rtol=1e-12)
         np.testing.assert_allclose(variance, reference.var() * np.ones_like(f), rtol=1e-12)
         for y in (*ys, ys[1] + 0.3):
-            cdf = jax.vmap(partial(case.likelihood.cdf, datum._replace(y=y)))(f)
+            cdf = case.likelihood.cdf(datum._replace(y=y), f)
             np.testing.assert_allclose(cdf, reference.cdf(y) * np.ones_like(f), rtol=1e-11)
 
 
@@ -217,10 +218,10 @@ def test_log_prob_is_the_average_of_the_conditional_one(case):
     np.testing.assert_allclose(np.diag(case.log_prob(y)), np.log(by_brute_force(case, density, y)), atol=1e-8)
 
 
-@each_case
+@every_case
 def test_cdf_is_the_average_of_the_conditional_one(case):
     y = case.some_y()
-    np.testing.assert_allclose(case.predictive().cdf(y), by_brute_force(case, lambda d, at: d.cdf(at), y), atol=1e-8)
+    np.testing.assert_allclose(case.predictive().cdf(y), by_brute_force(case, lambda d, at: d.cdf(at), y), atol=1e-10)
 
 
 @each_case
@@ -246,7 +247,7 @@ def test_moments_are_those_of_the_mixture(case):
     np.testing.assert_allclose(predictive.variance, second - mean**2, rtol=1e-8)
 
 
-@cases({"gaussian", "probit", "heaviside", "ordinal", "censored"})
+@every_case
 def test_quantile_inverts_the_cdf(case):
     predictive = case.predictive()
     low, high = predictive.quantile(0.1), predictive.quantile(0.93)
@@ -274,10 +275,10 @@ def test_samples_have_the_mean(case):
         ("gaussian", (-np.inf, np.inf)),
         ("probit", (-1, 1)),
         ("ordinal", (0, 3)),
-        pytest.param("gamma, exp", (0, np.inf), marks=pytest.mark.campaign),
-        pytest.param("poisson, exp", (0, np.inf), marks=pytest.mark.campaign),
-        pytest.param("binomial, probit", (0, TRIALS["trials"]), marks=pytest.mark.campaign),
-        pytest.param("beta, logit", (0, 1), marks=pytest.mark.campaign),
+        ("gamma, exp", (0, np.inf)),
+        ("poisson, exp", (0, np.inf)),
+        ("binomial, probit", (0, TRIALS["trials"])),
+        ("beta, logit", (0, 1)),
     ],
 )
 def test_extreme_quantiles_are_the_ends_of_the_support(name, ends):

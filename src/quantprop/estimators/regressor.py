@@ -8,21 +8,23 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
-from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
 from quantprop.estimators.core import build
+from quantprop.estimators.forecasts import Forecasts
+from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.infer import has_white_noise
 from quantprop.kernels import Kernel
-from quantprop.likelihoods import Datum, Likelihood
+from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
 
-LIKELIHOODS = {
+REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)  # y on the whole line
+LIKELIHOODS: dict[str, Any] = {
     "gaussian": None,
     "poisson": likelihoods.Poisson,
     "negative-binomial": likelihoods.NegativeBinomial,
@@ -32,10 +34,11 @@ LIKELIHOODS = {
     "gamma": likelihoods.Gamma,
     "beta": likelihoods.Beta,
     "censored": likelihoods.Censored,
+    "ordinal": None,
 }
 
 
-class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
+class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
     Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
@@ -43,7 +46,9 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
     learned. In addition:
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
-      "double-exponential", "gamma", "beta", "censored". An object says more: StudentT(df=4.0), Ordinal([0, 1]).
+      "double-exponential", "gamma", "beta", "censored", "ordinal". An object says more: StudentT(df=4.0).
+      "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
+      from how often each label occurs, and predictions are labels.
     - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
@@ -109,10 +114,8 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         A row of weight 2 counts as two equal rows; where the kernel contains white noise, which differs between equal
         rows, weights above 1 must be whole.
         """
-        several = self._columns() > 1
-        X, checked = self._learned_from(X, **({} if several else {"y": y, "multi_output": False, "y_numeric": True}))
-        y = np.asarray(y, dtype=np.float64) if several else checked
-        likelihood, noise = self._likelihood(len(X))
+        X, y = self._observed(X, y)
+        likelihood, noise = self._likelihood(y, sample_weight)
         rows = {"weights": sample_weight, "exposure": exposure, "trials": trials}
         rows = {name: value for name, value in rows.items() if value is not None}
         if noise is not None:
@@ -130,8 +133,21 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         self._warn(self._core)
         return self
 
+    def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
+        """X and y, checked; ordered labels as whole numbers, in `_labels` what they stand for."""
+        one = self._columns() == 1 and not self._ordinal()
+        X, checked = self._learned_from(X, **({"y": y, "multi_output": False, "y_numeric": True} if one else {}))
+        self._labels = None
+        if one:
+            return X, checked
+        check_consistent_length(X, y)
+        if not self._ordinal():
+            return X, np.asarray(y, dtype=np.float64)
+        self._labels = ordered(y)
+        return X, codes(y, self._labels)
+
     def _columns(self) -> int:
-        if self.likelihood == "censored":
+        if self._named("censored"):
             return likelihoods.Censored.columns
         return 1 if isinstance(self.likelihood, str) else self.likelihood.columns
 
@@ -163,13 +179,22 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         kept = {name: np.broadcast_to(value, (len(X),))[first] for name, value in rows.items()}
         return X[first], y[first], {**kept, "weights": np.bincount(self._rows, weights)}
 
-    def _gaussian(self) -> bool:
-        return isinstance(self.likelihood, str) and self.likelihood == "gaussian"
+    def _named(self, name: str) -> bool:
+        return isinstance(self.likelihood, str) and self.likelihood == name
 
-    def _likelihood(self, n: int) -> tuple[Likelihood, np.ndarray | None]:
+    def _gaussian(self) -> bool:
+        return self._named("gaussian")
+
+    def _ordinal(self) -> bool:
+        return self._named("ordinal")
+
+    def _likelihood(self, y: np.ndarray, weights: Any) -> tuple[Likelihood, np.ndarray | None]:
         """The likelihood, and for Gaussian noise that differs between rows their precisions."""
+        n = len(y)
         if not isinstance(self.likelihood, str):
             return self.likelihood, None
+        if self._ordinal():
+            return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights)), None
         if not self._gaussian():
             return LIKELIHOODS[self.likelihood](), None
         if np.ndim(self.alpha) == 0:
@@ -185,9 +210,8 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         self._y_mean, self._y_std = 0.0, 1.0
         if not self.normalize_y:
             return y
-        if not self._gaussian() and not isinstance(
-            self.likelihood, (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)
-        ):
+        real = any(map(self._named, ("gaussian", "student-t", "double-exponential")))
+        if not (real or isinstance(self.likelihood, REAL)):
             raise ValueError("normalize_y=True is for y on the whole real line")
         spread = float(np.std(y))
         self._y_mean, self._y_std = float(np.mean(y)), spread if spread > 0 else 1.0
@@ -228,9 +252,17 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
         return mean.value if isinstance(mean, Parameter) else mean
 
     @property
+    def classes_(self) -> np.ndarray:
+        """The labels of an ordinal y, in their order."""
+        labels = getattr(self, "_labels", None)
+        if labels is None:
+            raise AttributeError(f"{type(self).__name__} has classes_ only if fitted with likelihood='ordinal'")
+        return labels
+
+    @property
     def loo_(self):
-        """Leave-one-out log predictive densities of the training rows."""
-        return self.solution_.loo[self._rows]
+        """Leave-one-out log predictive densities of the training rows, per unit of y as it was given."""
+        return self.solution_.loo[self._rows] - np.log(self._y_std)
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned."""
@@ -239,70 +271,3 @@ class GaussianProcessRegressor(RegressorMixin, GaussianProcess):
             return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
         result, self._core = at_theta(self._core, theta, eval_gradient, clone_kernel)
         return result
-
-    # --- predictions -------------------------------------------------------------------------------------------------
-
-    def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
-        """The mean of y, with its standard deviation or the covariance of f on request.
-
-        For the Gaussian likelihood given by name the deviation is that of f, without the noise `alpha`, as in
-        scikit-learn; for every other it is that of y.
-        """
-        if return_std and return_cov:
-            raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        x = self._for_prediction(X)
-        if self._gaussian():
-            latent = self.solution_.predict(x, full_cov=return_cov)
-            mean = self._y_mean + self._y_std * latent.mean
-            if return_cov:
-                return mean, self._y_std**2 * latent.covariance
-            return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
-        y = self.solution_.predict_y(x, exposure=exposure, trials=trials)
-        mean = self._y_mean + self._y_std * y.mean
-        if return_cov:
-            raise ValueError(
-                "return_cov is for the Gaussian likelihood; solution_.predict(X, full_cov=True) has that of f"
-            )
-        return (mean, self._y_std * np.sqrt(y.variance)) if return_std else mean
-
-    def _for_prediction(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "log_marginal_likelihood_value_")
-        return self._new_inputs(X)
-
-    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Any:
-        return self.solution_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)
-
-    def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
-        """Quantiles of y, noise included: one row an input, one column a q."""
-        quantiles = self._predictive(X, exposure, trials).quantile(np.atleast_1d(q))
-        return self._y_mean + self._y_std * quantiles.T
-
-    def predict_interval(self, X, coverage=0.9, *, exposure=None, trials=None):
-        """The central interval of y with at least this probability: columns lower and upper."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1; got {coverage}")
-        tail = 0.5 * (1.0 - coverage)
-        return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
-
-    def log_predictive_density(self, X, y, *, exposure=None, trials=None):
-        """log p(y) of new observations, noise included."""
-        y = (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std if self.normalize_y else y
-        return self._predictive(X, exposure, trials).log_prob(y) - np.log(self._y_std)
-
-    def predictive_cdf(self, X, y, *, exposure=None, trials=None):
-        """P(Y ≤ y) of new observations, noise included."""
-        y = (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std
-        return self._predictive(X, exposure, trials).cdf(y)
-
-    def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
-        """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""
-        x, draws = self._for_prediction(X), check_random_state(random_state)
-        f = self.solution_.sample(x, n_samples, seed=int(draws.randint(2**31)))
-        if self._gaussian():
-            return (self._y_mean + self._y_std * f).T
-        scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
-        datum = Datum(
-            np.zeros(f.shape), np.broadcast_to(scales.exposure, f.shape), np.broadcast_to(scales.trials, f.shape)
-        )
-        rng = np.random.default_rng(int(draws.randint(2**31)))
-        return (self._y_mean + self._y_std * self.likelihood_.draw(rng, datum, f)).T

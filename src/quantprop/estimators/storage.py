@@ -98,7 +98,17 @@ CLASSIFIER, REGRESSOR = (
     Family(_kind(name, make, _PARAMETERS.__getitem__), {**_COMMON, **own})
     for name, make, own in (
         ("classifier", GaussianProcessClassifier, {"classes_": Rule("a vector of labels", _vector_of("biufUO"))}),
-        ("regressor", GaussianProcessRegressor, {"_y_mean": records.NUMBER, "_y_std": records.NUMBER}),
+        (
+            "regressor",
+            GaussianProcessRegressor,
+            {
+                "_y_mean": records.NUMBER,
+                "_y_std": records.NUMBER,
+                "_labels": Rule(
+                    "a vector of labels or None", lambda value: value is None or _vector_of("biufUO")(value)
+                ),
+            },
+        ),
     )
 )
 
@@ -185,6 +195,8 @@ def load_with_note(path: Path) -> tuple[Fitted | Estimator, Any]:
 
 def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
     require(isinstance(content, dict) and set(content) == {"parameters", "attributes", "cores"}, "it has other parts")
+    if family is REGRESSOR and isinstance(content["attributes"], dict):
+        content["attributes"].setdefault("_labels", None)  # files from before there were ordered labels
     for name, rules in (("parameters", family.kind.rules), ("attributes", family.attributes)):
         require(isinstance(content[name], dict) and set(content[name]) == set(rules), f"it has other {name}")
     parameters = {name: decode(node, name, BOTH) for name, node in content["parameters"].items()}

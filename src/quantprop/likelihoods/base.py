@@ -17,9 +17,13 @@ from jaxtyping import Array, Float
 
 from quantprop.display import expression, expression_html
 from quantprop.gaussian import LOG_2PI, Normal, Vector
+from quantprop.mixtures import FINE, Fineness, Places, expectation
+from quantprop.programs import program
 from quantprop.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
+from quantprop.quantiles import axis
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
+AT_A_TIME = 1024  # rows whose landmarks one program computes
 OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at
 
 
@@ -131,9 +135,18 @@ class Likelihood(eqx.Module):
         """Var[y | f]."""
         raise NotImplementedError
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        """P(Y ≤ y | f)."""
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        """P(Y ≤ y | f), elementwise, with NumPy: SciPy's special functions are many times as fast as JAX's."""
         raise NotImplementedError
+
+    def cdf_places(self, datum: Datum) -> Places:
+        """Where P(Y ≤ y | f) changes with f, and on which scale, for rows of data; by default at the landmarks."""
+        return _landmark_places(self, datum)
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        """A y that is typical of f, elementwise, with NumPy: where the search for a quantile starts."""
+        on = axis(self.interval, self.lattice)
+        return on.inside(f, np.full_like(f, on.least), np.full_like(f, on.greatest))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         """Draws of y given f, elementwise."""
@@ -151,10 +164,13 @@ class Likelihood(eqx.Module):
         """log p(y) when f ~ latent: the tilted normaliser, exact for every likelihood."""
         return self.moments(datum, latent).log_normalizer
 
-    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
-        """P(Y ≤ y) when f ~ latent."""
-        density, f = latent_nodes(self.landmarks(datum), latent)
-        return density.expect(jax.vmap(jax.vmap(lambda f: self.cdf(datum, f)))(f))
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        """P(Y ≤ y) when f ~ latent, for rows of data, with NumPy; `fineness` is that of an average over f, if any."""
+
+        def given(rows: np.ndarray, f: np.ndarray) -> np.ndarray:
+            return self.cdf(Datum(*(column[rows, None] for column in datum)), f)
+
+        return expectation(given, latent.mean, np.sqrt(latent.variance), self.cdf_places(datum), fineness)
 
     # --- y, as the user gives it -------------------------------------------------------------------------------------
 
@@ -169,6 +185,20 @@ class Likelihood(eqx.Module):
     def greatest(self, datum: Datum) -> Scalar:
         """The largest y there is (or infinity)."""
         return self.interval[1]
+
+
+_places_of = program(lambda likelihood, data: jax.vmap(likelihood.landmarks)(data))
+
+
+def _landmark_places(likelihood: Likelihood, datum: Datum) -> Places:
+    """The landmarks of rows of data, computed for a fixed number of rows at a time, so that one program does."""
+    parts = []
+    for start in range(0, len(datum.exposure), AT_A_TIME):
+        some = Datum(*(np.asarray(column[start : start + AT_A_TIME]) for column in datum))
+        n = len(some.exposure)
+        at = _places_of(likelihood, Datum(*(np.resize(column, (AT_A_TIME, *column.shape[1:])) for column in some)))
+        parts.append((np.asarray(at.location)[:n].T, np.asarray(at.scale)[:n].T))
+    return Places(*(np.concatenate(part, axis=1) for part in zip(*parts, strict=True)))
 
 
 def is_count(y: np.ndarray) -> np.ndarray:

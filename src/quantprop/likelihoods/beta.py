@@ -8,7 +8,8 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln
+from jax.scipy.special import gammaln
+from scipy.special import betainc
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
@@ -18,8 +19,11 @@ from quantprop.likelihoods.links import (
     check_link,
     inverse_probability,
     log_probabilities,
+    probabilities_array,
     probability_moments,
+    probability_places,
 )
+from quantprop.mixtures import Places
 from quantprop.quadrature import Landmarks, landmarks
 
 _TINY = 1e-300
@@ -62,13 +66,27 @@ class Beta(Likelihood):
         log_p, log_q = log_probabilities(self.link, f)
         return jnp.exp(log_p + log_q) / (1.0 + self.precision)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        a, b = (jnp.maximum(self.precision * jnp.exp(x), _TINY) for x in log_probabilities(self.link, f))
-        return betainc(a, b, jnp.clip(datum.y, 0.0, 1.0))
+    def _shapes(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p, q = probabilities_array(self.link, f)
+        return np.maximum(self.precision * p, _TINY), np.maximum(self.precision * q, _TINY)
+
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return betainc(*self._shapes(f), np.clip(datum.y, 0.0, 1.0))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        """Around p = y; for a y within 1/φ of 0 or 1 around the p where φ p log(1/φy), or that of 1 − p, is 1."""
+        y = np.clip(datum.y, _TINY, 1.0 - 2.0**-53)
+        near = np.minimum(y, 1.0 - y)
+        few = 1.0 / (self.precision * (1.0 + np.log1p(1.0 / (self.precision * near))))
+        p = np.minimum(near + few, 0.5)
+        at = probability_places(self.link, p, 1.0 + self.precision)
+        return at._replace(location=np.where(y < 0.5, at.location, -at.location))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.clip(probabilities_array(self.link, f)[0], _TINY, 1.0 - 2.0**-53)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        a, b = (self.precision * np.exp(np.asarray(x)) for x in log_probabilities(self.link, f))
-        return rng.beta(np.maximum(a, _TINY), np.maximum(b, _TINY))
+        return rng.beta(*self._shapes(f))
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         mean, mixed, variance = probability_moments(self.link, latent)

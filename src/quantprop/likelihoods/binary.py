@@ -7,9 +7,11 @@ from typing import ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.special import expit, ndtr
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import log_ndtr, norm_logpdf, truncated_normal
 
@@ -32,11 +34,18 @@ class Binary(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return 1.0 - self.mean(datum, f) ** 2
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        return _two_point_cdf(datum.y, jnp.exp(self.log_prob(datum._replace(y=-jnp.ones_like(f)), f)))
+    def lower(self, f: np.ndarray) -> np.ndarray:
+        """P(y = −1 | f), elementwise, with NumPy."""
+        raise NotImplementedError
+
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return _two_point_cdf(datum.y, self.lower(f))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((np.zeros_like(datum.exposure), 1.0))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return np.where(rng.uniform(size=np.shape(f)) < 0.5 * (1.0 + np.asarray(self.mean(datum, f))), 1.0, -1.0)
+        return np.where(rng.uniform(size=np.shape(f)) < self.lower(-f), 1.0, -1.0)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         p, q = (
@@ -44,10 +53,6 @@ class Binary(Likelihood):
             for y in (1.0, -1.0)
         )
         return p - q, 4.0 * p * q
-
-    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
-        minus = datum._replace(y=-jnp.ones_like(latent.mean))
-        return _two_point_cdf(datum.y, jnp.exp(self.predictive_log_prob(minus, latent)))
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return np.abs(y) == 1
@@ -59,7 +64,7 @@ class Binary(Likelihood):
 
 def _two_point_cdf(y, lower) -> Scalar:
     """P(Y ≤ y) on {−1, 1} with mass `lower` at −1."""
-    return jnp.where(y < -1.0, 0.0, jnp.where(y < 1.0, lower, 1.0))
+    return np.where(y < -1.0, 0.0, np.where(y < 1.0, lower, 1.0))
 
 
 def _threshold_moments(z, y, cavity: Normal, width) -> Moments:
@@ -90,6 +95,12 @@ class Probit(Binary):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 1.0)
 
+    def lower(self, f: np.ndarray) -> np.ndarray:
+        return ndtr(-f)
+
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        return _two_point_cdf(datum.y, ndtr(-latent.mean / np.sqrt(1.0 + latent.variance)))
+
 
 class Logit(Binary):
     """p(y | f) = 1/(1 + exp(−y f)), y = ±1 (or 0 and 1): f is a log odds, wrong labels pull less than with probit."""
@@ -99,6 +110,9 @@ class Logit(Binary):
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jax.nn.log_sigmoid(datum.y * f)
+
+    def lower(self, f: np.ndarray) -> np.ndarray:
+        return expit(-f)
 
 
 class Heaviside(Binary):
@@ -123,6 +137,13 @@ class Heaviside(Binary):
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jnp.where(datum.y * f > 0, jnp.log1p(-self.noise), jnp.log(self.noise))
+
+    def lower(self, f: np.ndarray) -> np.ndarray:
+        return np.where(f < 0, 1.0 - self.noise, self.noise)
+
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        beyond = ndtr(-latent.mean / np.sqrt(latent.variance))
+        return _two_point_cdf(datum.y, self.noise + (1.0 - 2.0 * self.noise) * beyond)
 
     def margin(self, datum: Datum, cavity: Normal) -> Scalar:
         """z = y m/√v; Φ(z) is the mass on the right side of the threshold."""

@@ -7,7 +7,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc
+from scipy.special import betainc
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
@@ -17,8 +17,11 @@ from quantprop.likelihoods.links import (
     check_link,
     inverse_probability,
     log_probabilities,
+    probabilities_array,
     probability_moments,
+    probability_places,
 )
+from quantprop.mixtures import Places
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import log_factorial
 
@@ -57,15 +60,21 @@ class Binomial(Likelihood):
         log_p, log_q = log_probabilities(self.link, f)
         return datum.trials * jnp.exp(log_p + log_q)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        k, n = jnp.floor(datum.y), datum.trials
-        inside = jnp.clip(k, 0.0, n - 1.0)
-        lower = betainc(n - inside, inside + 1.0, jnp.exp(log_probabilities(self.link, f)[1]))
-        return jnp.where(k < 0, 0.0, jnp.where(k < n, lower, 1.0))
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        k, n = np.floor(datum.y), datum.trials
+        inside = np.clip(k, 0.0, n - 1.0)
+        lower = betainc(n - inside, inside + 1.0, probabilities_array(self.link, f)[1])
+        return np.where(k < 0, 0.0, np.where(k < n, lower, 1.0))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        k = np.clip(np.floor(datum.y), 0.0, datum.trials - 1.0)
+        return probability_places(self.link, (k + 1.0) / (datum.trials + 1.0), datum.trials)
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return datum.trials * probabilities_array(self.link, f)[0]
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        p = np.exp(np.asarray(log_probabilities(self.link, f)[0]))
-        return rng.binomial(datum.trials.astype(int), p).astype(float)
+        return rng.binomial(datum.trials.astype(int), probabilities_array(self.link, f)[0]).astype(float)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         n = datum.trials

@@ -11,6 +11,7 @@ import numpy as np
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import OUTERMOST, Datum, Likelihood, Scalar, Split, quadrature_expectation
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.mixtures import FINE, Fineness, Places
 from quantprop.quadrature import Landmarks
 from quantprop.special import Interval, normal_interval
 
@@ -110,8 +111,11 @@ class Censored(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return self._noise.variance(datum, f)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self._noise.cdf(datum, f)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return self._noise.cdf_places(datum)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self._noise.draw(rng, datum, f)
@@ -122,7 +126,7 @@ class Censored(Likelihood):
     def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
         return self._log_prob(datum, latent.mean, jnp.sqrt(latent.variance + self.scale**2))
 
-    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
         return self._noise.predictive_cdf(datum, latent)
 
     @property

@@ -6,11 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
 from quantprop.display import Form
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.mixtures import ELEMENTS
+from quantprop.programs import program
 from quantprop.quadrature import Landmarks, landmarks
 
 _INTERVALS = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
@@ -34,21 +37,25 @@ class _Given(NamedTuple):
     interval: tuple[float, float]
 
 
+_pairs = program(lambda likelihood, y, f: jax.vmap(likelihood.given.cdf)(y, f))
+
+
 class Custom(Likelihood):
     """p(y | f) from `log_prob(y, f)`, written with jax.numpy for one y and one f.
 
-    It must be defined for every real f and may be −inf. Optional:
-    `landmarks(y)`: pairs (location, scale) where p(y | ·) is narrow or rough; without it (0, 1) and (y, 1).
-    `support(y)`: which entries of an array of y are possible; the default allows all finite numbers.
-    `log_concave`, `continuous`, `differentiable`, `integrable`: what is true of log p(y | f) in f.
-    `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
-    `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
+        It must be defined for every real f and may be −inf. Optional:
+        `landmarks(y)`: pairs (location, scale) where p(y | ·) is narrow or rough; without it (0, 1) and (y, 1).
+        `support(y)`: which entries of an array of y are possible; the default allows all finite numbers.
+        `log_concave`, `continuous`, `differentiable`, `integrable`: what is true of log p(y | f) in f.
+        `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
+        `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
 
-    >>> import jax.numpy as jnp
-    >>> from quantprop import likelihoods, project
-    >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
-    >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
-    0.714861
+        >>> import jax
+    import jax.numpy as jnp
+        >>> from quantprop import likelihoods, project
+        >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
+        >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
+        0.714861
     """
 
     given: _Given = eqx.field(static=True)
@@ -123,8 +130,14 @@ class Custom(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return self._passed("variance", "f")(f)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        return self._passed("cdf", "y, f")(datum.y, f)
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        """For a fixed number of pairs (y, f) at a time, so that one compiled program does."""
+        self._passed("cdf", "y, f")
+        y, at = (np.ravel(part) for part in np.broadcast_arrays(datum.y, f))
+        size = -(-len(at) // ELEMENTS) * ELEMENTS
+        padded = (np.resize(part, (size // ELEMENTS, ELEMENTS)) for part in (y, at))
+        parts = [np.asarray(_pairs(self, *pair)) for pair in zip(*padded, strict=True)]
+        return np.concatenate(parts)[: len(at)].reshape(np.shape(f))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self._passed("draw", "rng, f")(rng, f)

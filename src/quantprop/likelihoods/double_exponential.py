@@ -8,11 +8,20 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
+from scipy import special
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import norm_logpdf
+
+
+def _height_times_mills(z: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """φ(z) (1 − Φ(x))/φ(x), by exp(x²) erfc x where x > 0, where x² may be large and the rest of it small."""
+    positive = 0.5 * np.exp(-0.5 * z * z) * special.erfcx(np.maximum(x, 0.0) / np.sqrt(2.0))
+    negative = np.exp(0.5 * (np.minimum(x, 0.0) - z) * (np.minimum(x, 0.0) + z)) * special.ndtr(-x)
+    return np.where(x > 0, positive, negative)
 
 
 class DoubleExponential(Likelihood):
@@ -45,10 +54,19 @@ class DoubleExponential(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return 2.0 * self.scale**2 + 0.0 * f
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         t = (datum.y - f) / self.scale
-        tail = 0.5 * jnp.exp(-jnp.abs(t))
-        return jnp.where(t > 0, 1.0 - tail, tail)
+        tail = 0.5 * np.exp(-np.abs(t))
+        return np.where(t > 0, 1.0 - tail, tail)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((datum.y, self.scale))
+
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        """Φ(z) − ½ φ(z) (R(c − z) − R(c + z)), z = (y − m)/σ, c = σ/scale, R Mills's ratio (Reed 2006, eq. 4)."""
+        sd = np.sqrt(latent.variance)
+        z, c = (datum.y - latent.mean) / sd, sd / self.scale
+        return special.ndtr(z) - 0.5 * (_height_times_mills(z, c - z) - _height_times_mills(z, c + z))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.laplace(f, self.scale)

@@ -9,7 +9,8 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammainc, gammaln
+from jax.scipy.special import gammaln
+from scipy.special import gammainc
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, quadrature_expectation
@@ -19,10 +20,13 @@ from quantprop.likelihoods.links import (
     check_link,
     log_rate_unless,
     rate,
+    rate_array,
     rate_moments,
     rate_peaks,
+    rate_places,
     rate_start,
 )
+from quantprop.mixtures import Places, places
 from quantprop.quadrature import Landmarks, landmarks
 
 _TINY = 1e-300
@@ -85,12 +89,23 @@ class Gamma(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return rate(self.link, f) ** 2 / self.shape
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        positive = jnp.maximum(datum.y, _TINY)
-        return jnp.where(datum.y > 0, gammainc(self.shape, self.shape * positive / rate(self.link, f)), 0.0)
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        positive = np.maximum(datum.y, _TINY)
+        return np.where(datum.y > 0, gammainc(self.shape, self.shape * positive / rate_array(self.link, f)), 0.0)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        y = np.maximum(datum.y, _TINY)
+        at = rate_places(self.link, y, 1.0 / np.sqrt(self.shape))
+        if self.link != "square":
+            return at
+        edge = places((np.zeros_like(y), np.sqrt(self.shape * y) / 4.0))  # P(Y > y | f) is like exp(−shape · y/f²)
+        return Places(*(np.concatenate(pair) for pair in zip(at, edge, strict=True)))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rate_array(self.link, f)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return rng.gamma(self.shape, np.asarray(rate(self.link, f)) / self.shape)
+        return rng.gamma(self.shape, rate_array(self.link, f) / self.shape)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         mean, variance = rate_moments(self.link, latent)

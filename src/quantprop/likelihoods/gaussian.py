@@ -7,10 +7,11 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr
+from scipy.special import ndtr
 
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.quadrature import Landmarks, landmarks
 
 
@@ -69,8 +70,11 @@ class Gaussian(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return self._noise(datum) + 0.0 * f
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        return ndtr((datum.y - f) / jnp.sqrt(self._noise(datum)))
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return ndtr((datum.y - f) / np.sqrt(self._noise(datum)))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((datum.y, np.sqrt(self._noise(datum))))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.normal(f, np.sqrt(self._noise(datum)))
@@ -78,8 +82,8 @@ class Gaussian(Likelihood):
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         return latent.mean, latent.variance + self._noise(datum)
 
-    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
-        return ndtr((datum.y - latent.mean) / jnp.sqrt(latent.variance + self._noise(datum)))
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        return ndtr((datum.y - latent.mean) / np.sqrt(latent.variance + self._noise(datum)))
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return np.isfinite(y)

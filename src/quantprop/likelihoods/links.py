@@ -1,4 +1,7 @@
-"""Links from f to a positive rate, and from f to a probability."""
+"""Links from f to a positive rate, and from f to a probability.
+
+The functions that end in `_array` are for NumPy arrays; they compute with SciPy, outside compiled programs.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import ndtr, ndtri
+from scipy import special
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import latent_nodes
+from quantprop.mixtures import Places, places
 from quantprop.quadrature import landmarks
 from quantprop.special import log_ndtr
 
@@ -103,6 +109,28 @@ def rate_moments(link: RateLink, latent: Normal) -> tuple:
     return mean, density.expect((value - mean) ** 2)
 
 
+def rate_array(link: RateLink, f: np.ndarray) -> np.ndarray:
+    """g(f)."""
+    if link == "exp":
+        return np.exp(f)
+    return f * f if link == "square" else np.logaddexp(0.0, f)
+
+
+def rate_places(link: RateLink, value: np.ndarray, relative: np.ndarray) -> Places:
+    """Where P(Y ≤ y | f) changes for a y that varies around the rate `value` by `relative` (at most 1) of it.
+
+    It falls faster and faster with the rate, so a quarter of its width counts as its scale.
+    """
+    near = 0.25 * np.minimum(relative, 1.0)
+    if link == "exp":
+        return places((np.log(value), near))
+    if link == "square":  # d log g/df = 2/f
+        peak = np.sqrt(value)
+        return places((peak, peak * near), (-peak, peak * near))
+    share = -np.expm1(-value)  # d log g/df = (1 − exp(−g))/g
+    return places((value + np.log(share), near * value / share), (0.0, 1.0))
+
+
 # --- probabilities ---------------------------------------------------------------------------------------
 
 
@@ -124,3 +152,25 @@ def probability_moments(link: ProbabilityLink, latent: Normal) -> tuple:
     p = jnp.exp(log_p)
     mean = ndtr(latent.mean / jnp.sqrt(1.0 + latent.variance)) if link == "probit" else density.expect(p)
     return mean, density.expect(jnp.exp(log_p + log_q)), density.expect((p - mean) ** 2)
+
+
+def probabilities_array(link: ProbabilityLink, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """p and 1 − p, each without cancellation."""
+    cdf = special.ndtr if link == "probit" else special.expit
+    return cdf(f), cdf(-f)
+
+
+def probability_places(link: ProbabilityLink, p: np.ndarray, effective: np.ndarray) -> Places:
+    """Where P(Y ≤ y | f) changes for a share y that varies around p as that of so many trials does."""
+    inverse, height = (special.ndtri, _normal_height) if link == "probit" else (special.logit, _logistic_height)
+    f, spread = inverse(p), p * (1.0 - p)
+    width = spread / height(f) * np.minimum(1.0, 1.0 / np.sqrt(effective * spread))
+    return places((f, np.minimum(0.5 * width, 1.0)), (0.0, 1.0))
+
+
+def _normal_height(f: np.ndarray) -> np.ndarray:
+    return np.exp(-0.5 * f * f) / np.sqrt(2.0 * np.pi)
+
+
+def _logistic_height(f: np.ndarray) -> np.ndarray:
+    return special.expit(f) * special.expit(-f)

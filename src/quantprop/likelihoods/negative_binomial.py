@@ -9,7 +9,8 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln
+from jax.scipy.special import gammaln
+from scipy.special import betainc
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
@@ -20,10 +21,13 @@ from quantprop.likelihoods.links import (
     inverse_rate,
     log_rate_unless,
     rate,
+    rate_array,
     rate_moments,
     rate_peaks,
+    rate_places,
     rate_start,
 )
+from quantprop.mixtures import Places
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import log_factorial
 
@@ -101,12 +105,19 @@ class NegativeBinomial(Likelihood):
         mean = self.mean(datum, f)
         return mean * (1.0 + self.dispersion * mean)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        k, share = jnp.floor(datum.y), 1.0 / (1.0 + self.dispersion * self.mean(datum, f))
-        return jnp.where(k < 0, 0.0, betainc(1.0 / self.dispersion, jnp.maximum(k, 0.0) + 1.0, share))
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        k, share = np.floor(datum.y), 1.0 / (1.0 + self.dispersion * self.typical(datum, f))
+        return np.where(k < 0, 0.0, betainc(1.0 / self.dispersion, np.maximum(k, 0.0) + 1.0, share))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        waiting = np.maximum(np.floor(datum.y), 0.0) + 1.0
+        return rate_places(self.link, waiting / datum.exposure, np.sqrt(1.0 / waiting + self.dispersion))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return datum.exposure * rate_array(self.link, f)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        share = 1.0 / (1.0 + self.dispersion * np.asarray(self.mean(datum, f)))
+        share = 1.0 / (1.0 + self.dispersion * self.typical(datum, f))
         return rng.negative_binomial(1.0 / self.dispersion, share).astype(float)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:

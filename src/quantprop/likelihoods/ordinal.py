@@ -9,9 +9,11 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
+from scipy import special
 
 from quantprop.gaussian import Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.mixtures import FINE, Fineness, Places, places
 from quantprop.parameters import is_parameter, vector
 from quantprop.quadrature import Landmarks
 from quantprop.special import log_ndtr_difference
@@ -65,8 +67,19 @@ class Ordinal(Likelihood):
         once = above * below
         return jnp.sum(once) + 2.0 * jnp.sum(above[1:] * jnp.cumsum(below)[:-1])
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        return ndtr(self._edges(datum.y)[1] - f)
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return special.ndtr(self._upper(datum.y) - f)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((self._upper(np.clip(datum.y, 0.0, len(self.cutpoints) - 1.0)), 1.0))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.searchsorted(self.cutpoints, f).astype(float)
+
+    def _upper(self, y: np.ndarray) -> np.ndarray:
+        """The upper end of class ⌊y⌋."""
+        ends = np.concatenate([[-np.inf], self.cutpoints, [np.inf]])
+        return ends[np.clip(np.floor(y) + 1.0, 0.0, len(ends) - 1.0).astype(int)]
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return np.searchsorted(self.cutpoints, rng.normal(f)).astype(float)
@@ -84,9 +97,8 @@ class Ordinal(Likelihood):
         ordinal, f = self._marginal(latent)
         return ordinal.log_prob(datum, f)
 
-    def predictive_cdf(self, datum: Datum, latent: Normal) -> Scalar:
-        ordinal, f = self._marginal(latent)
-        return ordinal.cdf(datum, f)
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        return special.ndtr((self._upper(datum.y) - latent.mean) / np.sqrt(1.0 + latent.variance))
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return is_count(y) & (y <= len(self.cutpoints))

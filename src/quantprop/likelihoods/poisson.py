@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaincc, gammaln
+from jax.scipy.special import gammaln
+from scipy.special import gammaincc
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count, quadrature_expectation
@@ -19,11 +20,14 @@ from quantprop.likelihoods.links import (
     check_link,
     log_rate_unless,
     rate,
+    rate_array,
     rate_moments,
     rate_peaks,
+    rate_places,
     rate_start,
 )
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
+from quantprop.mixtures import Places
 from quantprop.precision import float64
 from quantprop.quadrature import Landmarks, landmarks
 from quantprop.special import expected_log_square, log_factorial, log_laguerre_ratio
@@ -91,12 +95,19 @@ class Poisson(Likelihood):
     def variance(self, datum: Datum, f: Scalar) -> Scalar:
         return self.mean(datum, f)
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        k = jnp.floor(datum.y)
-        return jnp.where(k < 0, 0.0, gammaincc(jnp.maximum(k, 0.0) + 1.0, self.mean(datum, f)))
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        k = np.floor(datum.y)
+        return np.where(k < 0, 0.0, gammaincc(np.maximum(k, 0.0) + 1.0, self.typical(datum, f)))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        waiting = np.maximum(np.floor(datum.y), 0.0) + 1.0  # Y ≤ k if event k + 1 comes later
+        return rate_places(self.link, waiting / datum.exposure, 1.0 / np.sqrt(waiting))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return datum.exposure * rate_array(self.link, f)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return rng.poisson(np.asarray(self.mean(datum, f))).astype(float)
+        return rng.poisson(self.typical(datum, f)).astype(float)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         mean, variance = rate_moments(self.link, latent)

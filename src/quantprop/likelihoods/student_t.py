@@ -7,9 +7,11 @@ from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import betainc, gammaln
+from jax.scipy.special import gammaln
+from scipy.special import stdtr
 
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.mixtures import Places, places
 from quantprop.quadrature import Landmarks, landmarks
 
 _LOG_PI = 1.1447298858494002
@@ -18,13 +20,14 @@ _LOG_PI = 1.1447298858494002
 class StudentT(Likelihood):
     """y = f + scale · t, t of `df` degrees of freedom: outliers lose their pull. Not log-concave.
 
-    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1.
+    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1: df is learned above 2, unless a
+    Parameter with other bounds is given.
     """
 
     df: Scalar = 4.0
     scale: Scalar = 1.0
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (1.0, 100.0), "scale": (1e-5, 1e5)}
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (2.1, 100.0), "scale": (1e-5, 1e5)}
     name: ClassVar[str] = "student-t"
     support: ClassVar[str] = "real numbers"
 
@@ -43,10 +46,11 @@ class StudentT(Likelihood):
         exists = self.scale**2 * self.df / jnp.where(self.df > 2.0, self.df - 2.0, 1.0)
         return jnp.where(self.df > 2.0, exists, jnp.inf) + 0.0 * f
 
-    def cdf(self, datum: Datum, f: Scalar) -> Scalar:
-        t = (datum.y - f) / self.scale
-        tail = 0.5 * betainc(0.5 * self.df, 0.5, self.df / (self.df + t * t))
-        return jnp.where(t > 0, 1.0 - tail, tail)
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return stdtr(self.df, (datum.y - f) / self.scale)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return places((datum.y, self.scale))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return f + self.scale * rng.standard_t(self.df, size=np.shape(f))

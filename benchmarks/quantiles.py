@@ -1,0 +1,70 @@
+"""Seconds for 1,000 rows × 3 quantiles of y, for every likelihood. Writes benchmarks/out/quantiles.json."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import ndtr
+
+from quantprop import likelihoods
+from quantprop.gaussian import Normal
+from quantprop.likelihoods import Likelihood
+from quantprop.parameters import values
+from quantprop.predictive import Predictive
+
+ROWS, LEVELS, ROUNDS = 1000, np.array([0.05, 0.5, 0.95]), 3
+RATES, PROBABILITIES = ("exp", "square", "softplus"), ("probit", "logit")
+
+
+def cases() -> dict[str, Likelihood]:
+    """Every likelihood with every link."""
+    found: dict[str, Likelihood] = {
+        "gaussian": likelihoods.Gaussian(0.7),
+        "student-t": likelihoods.StudentT(4.0, 0.7),
+        "double-exponential": likelihoods.DoubleExponential(0.7),
+        "censored": likelihoods.Censored(0.7),
+        "ordinal": likelihoods.Ordinal([-1.0, 0.0, 1.5]),
+        "probit": likelihoods.Probit(),
+        "logit": likelihoods.Logit(),
+        "heaviside": likelihoods.Heaviside(0.05),
+        "custom": likelihoods.Custom(
+            lambda y, f: -0.5 * ((y - jnp.sin(f)) / 0.7) ** 2, cdf=lambda y, f: ndtr((y - jnp.sin(f)) / 0.7)
+        ),
+    }
+    for link in RATES:
+        found[f"poisson, {link}"] = likelihoods.Poisson(link)
+        found[f"negative-binomial, {link}"] = likelihoods.NegativeBinomial(0.4, link)
+        found[f"gamma, {link}"] = likelihoods.Gamma(1.7, link)
+    for link in PROBABILITIES:
+        found[f"binomial, {link}"] = likelihoods.Binomial(link)
+        found[f"beta, {link}"] = likelihoods.Beta(6.0, link)
+    return found
+
+
+def measure(likelihood: Likelihood) -> tuple[float, float]:
+    """Seconds and processor seconds, the best of some rounds after a first call."""
+    rng = np.random.default_rng(0)
+    latent = Normal(rng.normal(size=ROWS), rng.uniform(0.01, 1.0, ROWS))
+    predictive = Predictive(values(likelihood), latent, np.ones(ROWS), np.full(ROWS, 40.0))
+    predictive.quantile(LEVELS)
+    times = []
+    for _ in range(ROUNDS):
+        wall, cpu = time.perf_counter(), time.process_time()
+        predictive.quantile(LEVELS)
+        times.append((time.perf_counter() - wall, time.process_time() - cpu))
+    return min(wall for wall, _ in times), min(cpu for _, cpu in times)
+
+
+def measure_quantiles(out: Path) -> None:
+    """Measure, print and store every line."""
+    results = {}
+    for name, likelihood in cases().items():
+        results[name] = measure(likelihood)
+        print(f"{name:<28} {results[name][0]:7.3f} s, {results[name][1]:7.3f} s of a processor", flush=True)
+    (out / "quantiles.json").write_text(
+        json.dumps({"rows": ROWS, "levels": LEVELS.tolist(), "seconds": results}, indent=1)
+    )

@@ -1,0 +1,163 @@
+"""What a fitted regressor says about new rows, and how well it does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import r2_score
+from sklearn.utils import check_random_state
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import check_is_fitted
+
+from quantprop.estimators.core import Core
+from quantprop.estimators.labels import codes
+from quantprop.likelihoods import Datum, Likelihood
+from quantprop.predictive import Predictive
+from quantprop.solution import Solution
+
+
+class MomentWarning(UserWarning):
+    """A mean or a deviation that was asked for does not exist."""
+
+
+class Forecasts:
+    """The predictions of `GaussianProcessRegressor`."""
+
+    solution_: Solution
+    likelihood_: Likelihood
+    classes_: np.ndarray
+    _labels: np.ndarray | None  # that have an order, where y consists of such
+    _core: Core
+    _gaussian: Callable[[], bool]
+    _ordinal: Callable[[], bool]
+    _new_inputs: Callable[[Any], np.ndarray]
+    _y_mean: float
+    _y_std: float
+
+    def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
+        """The mean of y, with its standard deviation or the covariance of f on request; of labels the median.
+
+        For the Gaussian likelihood given by name the deviation is that of f, without the noise `alpha`, as in
+        scikit-learn; for every other it is that of y. Where y has no mean (Student-t noise with df ≤ 1) the median is
+        returned in its place, and an infinite deviation where it has no variance (df ≤ 2), both with a MomentWarning.
+        """
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        x = self._for_prediction(X)
+        if self._gaussian():
+            latent = self.solution_.predict(x, full_cov=return_cov)
+            mean = self._y_mean + self._y_std * latent.mean
+            if return_cov:
+                return mean, self._y_std**2 * latent.covariance
+            return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
+        if return_cov:
+            raise ValueError(
+                "return_cov is for the Gaussian likelihood; solution_.predict(X, full_cov=True) has that of f"
+            )
+        y = self.solution_.predict_y(x, exposure=exposure, trials=trials)
+        if self._labels is not None:
+            if return_std:
+                raise ValueError("labels have no standard deviation; predict_proba(X) has their probabilities")
+            return self._as_given(y.median)
+        mean = self._as_given(_mean_or_median(y))
+        return (mean, self._y_std * _deviation(y)) if return_std else mean
+
+    def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
+        """Quantiles of y, noise included: one row an input, one column a q."""
+        return self._as_given(self._predictive(X, exposure, trials).quantile(np.atleast_1d(q)).T)
+
+    def predict_interval(self, X, coverage=0.9, *, exposure=None, trials=None):
+        """The central interval of y with at least this probability: columns lower and upper."""
+        if not 0 < coverage < 1:
+            raise ValueError(f"coverage must lie between 0 and 1; got {coverage}")
+        tail = 0.5 * (1.0 - coverage)
+        return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
+
+    @available_if(lambda self: self._ordinal())
+    def predict_proba(self, X):
+        """Probabilities of ordered labels, in the order of `classes_`."""
+        y = self._predictive(X, None, None)
+        return np.exp(np.stack([y.log_prob(float(k)) for k in range(len(self.classes_))], axis=1))
+
+    def log_predictive_density(self, X, y, *, exposure=None, trials=None):
+        """log p(y) of new observations, noise included."""
+        return self._predictive(X, exposure, trials).log_prob(self._as_learned(y)) - np.log(self._y_std)
+
+    def predictive_cdf(self, X, y, *, exposure=None, trials=None):
+        """P(Y ≤ y) of new observations, noise included."""
+        return self._predictive(X, exposure, trials).cdf(self._as_learned(y))
+
+    def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
+        """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""
+        x, draws = self._for_prediction(X), check_random_state(random_state)
+        f = self.solution_.sample(x, n_samples, seed=int(draws.randint(2**31)))
+        if self._gaussian():
+            return self._as_given(f.T)
+        scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
+        datum = Datum(
+            np.zeros(f.shape), np.broadcast_to(scales.exposure, f.shape), np.broadcast_to(scales.trials, f.shape)
+        )
+        rng = np.random.default_rng(int(draws.randint(2**31)))
+        return self._as_given(self.likelihood_.draw(rng, datum, f).T)
+
+    def score(self, X, y, sample_weight=None, *, exposure=None, trials=None):
+        """R² of the predictions where y is one real number. For counts, labels and censored rows the mean log
+        predictive density (`log_predictive_density`), which is larger the better too.
+
+        A model of counts that was learned with exposure or trials needs those of the new rows; in cross-validation
+        scikit-learn passes them on (`set_fit_request(exposure=True).set_score_request(exposure=True)`).
+        """
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        if self.likelihood_.lattice is None and self.likelihood_.columns == 1:
+            return r2_score(y, self.predict(X, exposure=exposure, trials=trials), sample_weight=sample_weight)
+        learned = self._core.landscape.task.data
+        for name, given in (("exposure", exposure), ("trials", trials)):
+            if given is None and name in self.likelihood_.scaled_by and (getattr(learned, name) != 1.0).any():
+                raise ValueError(
+                    f"the model was learned with {name}, and score needs that of these rows: pass {name}= (in "
+                    f"cross-validation by set_score_request({name}=True), with scikit-learn's metadata routing enabled)"
+                )
+        density = self.log_predictive_density(X, y, exposure=exposure, trials=trials)
+        return float(np.average(density, weights=sample_weight))
+
+    # --- y, as it was given and as it was learned from ---------------------------------------------------------------
+
+    def _as_given(self, y: np.ndarray) -> np.ndarray:
+        return self._y_mean + self._y_std * y if self._labels is None else self._labels[y.astype(int)]
+
+    def _as_learned(self, y: Any) -> np.ndarray:
+        if self._labels is not None:
+            return codes(np.atleast_1d(y), self._labels)
+        return (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std
+
+    def _for_prediction(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        return self._new_inputs(X)
+
+    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Predictive:
+        return self.solution_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)
+
+
+_REMEDY = (
+    "predict_quantiles and predict_interval always exist; to learn a df for which moments exist, give its Parameter a "
+    "lower bound above 2, say StudentT(df=Parameter(4.0, bounds=(2.1, 100.0)))"
+)
+
+
+def _mean_or_median(y: Predictive) -> np.ndarray:
+    mean = y.mean
+    if np.isnan(mean).any():
+        warnings.warn(f"y has no mean: its median is returned; {_REMEDY}", MomentWarning, stacklevel=3)
+        return np.where(np.isnan(mean), y.median, mean)
+    return mean
+
+
+def _deviation(y: Predictive) -> np.ndarray:
+    variance = y.variance
+    if not np.isfinite(variance).all():
+        warnings.warn(f"the standard deviation of y is infinite; {_REMEDY}", MomentWarning, stacklevel=3)
+        return np.sqrt(np.where(np.isnan(variance), np.inf, variance))
+    return np.sqrt(variance)
