@@ -48,6 +48,22 @@ def test_white_noise_is_of_the_datum_not_of_the_place():
     np.testing.assert_array_equal(found, 2.0 + 0.5 * np.eye(14))
 
 
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        kernels.Matern32(1.3, 0.8),
+        kernels.White(0.5) + kernels.Constant(2.0),
+        (kernels.White(0.5) + kernels.Matern12(1.3)) * (kernels.Linear(0.7) + kernels.White(1e-9)),
+        (kernels.White(0.5) + kernels.Matern12(1.3)) ** 2,
+    ],
+    ids=["none", "sum", "product", "power"],
+)
+def test_noise_is_what_a_matrix_has_beyond_the_kernel_of_two_points(kernel):
+    with jax.enable_x64(True):
+        found = kernel.cross(X, X) + jnp.diag(kernel.noise(X))
+        np.testing.assert_allclose(found, kernel.gram(X), rtol=1e-14, atol=1e-15)
+
+
 # --- derivatives, compiled -------------------------------------------------------------------------------------------
 
 ROWS = np.concatenate([X[:5], X[1:3], X[1:2]])  # three rows are equal, and another two

@@ -77,6 +77,10 @@ class Kernel(eqx.Module):
         """k(x_i, x_i)."""
         return jax.vmap(lambda a: self(a, a))(x)
 
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        """The part of the variances that no two data share, even at the same inputs: gram = cross + diag(noise)."""
+        return jnp.zeros(len(x))
+
     def __add__(self, other: Kernel) -> Kernel:
         return Sum(self, other)
 
@@ -110,6 +114,9 @@ class Sum(Kernel):
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) + self.right.diagonal(x)
 
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        return self.left.noise(x) + self.right.noise(x)
+
 
 class Product(Kernel):
     """k₁ · k₂."""
@@ -133,6 +140,11 @@ class Product(Kernel):
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.left.diagonal(x) * self.right.diagonal(x)
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        """(k₁ + w₁)(k₂ + w₂) − k₁ k₂."""
+        own = self.left.diagonal(x) - self.left.noise(x)
+        return self.left.noise(x) * self.right.diagonal(x) + own * self.right.noise(x)
 
 
 class Power(Kernel):
@@ -163,6 +175,10 @@ class Power(Kernel):
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self._raised(self.base.diagonal(x))
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        own = self.base.diagonal(x)
+        return self._raised(own) - self._raised(own - self.base.noise(x))
 
 
 @jax.custom_vjp
@@ -375,4 +391,7 @@ class White(Kernel):
         return self.variance * jnp.eye(len(pairs["x"]))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.variance * jnp.ones(len(x))
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
         return self.variance * jnp.ones(len(x))

@@ -25,7 +25,8 @@ ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
 
 @dataclass(frozen=True)
 class Predictive:
-    """Distributions of y at n inputs: exact where a closed form exists, by quadrature to about 1e-12 where not.
+    """Distributions of y at n inputs: exact where a closed form exists, by quadrature where not (moments and densities
+    to about 1e-12, the cdf to 1e-8 at worst).
 
     `exposure` and `trials` are those of the new inputs. Methods take y (or probabilities) that broadcast against the n
     inputs and return NumPy arrays.
