@@ -51,6 +51,7 @@ LAYERS = (
     "foretold",
     "evaluation",
     "landscape",
+    "starts",
     "learn",
     "batches",
     "many",

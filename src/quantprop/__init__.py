@@ -19,11 +19,12 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.many import fit_many
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
-    from quantprop.parameters import Parameter
+    from quantprop.parameters import LogNormal, Parameter
     from quantprop.predict_many import predict_many
     from quantprop.priors import Dense
     from quantprop.project import project
     from quantprop.solution import PrecisionWarning, Solution, Status
+    from quantprop.starts import KernelWarning
 
 __version__ = "0.1.0"
 
@@ -35,7 +36,8 @@ _HOME = {
     **dict.fromkeys(("PrecisionWarning", "Solution", "Status"), "solution"),
     "Dense": "priors",
     "Model": "model",
-    "Parameter": "parameters",
+    **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
+    "KernelWarning": "starts",
     "fit_many": "many",
     "infer": "infer",
     "predict_many": "predict_many",
@@ -77,7 +79,9 @@ __all__ = [
     "Fitted",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
+    "KernelWarning",
     "Laplace",
+    "LogNormal",
     "Model",
     "Parameter",
     "PowerEP",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import jax
@@ -42,9 +43,37 @@ def first_bad(bad: np.ndarray, values: np.ndarray, name: str) -> str:
     return f"{name}[{', '.join(map(str, where))}] = {values[where]}" if where else f"{name} = {values[()]}"
 
 
+def refuse_dates(values: Any, name: str) -> None:
+    """An error where an array, or a column of a frame, holds dates or durations: as numbers they would have a unit
+    (nanoseconds, say) that nobody chose.
+    """
+    columns = getattr(values, "columns", None)
+    parts = {name: values} if columns is None else {f"{name}[{column!r}]": values[column] for column in columns}
+    for where, part in parts.items():
+        kind = _kind_of(part)
+        if kind in "mM":
+            days = "(d - d.min()) / np.timedelta64(1, 'D')" if kind == "M" else "d / np.timedelta64(1, 'D')"
+            raise ValueError(
+                f"{where} holds {'dates' if kind == 'M' else 'durations'}: make numbers of them first, in a unit of "
+                f"your choice; {days} gives days"
+            )
+
+
+def _kind_of(part: Any) -> str:
+    """NumPy's letter for what an array or a column holds; that of dates also where they are single objects."""
+    kind = getattr(getattr(part, "dtype", None), "kind", None) or np.asarray(part).dtype.kind
+    if kind != "O":
+        return kind
+    types = {type(entry) for entry in np.asarray(part).ravel()}
+    if any(issubclass(own, (np.datetime64, datetime.date)) for own in types):
+        return "M"
+    return "m" if any(issubclass(own, (np.timedelta64, datetime.timedelta)) for own in types) else kind
+
+
 def real_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndarray, "..."]:
     """A float64 array, or an error that says what is wrong with the argument `name`."""
     try:
+        refuse_dates(values, name)
         array = np.array(values, dtype=np.float64)  # a copy: later changes by the caller must not reach us
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}") from None

@@ -24,6 +24,7 @@ from quantprop.model import Model
 from quantprop.objectives import Objective, as_objective
 from quantprop.parameters import at, box, declared, free, is_parameter, labels, packed
 from quantprop.solution import Solution
+from quantprop.starts import Manner, at_bounds, further_manner, start_in, units, warn_if_blind
 from quantprop.threads import blas_threads_for
 
 MOST = 300  # evaluations
@@ -170,8 +171,9 @@ def fit(
     `weights`, `exposure` and `trials` are one number or one per row; a row of weight 2 counts as two equal rows.
     `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
     as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent else.
-    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective. `tol` is inference's,
-    `ftol` the relative gain of one step below which the optimiser stops.
+    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective; where the noise of y
+    is learned, an end that takes all of y for noise, or none of it, or stands at a bound, is followed by another start
+    as well. `tol` is inference's, `ftol` the relative gain of one step below which the optimiser stops.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit, kernels, likelihoods
@@ -190,6 +192,9 @@ def fit(
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
+    if len(theta):
+        remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
+        warn_if_blind(model.kernel, task.x, "fit", remedy, 3)
     if sites is not None:
         landscape.warmed(theta, sites)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
@@ -205,18 +210,24 @@ def learn(
     ftol: float,
     report: Callable = lambda *_: None,
 ) -> Fitted:
-    """The best optimum of a landscape over several starts."""
+    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
     climb = Climb(landscape, bounds, most, ftol, report)
     with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
         landscape.compile()
-        best, ended = climb.from_(starts[0])
-        for start in starts[1:]:
-            new, new_end = climb.from_(start)
-            if new.usable and (not best.usable or new.value > best.value):
-                best, ended = new, new_end
+        best, ended = climb.best_of(starts)
+        tried: set[Manner] = set()
+        while (more := _further(landscape, best, ended, bounds)) is not None and more not in tried:
+            tried.add(more)
+            best, ended = climb.best_of([start_in(more, landscape, starts[0], bounds)], (best, ended))
     landscape.at_rest()
     ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
     return fitted_at(landscape, best, tuple(climb.trace), ending)
+
+
+def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> Manner | None:
+    """The manner of a further start, if the best point is an end at all, and a suspicious one."""
+    an_end = best.usable and ended != "max-evaluations"
+    return further_manner(landscape, best.theta, bounds) if an_end else None
 
 
 def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
@@ -241,9 +252,8 @@ def ending_of(
     """The end in words: an optimiser that stopped for any reason where the slope is small is at an optimum."""
     stopped = why in ("small-gain", "no-progress", "max-evaluations")
     reason = "converged" if stopped and slope <= FLAT else why
-    edge = 1e-6 * np.maximum(1.0, np.abs(theta))
-    touching = (theta <= bounds[:, 0] + edge) | (theta >= bounds[:, 1] - edge)
-    bounded = tuple(name for name, touches in zip(labels(landscape.parts), touching, strict=True) if touches)
+    touching = zip(labels(landscape.parts), at_bounds(theta, bounds), strict=True)
+    bounded = tuple(name for name, touches in touching if touches)
     failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)
     return Ending(reason, len(trace), failed, slope, bounded)
 
@@ -298,8 +308,14 @@ class Climb:
 
     def __init__(self, landscape: Landscape, bounds: np.ndarray, most: int, ftol: float, report: Callable) -> None:
         self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
+        self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
+
+    def best_of(self, starts: list[np.ndarray], known: tuple[Point, str] | None = None) -> tuple[Point, str]:
+        """The best end over several starts, and one that is known already."""
+        ends = [*([] if known is None else [known]), *(self.from_(start) for start in starts)]
+        return max(ends, key=lambda end: end[0].value if end[0].usable else -np.inf)
 
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
         """The best point reached from θ, and the optimiser's word on why it stopped."""
@@ -316,24 +332,25 @@ class Climb:
         return self._settled(best), why
 
     def _climbed(self, best: Point, precision: Callable) -> tuple[Point, str]:
-        """L-BFGS-B from a usable point, inference as precise as the slope along a step deserves."""
+        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step deserves."""
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)
-        scale = 1.0 + abs(best.value)
+        scale, unit = 1.0 + abs(best.value), self.unit
 
-        def negated(theta: np.ndarray) -> tuple[float, np.ndarray]:
+        def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
             nonlocal best
-            away = theta - best.theta
+            away = steps - best.theta / unit
             far = float(np.sqrt(away @ away))
-            point = self._visit(theta, float(precision(abs(best.gradient @ away) / far))) if far > 0 else best
+            incline = abs((unit * best.gradient) @ away) / far if far > 0 else 0.0
+            point = self._visit(unit * steps, float(precision(incline))) if far > 0 else best
             if not point.usable:
                 return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
             if point.value > best.value:
                 point = self._compared(point)
             if point.value > best.value:
                 best = point
-            return -point.value, -point.gradient
+            return -point.value, -unit * point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
         # With a partial gradient every search ends below one, since slopes do not lead up to the end.
@@ -341,7 +358,7 @@ class Climb:
         for _ in range(ROUNDS if self.landscape.exact else 1):
             left = last - len(self.trace)
             result = minimize(
-                negated, best.theta, jac=True, method="L-BFGS-B", bounds=self.bounds,
+                negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
                 options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT, "maxcor": 10},
             )  # fmt: skip
             if len(self.trace) >= last:
@@ -379,5 +396,5 @@ class Climb:
         return point
 
     def slope(self, point: Point) -> float:
-        """The largest entry of the projected gradient."""
-        return float(steepness(point.gradient, point.theta, self.bounds))
+        """The largest entry of the projected gradient, in units of θ."""
+        return float(steepness(self.unit * point.gradient, point.theta, self.bounds))

@@ -38,6 +38,7 @@ from quantprop.parameters import unpacked, values
 from quantprop.precision import to_numpy
 from quantprop.priors import Cost
 from quantprop.programs import program
+from quantprop.starts import further_manner, start_in
 from quantprop.threads import one_blas_thread
 
 SPELL = 25  # sweeps before the whole batch is looked at again: one slow problem does not keep the others waiting
@@ -268,8 +269,18 @@ class BatchSearch:
                 fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
             else:
                 one = of(found, i)
-                fitted.append(fitted_from(surface, theta, float(one.value), one.out, loo[i], trace, ending))
+                end = fitted_from(surface, theta, float(one.value), one.out, loo[i], trace, ending)
+                fitted.append(self._gone_further(surface, end))
         return fitted
+
+    def _gone_further(self, surface: Landscape, end: Fitted) -> Fitted:
+        """The end, or a better one from the further start that `fit` would try after it."""
+        manner = None if end.status.reason == "max-evaluations" else further_manner(surface, end.theta, self.box)
+        if manner is None:
+            return end
+        start = start_in(manner, surface, starting_point(surface.parts)[0], self.box)
+        other = learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol)
+        return max(end, other, key=lambda e: e.objective_value if e.status.reason != "inference-failed" else -np.inf)
 
 
 def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:

@@ -60,6 +60,27 @@ class Parameter(eqx.Module):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 
 
+@dataclasses.dataclass(frozen=True)
+class LogNormal:
+    """A prior of positive numbers: their logarithms are N(log median, deviation²).
+
+    As a function it returns the density of the logarithm, in which learning moves, up to a constant: 0 at the median.
+
+    >>> from quantprop import LogNormal, Parameter, kernels
+    >>> kernel = kernels.SquaredExponential(variance=Parameter(1.0, prior=LogNormal(1.0, 3.0)))
+    """
+
+    median: float
+    deviation: float
+
+    def __post_init__(self) -> None:
+        if not (0 < self.median < np.inf and 0 < self.deviation < np.inf):
+            raise ValueError(f"LogNormal: median and deviation must be positive; got {self.median}, {self.deviation}")
+
+    def __call__(self, value: Any) -> Any:
+        return -0.5 * (jnp.log(value / self.median) / self.deviation) ** 2
+
+
 def is_parameter(node: Any) -> TypeGuard[Parameter]:
     return isinstance(node, Parameter)
 

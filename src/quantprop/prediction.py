@@ -28,7 +28,7 @@ def prior_of(process: Any, kernel: Any, mean: Any, x: Any) -> Prior:
 # Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
 _prior = program(prior_of)
 _cross = program(lambda process, kernel, x, new: process.cross(kernel, x, new))
-_gram = program(lambda kernel, x: kernel.gram(x))
+gram_of = program(lambda kernel, x: kernel.gram(x))
 _diagonal = program(lambda kernel, x: kernel.diagonal(x))
 _predictor = program(lambda prior, sites, signed: prior.predictor(sites, signed), static_argnames="signed")
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
@@ -59,7 +59,7 @@ def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_
         by,
         pad(model.prior_mean(new), bucket(k)),
         _cross(model.plain_process, kernel, pad(x, bucket(len(x))), more),
-        _gram(kernel, more) if full_cov else own,
+        gram_of(kernel, more) if full_cov else own,
     )
     latent, prior = to_numpy((latent, own))
     variance = above_rounding(latent.variance[:k], prior[:k], len(x))

@@ -9,8 +9,7 @@ from scipy.special import log_ndtr, ndtr
 from sklearn.exceptions import NotFittedError
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
-from quantprop import GaussianProcessClassifier, GaussianProcessRegressor
-from quantprop.estimators.core import KernelWarning
+from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, KernelWarning
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 RNG = np.random.default_rng(5)

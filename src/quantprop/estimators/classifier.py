@@ -17,7 +17,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from quantprop.estimators.core import Core, build
+from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
@@ -77,11 +77,14 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
     Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
-    constant times an RBF, both learned, the lengthscale from the typical distance between rows. In addition:
+    constant times an RBF, both learned, the lengthscale from the typical distance between rows; "ard" has one for each
+    feature. The constant has a weak prior, LogNormal(1, 10), so that separable classes do not want it ever larger; a
+    kernel that you give has none. In addition:
 
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
-    - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises.
+    - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises,
+      together with the log density of a prior.
 
     `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
     multi-class problem share compiled programs, which is faster than processes.
@@ -95,7 +98,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [SklearnKernel, Kernel, None],
+        "kernel": [SklearnKernel, Kernel, StrOptions({"ard"}), None],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
         "max_iter_predict": [Interval(Integral, 1, None, closed="left")],
@@ -158,13 +161,12 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         warm = self._last_sites() if self.warm_start else []
         self.classes_, self.n_classes_ = classes, len(classes)
         self._fit_all(X, y, weights, warm)
-        for model in self._models():
-            self._warn(model.core)
+        self._warn([model.core for model in self._models()])
         return self
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes; one a class, or one a pair of classes, for more."""
-        recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X)
+        recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default())
         if weights is not None:
             X, y, given = written_out(chosen.translation.kernel, X, y, {"weights": weights})
             weights = given["weights"]

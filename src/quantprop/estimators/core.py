@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.spatial.distance import pdist
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import kernels as sk
@@ -17,24 +19,21 @@ from sklearn.utils import check_random_state
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.infer import infer, prepare
-from quantprop.kernels import VARIANCE, Kernel
+from quantprop.kernels import Kernel
 from quantprop.landscape import Landscape, Point
 from quantprop.learn import Ending, Fitted, fitted_at, learn
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.objectives import Objective
-from quantprop.parameters import box, declared, free, packed, values
-from quantprop.precision import float64
+from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
+from quantprop.starts import KernelWarning as KernelWarning  # whose place this was
+from quantprop.starts import at_bounds, typical_distance, variance_bounds
 
 MAX_EVALUATIONS = 300
 TOLERANCE = 1e-8  # of inference
 FTOL = 1e-12  # of learning
-FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
-SOME = 200  # rows that stand for all when the kernel is looked at
-
-
-class KernelWarning(UserWarning):
-    """A kernel that cannot learn from the data it was given."""
+SHOWN = 3  # numbers at a bound that a warning names
+WEAK = LogNormal(median=1.0, deviation=10.0)  # of a variance: 95 % of its root between 1/22,000 and 22,000
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,42 @@ class Choice:
     translation: Translation
 
 
-def choose(kernel: Any, x: np.ndarray, source: Source | None) -> Choice:
-    """A kernel of either library, or None for one with a lengthscale taken from the data."""
-    if kernel is None:
-        kernel = default_kernel(x)
-    elif isinstance(kernel, Kernel):
+@dataclass(frozen=True)
+class Default:
+    """The kernel of estimators that are given none: a constant times an RBF, both learned.
+
+    The constant starts at `variance`, the lengthscale at the typical distance between rows, and both have bounds of
+    that size; with "ard" there is a lengthscale for each feature. `prior` is the constant's.
+    """
+
+    variance: float = 1.0
+    prior: LogNormal | None = WEAK
+
+    def of(self, x: np.ndarray, name: str | None) -> Choice:
+        """The kernel for rows x; `name` is None or "ard"."""
+        length = typical_distance(x)
+        lengths: Any = length if name is None else np.full(x.shape[1], length)
+        constant = sk.ConstantKernel(self.variance, variance_bounds(self.variance))
+        theirs = constant * sk.RBF(lengths, (1e-3 * length, 1e3 * length))
+        translation: Any = translate(theirs)
+        known = Parameter(self.variance, prior=self.prior)
+        kernel = eqx.tree_at(lambda k: k.left.variance, translation.kernel, known, is_leaf=is_parameter)
+        return Choice(theirs, with_priors_of(kernel, translation))
+
+
+def with_priors_of(kernel: Kernel, translation: Translation) -> Translation:
+    """A translation whose parameters have the priors of another kernel of the same form."""
+    own, form = jax.tree.flatten(translation.kernel, is_leaf=is_parameter)
+    other = jax.tree.leaves(kernel, is_leaf=is_parameter)
+    known = [Parameter(a.value, a.bounds, b.prior, a.fixed) for a, b in zip(own, other, strict=True)]
+    return replace(translation, kernel=jax.tree.unflatten(form, known))
+
+
+def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default) -> Choice:
+    """A kernel of either library, or the default one: None, or "ard"."""
+    if kernel is None or isinstance(kernel, str):
+        return default.of(x, kernel)
+    if isinstance(kernel, Kernel):
         try:
             kernel = to_sklearn(kernel)
         except TypeError:  # of the user's own, or with a prior: it stays as it is
@@ -57,51 +87,6 @@ def choose(kernel: Any, x: np.ndarray, source: Source | None) -> Choice:
             return Choice(None, Translation(kernel, np.arange(size), np.ones(size)))
     kernel = clone(kernel)
     return Choice(kernel, translate(kernel, source))
-
-
-def default_kernel(x: np.ndarray) -> sk.Kernel:
-    """A constant times an RBF, both learned, from the typical distance between rows."""
-    length = typical_distance(x)
-    return sk.ConstantKernel(1.0, VARIANCE) * sk.RBF(length, (1e-3 * length, 1e3 * length))
-
-
-def typical_distance(x: np.ndarray) -> float:
-    """The median distance between (at most 500) different rows; 1 if all are equal."""
-    rows = np.unique(x, axis=0)
-    rows = rows[:: max(1, len(rows) // 500)]
-    scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    distances = pdist(rows / scale)
-    distances = distances[distances > 0]
-    return float(np.median(distances) * scale) if len(distances) else 1.0
-
-
-def warn_if_blind(kernel: Kernel, x: np.ndarray, name: str) -> None:
-    """Warn where the kernel is flat or diagonal on the data: nothing can be learned from there."""
-    rows = np.unique(x, axis=0)
-    rows = rows[:: max(1, len(rows) // SOME)]
-    if len(rows) < 2:
-        return
-    k = _gram_of(kernel, rows)
-    sd = np.sqrt(np.diagonal(k))
-    correlation = (k / (sd[:, None] * sd))[np.triu_indices(len(rows), 1)]
-    if np.abs(correlation).max() < FLAT:
-        problem, remedy = "diagonal (no two rows are correlated)", "longer"
-    elif correlation.min() > 1.0 - FLAT:
-        problem, remedy = "flat (all rows are the same to it)", "shorter"
-    else:
-        return
-    warnings.warn(
-        f"{name}: the kernel starts {problem} on these data, where its gradient vanishes: give it a {remedy} "
-        f"lengthscale (typical distance between rows: {typical_distance(x):.3g}), scale the features, or pass "
-        "kernel=None, which chooses one from the data",
-        KernelWarning,
-        stacklevel=4,
-    )
-
-
-@float64
-def _gram_of(kernel: Kernel, rows: np.ndarray) -> np.ndarray:
-    return np.asarray(values(kernel).gram(rows))
 
 
 @dataclass
@@ -220,34 +205,58 @@ def _by_callable(recipe: Recipe, choice: Choice, landscape: Landscape, theta: np
     return fitted_at(landscape, point, (), _ending(point, "converged"))
 
 
-def warn_at_bounds(kernel: Any) -> None:
-    """Say which hyperparameters of a scikit-learn kernel ended at a bound."""
-    if not isinstance(kernel, sk.Kernel):
-        return
+# --- warnings, one of a kind a fit -----------------------------------------------------------------------------------
+
+
+def warn_at_bounds(cores: Sequence[Core], name: str, given: bool) -> None:
+    """Say which numbers ended at a bound, each once for all models of an estimator, whether its kernel was given."""
+    every = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, given)))
+    if every:
+        more = f" And {len(every) - SHOWN} more." if len(every) > SHOWN else ""
+        warnings.warn(f"{name}: {' '.join(every[:SHOWN])}{more}", ConvergenceWarning, stacklevel=4)
+
+
+def _at_bounds(core: Core, given: bool) -> Iterator[str]:
+    """A sentence for each number at a bound: of a given kernel as scikit-learn says it, else without numbers, which
+    would make another sentence of it in every fold of a cross-validation.
+    """
+    theta, bounds = core.fitted.theta, box(core.landscape.parts)
+    kernel, size = core.kernel, len(core.choice.translation.order)
+    if given and isinstance(kernel, sk.Kernel):
+        yield from _in_their_words(kernel)
+        theta, bounds = theta[size:], bounds[size:]
+    sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
+    for label, side in sides if len(theta) else ():
+        if side:
+            yield (
+                f"The optimal value found for {label} is close to its {'upper' if side > 0 else 'lower'} bound; to "
+                "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."
+            )
+
+
+def _in_their_words(kernel: sk.Kernel) -> Iterator[str]:
     position = 0
     for hyper in kernel.hyperparameters:
-        if hyper.fixed:
-            continue
-        for dimension in range(hyper.n_elements):
+        for dimension in range(0 if hyper.fixed else hyper.n_elements):
             theta, (lower, upper) = kernel.theta[position], kernel.bounds[position]
             for bound, which, change in ((lower, "lower", "Decreasing"), (upper, "upper", "Increasing")):
                 if np.isclose(theta, bound):
                     limit = np.atleast_2d(hyper.bounds)[dimension if len(np.atleast_2d(hyper.bounds)) > 1 else 0]
-                    warnings.warn(
+                    yield (
                         f"The optimal value found for dimension {dimension} of parameter {hyper.name} is close to "
                         f"the specified {which} bound {limit[0 if which == 'lower' else 1]}. {change} the bound and "
-                        "calling fit again may find a better value.",
-                        ConvergenceWarning,
-                        stacklevel=4,
+                        "calling fit again may find a better value."
                     )
             position += 1
 
 
-def warn_if_unfinished(core: Core, name: str) -> None:
-    """Say so where learning or inference did not converge."""
-    if not core.fitted.converged:
+def warn_if_unfinished(cores: Sequence[Core], name: str) -> None:
+    """Say so where learning or inference did not converge; of several models the first of them in full."""
+    bad = [core.fitted for core in cores if not core.fitted.converged]
+    if bad:
+        share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
         warnings.warn(
-            f"{name}: learning {core.fitted.status}; inference {core.fitted.solution.status}",
+            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}",
             ConvergenceWarning,
             stacklevel=4,
         )

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.estimators.core import build
+from quantprop.estimators.core import Default, build
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
@@ -22,6 +22,7 @@ from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
+from quantprop.starts import size_of, with_noise_from
 
 REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)  # y on the whole line
 LIKELIHOODS: dict[str, Any] = {
@@ -43,12 +44,14 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
 
     Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
     noise variance and results equal scikit-learn's; with kernel=None the kernel is a constant times an RBF, both
-    learned. In addition:
+    learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for each feature). Where
+    y is no real number the constant has a weak prior, LogNormal(1, 10). In addition:
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
       "double-exponential", "gamma", "beta", "censored", "ordinal". An object says more: StudentT(df=4.0).
       "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
-      from how often each label occurs, and predictions are labels.
+      from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name), from
+      half the spread of y unless a scale is given.
     - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
@@ -63,7 +66,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [SklearnKernel, Kernel, None],
+        "kernel": [SklearnKernel, Kernel, StrOptions({"ard"}), None],
         "alpha": [Interval(Real, 0, None, closed="neither"), np.ndarray],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
@@ -122,15 +125,17 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
             rows["exposure"] = noise
         if sample_weight is not None:
             X, y, rows = self._counting(X, y, rows)
-        recipe, chosen = self._recipe(self.max_sweeps), self._choice(X)
+        recipe, start = self._recipe(self.max_sweeps), self._starts(likelihood, X.shape[1], self._normalised(y), rows)
+        likelihood, mean, default = start
+        chosen = self._choice(X, default)
         if sample_weight is not None:
             X, y, rows = written_out(chosen.translation.kernel, X, y, rows)
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y)
-        model = Model(chosen.translation.kernel, likelihood, self._mean(X.shape[1]))
+        model = Model(chosen.translation.kernel, likelihood, mean)
         x, y, rows = self._distinct(model.plain_kernel, X, self.y_train_, rows)
         self._core = build(recipe, chosen, model, x, y, rows)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
-        self._warn(self._core)
+        self._warn([self._core])
         return self
 
     def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -217,11 +222,23 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         self._y_mean, self._y_std = float(np.mean(y)), spread if spread > 0 else 1.0
         return (y - self._y_mean) / self._y_std
 
-    def _mean(self, features: int) -> Any:
-        if not isinstance(self.mean, str):
-            return self.mean
-        kinds = {"zero": 0.0, "constant": Parameter(0.0), "linear": means.Linear(np.zeros(features))}
-        return kinds[self.mean]
+    def _starts(
+        self, likelihood: Likelihood, features: int, y: np.ndarray, rows: dict
+    ) -> tuple[Likelihood, Any, Default]:
+        """Where learning starts. Where f has the unit of y, noise, a constant mean and the default kernel start at the
+        size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
+        """
+        size = None if likelihood.noise is None else size_of(y, rows.get("weights"))
+        centre = 0.0 if size is None else size.centre
+        kinds = {"zero": 0.0, "constant": Parameter(centre), "linear": means.Linear(np.zeros(features), centre)}
+        mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean
+        if size is None:
+            return likelihood, mean, Default()
+        level = mean.intercept if isinstance(mean, means.Linear) else 0.0 if callable(mean) else mean
+        about = float(np.mean(values(level)))
+        kept = self.optimizer is None and not isinstance(self.likelihood, str)
+        started = likelihood if kept else with_noise_from(likelihood, size)
+        return started, mean, Default(size.variance_about(about), None)
 
     # --- what was learned --------------------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,14 @@ from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils.validation import validate_data
 
-from quantprop.data import row_weights
-from quantprop.estimators.core import Choice, Core, Recipe, choose, warn_at_bounds, warn_if_blind, warn_if_unfinished
+from quantprop.data import refuse_dates, row_weights
+from quantprop.estimators.core import Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
 from quantprop.infer import as_method, has_white_noise
 from quantprop.kernels import Kernel
 from quantprop.objectives import as_objective
 from quantprop.parameters import values
+from quantprop.starts import warn_if_blind
 
 
 class GaussianProcess(BaseEstimator):
@@ -41,13 +43,19 @@ class GaussianProcess(BaseEstimator):
         if isinstance(self.kernel, CompoundKernel):
             raise ValueError("kernel cannot be a CompoundKernel")
         self._source = Source() if self._vectors() else Source([])
+        self._check_no_dates(X)
         checked = validate_data(self, X, **self._options(), **more)
         x, y = checked if "y" in more else (checked, None)
         return self._encoded(x), y
 
     def _new_inputs(self, X: Any) -> np.ndarray:
         """Inputs to predict at, with the columns that were learned from."""
+        self._check_no_dates(X)
         return self._encoded(validate_data(self, X, reset=False, **self._options()))
+
+    def _check_no_dates(self, X: Any) -> None:
+        if self._vectors():
+            refuse_dates(X, "X")
 
     def _vectors(self) -> bool:
         return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
@@ -68,17 +76,22 @@ class GaussianProcess(BaseEstimator):
         recipe.objective.check(recipe.method)
         return recipe
 
-    def _choice(self, X: np.ndarray) -> Choice:
+    def _choice(self, X: np.ndarray, default: Default) -> Choice:
         """The kernel to start from; a given one that sees nothing in the data brings a warning."""
-        chosen = choose(self.kernel, X, self._source)
-        if self.kernel is not None:
-            warn_if_blind(chosen.translation.kernel, X, type(self).__name__)
+        chosen = choose(self.kernel, X, self._source, default)
+        if self._given():
+            remedy = "pass kernel=None, which chooses one from the data"
+            warn_if_blind(chosen.translation.kernel, X, type(self).__name__, remedy, 4)
         return chosen
 
-    def _warn(self, core: Core) -> None:
-        warn_if_unfinished(core, type(self).__name__)
+    def _given(self) -> bool:
+        """Whether the kernel is the user's own."""
+        return self.kernel is not None and not isinstance(self.kernel, str)
+
+    def _warn(self, cores: Sequence[Core]) -> None:
+        warn_if_unfinished(cores, type(self).__name__)
         if self.optimizer is not None:
-            warn_at_bounds(core.kernel)
+            warn_at_bounds(cores, type(self).__name__, self._given())
 
 
 def written_out(kernel: Kernel, X: np.ndarray, y: np.ndarray, rows: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

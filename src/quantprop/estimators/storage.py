@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from quantprop import storage
 from quantprop.estimators.classifier import BinaryGaussianProcess, GaussianProcessClassifier, Several
-from quantprop.estimators.core import TOLERANCE, Choice, Core
+from quantprop.estimators.core import TOLERANCE, Choice, Core, with_priors_of
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import translate
@@ -59,7 +59,9 @@ def _kind(name: str, make: type, rule: Callable[[str], Rule]) -> Kind:
 BOTH = Registry((*REGISTRY.kinds, *(_kind(f"sklearn.{make.__name__}", make, _rule) for make in _KERNELS)))
 
 _PARAMETERS = {
-    "kernel": Rule("a kernel or None", lambda value: value is None or isinstance(value, (Kernel, sk.Kernel))),
+    "kernel": Rule(
+        "a kernel, its name or None", lambda value: value is None or isinstance(value, (str, Kernel, sk.Kernel))
+    ),
     "optimizer": Rule(
         "a name or None (a function cannot be stored: set_params(optimizer=None) after fitting drops it)",
         lambda value: value is None or isinstance(value, str),
@@ -159,6 +161,11 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
 def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     """One learned model, its scikit-learn kernel before learning, and its data."""
     fitted, task, start = core.fitted, core.landscape.task, core.landscape.model
+    if core.choice.theirs is None:
+        raise TypeError(
+            "kernel has a prior, or no counterpart in scikit-learn, so the estimator cannot be stored; "
+            "fitted_.save(path) stores the learned model, if it consists of parts of the library"
+        )
     content = {
         "fitted": learned.packed(fitted, prefix, tensors),
         "kernel": encode(core.choice.theirs, "kernel", BOTH),
@@ -255,7 +262,7 @@ def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": _WHOLE})
     theirs = decode(node["kernel"], "kernel", BOTH)
     require(isinstance(theirs, sk.Kernel), "kernel must be one of scikit-learn")
-    translation = translate(theirs, Source())
+    translation = with_priors_of(fitted.model.kernel, translate(theirs, Source()))
     require(not isinstance(translation.kernel, Foreign), "kernel has no translation")
     model = Model(translation.kernel, start["likelihood"], start["mean"])
     landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)

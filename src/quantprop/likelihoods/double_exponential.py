@@ -31,6 +31,7 @@ class DoubleExponential(Likelihood):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     name: ClassVar[str] = "double-exponential"
+    noise: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
     log_concave: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False

@@ -29,6 +29,7 @@ class StudentT(Likelihood):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (2.1, 100.0), "scale": (1e-5, 1e5)}
     name: ClassVar[str] = "student-t"
+    noise: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:

@@ -15,7 +15,7 @@ import numpy as np
 from quantprop import kernels, likelihoods, means
 from quantprop.methods import EP, VB, Laplace
 from quantprop.model import Model
-from quantprop.parameters import Parameter, is_parameter
+from quantprop.parameters import LogNormal, Parameter, is_parameter
 from quantprop.priors import Dense, Process
 from quantprop.projections import KL, Projection, Wasserstein
 
@@ -87,7 +87,7 @@ MEAN = Rule(
 )
 RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
-    **dict.fromkeys(("exponent", "power", "p"), NUMBER),
+    **dict.fromkeys(("exponent", "power", "p", "median", "deviation"), NUMBER),
     **dict.fromkeys(("fixed", "ordered"), FLAG),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
@@ -97,8 +97,8 @@ RULES = {  # by the name of the field; all others are LEARNED
     "value": NUMBERS,
     "bounds": Rule("None or (lower, upper)", _is_bounds),
     "prior": Rule(
-        "None (a function cannot be stored, and predictions do not need it: drop the prior)",
-        lambda value: value is None,
+        "None or LogNormal (another function cannot be stored, and predictions do not need it: drop the prior)",
+        lambda value: value is None or isinstance(value, LogNormal),
     ),
 }
 
@@ -171,7 +171,7 @@ REGISTRY = Registry((
     *(record("projections", make) for make in (KL, Wasserstein)),
     record("processes", Dense),
     record("models", Model, process=Dense()),
-    *(record("models", make) for make in (Parameter, means.Linear)),
+    *(record("models", make) for make in (Parameter, LogNormal, means.Linear)),
 ))  # fmt: skip
 
 

@@ -10,12 +10,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop import kernels
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
-from quantprop.estimators.core import typical_distance
 from quantprop.learn import Fitted
-from quantprop.parameters import Parameter
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
@@ -23,7 +20,7 @@ from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import Table
 from quantprop.tables.targets import REAL, Target, target
 
-KERNELS = ("isotropic", "ard")
+KERNELS = {"isotropic": None, "ard": "ard"}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
 
 Estimator = GaussianProcessClassifier | GaussianProcessRegressor
@@ -103,26 +100,17 @@ class Problem:
         at = np.arange(len(self.raw)) if rows is None else np.asarray(rows)
         encoding = self.encoding.standardising(self.raw[at])
         x = encoding.standardised(self.raw[at])
-        estimator = self._estimator(method, x, settings).fit(x, self.target.y[at])
+        estimator = self._estimator(method, settings).fit(x, self.target.y[at])
         return TableModel(encoding, self.target.name, tuple(self.table.lines[i] for i in at), estimator)
 
-    def _estimator(self, method: str, x: np.ndarray, settings: dict[str, Any]) -> Estimator:
+    def _estimator(self, method: str, settings: dict[str, Any]) -> Estimator:
         likelihood: Any = self.target.likelihood
-        settings = {"kernel": _kernel(self.kernel, x), "method": method, **settings}
+        settings = {"kernel": KERNELS[self.kernel], "method": method, **settings}
         if self.target.classes:
             return GaussianProcessClassifier(likelihood=likelihood, **settings)
         if likelihood in REAL:
             return GaussianProcessRegressor(normalize_y=True, **{**settings, "likelihood": REAL[likelihood]()})
         return GaussianProcessRegressor(likelihood=likelihood, mean="constant", **settings)
-
-
-def _kernel(name: str, x: np.ndarray) -> kernels.Kernel | None:
-    """None is the estimators' own: isotropic, its lengthscale from the typical distance between rows."""
-    if name == "isotropic":
-        return None
-    length = typical_distance(x)
-    start = Parameter(np.full(x.shape[1], length), bounds=(1e-3 * length, 1e3 * length))
-    return kernels.SquaredExponential(variance=1.0, lengthscale=start)
 
 
 def problem(table: Table, target_name: str, likelihood: str | None = None, kernel: str = "isotropic") -> Problem:

@@ -1,0 +1,147 @@
+"""Starts from which nothing can be learned are told, and ends that interpolate are left."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+from quantprop import (
+    GaussianProcessRegressor,
+    KernelWarning,
+    Model,
+    Parameter,
+    fit,
+    fit_many,
+    infer,
+    kernels,
+    likelihoods,
+)
+from quantprop.parameters import declared, values
+from quantprop.precision import float64
+from quantprop.prediction import gram_of
+from quantprop.starts import scaled
+
+RNG = np.random.default_rng(1)
+X = np.sort(RNG.uniform(0, 6, 30))[:, None]
+Y = np.sin(X[:, 0]) + 0.5 * RNG.normal(size=30)
+SECONDS = 86400.0 * X
+
+
+def model(kernel, noise=0.5):
+    return Model(kernel, likelihoods.Gaussian(noise))
+
+
+@pytest.mark.parametrize(
+    ("x", "word"), [(SECONDS, "diagonal"), (np.repeat(SECONDS[:15], 2, axis=0), "diagonal"), (1e-6 * X, "flat")]
+)
+def test_a_fit_that_starts_blind_says_so(x, word):
+    with pytest.warns(KernelWarning, match=f"fit: the kernel starts {word}"):
+        fit(model(kernels.SquaredExponential()), x, np.resize(Y, len(x)), "ep", max_evaluations=1)
+
+
+def test_the_remedy_of_a_blind_start_works():
+    """Scaled by the distance that the warning names, the same data are learned as well as any."""
+    with pytest.warns(KernelWarning, match="typical distance between rows") as caught:
+        blind = fit(model(kernels.SquaredExponential()), SECONDS, Y, "ep")
+    distance = float(str(caught[0].message).split("typical distance between rows: ")[1].split(")")[0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        seeing = fit(model(kernels.SquaredExponential()), SECONDS / distance, Y, "ep")
+    assert seeing.objective_value > blind.objective_value + 3.0
+
+
+@pytest.mark.parametrize(
+    ("kernel", "x"),
+    [
+        (kernels.SquaredExponential(), X),
+        (kernels.Constant(), X),
+        (kernels.Linear(), 1e9 + X),
+        (kernels.White(), X),
+        (kernels.SquaredExponential(), np.ones((30, 1))),
+        (kernels.Linear(), np.zeros((30, 1))),
+    ],
+)
+def test_kernels_that_see_what_there_is_bring_no_warning(kernel, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernelWarning)
+        fit(model(kernel), x, Y, "ep", max_evaluations=1)
+
+
+# --- dates -----------------------------------------------------------------------------------------------------------
+
+DAYS = np.datetime64("2020-01-01") + (10 * X[:, 0]).astype("timedelta64[D]")
+DATES = {
+    "array": DAYS[:, None],
+    "vector": DAYS,
+    "list": list(DAYS),
+    "objects": DAYS.astype(object)[:, None],
+    "durations": (DAYS - DAYS[0])[:, None],
+    "pandas": pd.DataFrame({"day": DAYS}),
+    "pandas, mixed": pd.DataFrame({"x": X[:, 0], "day": DAYS}),
+    "pandas, time zone": pd.DataFrame({"day": pd.Series(DAYS).dt.tz_localize("UTC")}),
+    "polars": pl.DataFrame({"day": DAYS}),
+}
+
+
+@pytest.mark.parametrize("name", DATES)
+def test_dates_are_refused_with_a_remedy(name):
+    said = r"X.* holds (dates|durations).*np.timedelta64\(1, 'D'\)"
+    with pytest.raises(ValueError, match=said):
+        infer(model(kernels.SquaredExponential()), DATES[name], Y)
+    if name not in ("vector", "list"):  # estimators want a matrix
+        with pytest.raises(ValueError, match=said):
+            GaussianProcessRegressor().fit(DATES[name], Y)
+
+
+def test_the_remedy_for_dates_works():
+    d = DAYS
+    days = (d - d.min()) / np.timedelta64(1, "D")
+    assert infer(model(kernels.SquaredExponential(1.0, 10.0)), days, Y, "ep").converged
+    with pytest.raises(ValueError, match="X holds dates"):
+        GaussianProcessRegressor(method="ep", optimizer=None).fit(days[:, None], Y).predict(DAYS[:, None])
+
+
+def test_dates_as_y_are_refused():
+    with pytest.raises(ValueError, match="y holds dates"):
+        infer(model(kernels.SquaredExponential()), X, DAYS)
+
+
+# --- further starts --------------------------------------------------------------------------------------------------
+
+
+def test_an_interpolating_optimum_is_left():
+    """From next to no noise and a short lengthscale learning ends where noise is gone, 9 nats below the best end."""
+    start = model(kernels.SquaredExponential(1.0, 0.01), 1e-3)
+    alone, batched = fit(start, X, Y, "ep"), fit_many(start, [X, X], [Y, Y], "ep")[1]
+    best = fit(model(kernels.SquaredExponential()), X, Y, "ep").objective_value
+    first = max(step.value for step in alone.trace if step.restart == 0)
+    assert first < best - 5.0
+    for fitted in (alone, batched):
+        assert fitted.objective_value == pytest.approx(best, abs=1e-4)
+        assert fitted.converged
+    assert max(step.restart for step in alone.trace) >= 1
+
+
+def test_noise_that_is_not_learned_brings_no_further_start():
+    kernel = kernels.SquaredExponential(1.0, Parameter(0.01, bounds=(0.01, 0.02)))
+    fixed = Model(kernel, likelihoods.Gaussian(Parameter(1e-3, fixed=True)))
+    assert {step.restart for step in fit(fixed, X, Y, "ep").trace} == {0}
+
+
+def test_a_kernel_is_scaled_once():
+    """Whatever a kernel is made of, its values are multiplied by the factor, and lengthscales by theirs."""
+    se, white = kernels.SquaredExponential(2.0, 0.5), kernels.White(0.1)
+    fixed = kernels.Matern32(Parameter(1.0, fixed=True), 0.7)
+    x = X[:4]
+    for kernel in (se + white, kernels.Constant(3.0) * se, fixed * kernels.Constant(2.0), se**2, se * fixed + white):
+        whole = scaled(declared(kernel), 5.0, 1.0)
+        np.testing.assert_allclose(gram(whole, x), 5.0 * gram(kernel, x), rtol=1e-12)
+        short = scaled(declared(kernel), 1.0, 0.5)
+        np.testing.assert_allclose(gram(short, 0.5 * x), gram(kernel, x), rtol=1e-12)
+
+
+@float64
+def gram(kernel, x):
+    return np.asarray(gram_of(values(kernel), x))
