@@ -19,6 +19,7 @@ LAYERS = (
     "memory",
     "precision",
     "programs",
+    "compiled",
     "threads",
     "gaussian",
     "special",

@@ -12,6 +12,7 @@ from quantprop.garbage import uncollected
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
+    from quantprop.compiled import cache
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
     from quantprop.infer import infer
@@ -35,6 +36,7 @@ _HOME = {
     **dict.fromkeys(("PrecisionWarning", "Solution", "Status"), "solution"),
     "Dense": "priors",
     "Model": "model",
+    "cache": "compiled",
     "Parameter": "parameters",
     "fit_many": "many",
     "infer": "infer",
@@ -84,6 +86,7 @@ __all__ = [
     "PrecisionWarning",
     "Solution",
     "Status",
+    "cache",
     "datasets",
     "estimators",
     "fit",
