@@ -66,9 +66,9 @@ def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
     features = iter(model.encoding.features)
     found = {}
     for name, value in model.fits[which].hyperparameters.items():
-        short = re.sub(r"^kernel\.(left\.|right\.)*|\[\d+\]$", "", name)
+        short = re.sub(r"^kernel\.(left\.|right\.)*", "", name)
         of_one = LENGTHSCALE.search(name) and name.endswith("]")
-        found[f"{short} of {next(features)}" if of_one else short] = value
+        found[re.sub(r"\[\d+\]$", f" of {next(features)}", short) if of_one else short] = value
     return found
 
 

@@ -49,7 +49,11 @@ Upper = Annotated[
     typer.Option(help="Column with the upper ends of intervals that begin at the target (censored); empty is open."),
 ]
 Event = Annotated[
-    str | None, typer.Option(help="Column that says if the target was observed (1, yes) or is a lower bound (0, no).")
+    str | None,
+    typer.Option(
+        help="Column that says if the target was observed (1, yes) or is a lower bound (0, no); or "
+        "column=value, where value says that it was observed."
+    ),
 ]
 Order = Annotated[str | None, typer.Option(help="Labels of the target from the lowest, with commas (ordinal).")]
 Log = Annotated[bool, typer.Option("--log", help="Model the logarithm of the target (gaussian, censored).")]
@@ -89,21 +93,27 @@ class Given:
     sample: int | None = None
     seed: int = 0
 
-    def as_roles(self) -> Roles:
-        """The roles of columns, as `tables` knows them."""
+    def as_roles(self, names: tuple[str, ...]) -> Roles:
+        """The roles of columns, as `tables` knows them; an event is a column, or column=value."""
         from quantprop.tables import Roles
 
-        return Roles(**self.roles, order=words(self.order or ""), log=self.log)
+        roles, event = dict(self.roles), self.roles.get("event")
+        if event is not None and event not in names and "=" in event:
+            roles["event"], roles["observed"] = event.rsplit("=", 1)
+        return Roles(**roles, order=words(self.order or ""), log=self.log)
 
     def read(self) -> Problem:
         """The problem, with notes of what was made of the table."""
         from quantprop import tables
 
-        roles = self.as_roles()
         table = tables.read(self.data, self.decimal)
+        roles = self.as_roles(table.names)
         check_columns(table, {"--target": self.target} | {f"--{role}": name for role, name in roles.columns.items()})
         table = self._rows(self._without_ignored(table), roles)
-        problem = tables.problem(table, self.target, self.likelihood, self.kernel, roles, self.dates)
+        try:
+            problem = tables.problem(table, self.target, self.likelihood, self.kernel, roles, self.dates)
+        except tables.RoleError as error:
+            raise typer.BadParameter(str(error)) from None
         _tell(problem, self.likelihood)
         return problem
 

@@ -18,6 +18,10 @@ RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 }
 
 
+class RoleError(TableError):
+    """Roles that do not go together, or not with the likelihood."""
+
+
 @dataclass(frozen=True)
 class Roles:
     """What other columns say of the target, and how it is to be read.
@@ -25,6 +29,7 @@ class Roles:
     Attributes:
         upper: the column with the upper end of an interval whose lower end is the target; an empty cell is an open end.
         event: the column that says (1, true, yes) that the target was observed, or (0, false, no) is a lower bound.
+        observed: the one value of that column that says so, where it has others than these.
         exposure: the column with what counts are per: person-years, area, hours.
         trials: the column with the number of trials in which the target counts successes.
         weights: the column with how many equal rows each row stands for.
@@ -34,6 +39,7 @@ class Roles:
 
     upper: str | None = None
     event: str | None = None
+    observed: str | None = None
     exposure: str | None = None
     trials: str | None = None
     weights: str | None = None
@@ -61,10 +67,10 @@ class Roles:
     def check(self, target: str) -> None:
         """Refuse one column in two roles, and two ways to say what was censored."""
         if self.upper is not None and self.event is not None:
-            raise TableError("upper and event both say what was censored: give one of them")
+            raise RoleError("upper and event both say what was censored: give one of them")
         named = [target, *self.columns.values()]
         if twice := [name for name in named if named.count(name) > 1]:
-            raise TableError(f"column {twice[0]!r} has two roles: target, upper, event, exposure, trials and weights "
+            raise RoleError(f"column {twice[0]!r} has two roles: target, upper, event, exposure, trials and weights "
                              "must be different columns")  # fmt: skip
 
 
@@ -77,7 +83,9 @@ class Units:
     log: bool = False
 
     def inward(self, y: np.ndarray) -> np.ndarray:
-        """y of the table as the model takes it."""
+        """y of the table as the model takes it: labels as they are."""
+        if self == Units():
+            return y
         with np.errstate(divide="ignore"):
             return ((np.log(np.maximum(y, 0.0)) if self.log else y) - self.centre) / self.scale  # below 0 is no bound
 

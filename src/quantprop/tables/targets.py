@@ -15,7 +15,7 @@ from quantprop.likelihoods import Likelihood
 from quantprop.tables.encoding import TRUTH, check_complete, is_dates, levels_of, numbers
 from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
-from quantprop.tables.roles import RULES, Roles, Units, check_rows, scale
+from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
 
 CLASSES = ("probit", "logit", "heaviside")  # of two labels, or more by one model a label
 REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation; the scale of the noise is learned
@@ -115,10 +115,10 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
     kinds = np.unique(labels)
     there = tuple(map(str, kinds))
     if labels.dtype.kind == "U" and not order:
-        raise TableError(f"column {name!r} of {table.source} holds words: say their order from the lowest, such as "
+        raise RoleError(f"column {name!r} of {table.source} holds words: say their order from the lowest, such as "
                          f"--order {','.join(there)} (in Python, Roles(order=...))")  # fmt: skip
     if order and sorted(order) != sorted(there):
-        raise TableError(f"the order must name every label of column {name!r} once ({', '.join(there)}); got "
+        raise RoleError(f"the order must name every label of column {name!r} once ({', '.join(there)}); got "
                          f"{', '.join(order)}")  # fmt: skip
     if len(kinds) > 50:
         raise TableError(f"column {name!r} of {table.source} has {len(kinds)} different values, too many for grades: "
@@ -135,7 +135,7 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
 def _interval(table: Table, name: str, roles: Roles) -> Target:
     """Rows (lower, upper) of what was observed or censored."""
     if roles.upper is None and roles.event is None:
-        raise TableError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
+        raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
                          "--event the column that says whether the target was observed")  # fmt: skip
     lower = numbers(table, name, open_end=-np.inf if roles.upper else None)
     upper = (
@@ -152,13 +152,19 @@ def _interval(table: Table, name: str, roles: Roles) -> Target:
 
 
 def _events(table: Table, roles: Roles) -> np.ndarray:
+    """Which rows were observed: those with the value that says so, or 1, true, yes."""
     column = str(roles.event)
     cells = [cell.casefold() for cell in table.column(column)]
+    if roles.observed is not None:
+        if roles.observed.casefold() not in cells:
+            raise RoleError(f"no row has {roles.observed!r} in column {column!r}, which was to say that the target was "
+                            f"observed: it holds {shown(np.unique(cells))}")  # fmt: skip
+        return np.array([cell == roles.observed.casefold() for cell in cells])
     for i, cell in enumerate(cells):
         if cell not in YES | NO:
             raise TableError(f"{table.source}, {table.where(i)}: {table.column(column)[i]!r} in column {column!r} says "
                              "neither that the target was observed (1, true, yes) nor that it was censored (0, false, "
-                             "no): recode it")  # fmt: skip
+                             f"no): say which value means observed, such as --event {column}={max(cells)}")  # fmt: skip
     return np.array([cell in YES for cell in cells])
 
 
@@ -171,14 +177,14 @@ def _check_roles(likelihood: str, roles: Roles) -> None:
     """Refuse what a likelihood has no use for, and binomial without trials."""
     for role, users in SCALED.items():
         if getattr(roles, role) is not None and likelihood not in users:
-            raise TableError(f"{role} is for the likelihoods {' and '.join(users)}, not {likelihood}: choose one with "
+            raise RoleError(f"{role} is for the likelihoods {' and '.join(users)}, not {likelihood}: choose one with "
                              "--likelihood, or leave it out")  # fmt: skip
     if likelihood == "binomial" and roles.trials is None:
-        raise TableError("the binomial likelihood needs the number of trials: --trials names its column")
+        raise RoleError("the binomial likelihood needs the number of trials: --trials names its column")
     if roles.log and likelihood not in LOGARITHMIC:
-        raise TableError(f"log is for the likelihoods {' and '.join(LOGARITHMIC)}, not {likelihood}")
+        raise RoleError(f"log is for the likelihoods {' and '.join(LOGARITHMIC)}, not {likelihood}")
     if (roles.upper or roles.event) and likelihood != "censored":
-        raise TableError(f"upper and event are for the censored likelihood, not {likelihood}: leave --likelihood out")
+        raise RoleError(f"upper and event are for the censored likelihood, not {likelihood}: leave --likelihood out")
 
 
 def _units(table: Table, found: Target, log: bool) -> Units:
