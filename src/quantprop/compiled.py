@@ -59,6 +59,7 @@ def _tell_jax(desk: Path) -> None:
 
     jax.config.update("jax_compilation_cache_dir", str(desk))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too: there are many
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # whose folder would be part of every key
     compilation_cache.reset_cache()  # JAX looks at its settings once
 
 

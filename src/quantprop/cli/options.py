@@ -131,7 +131,7 @@ class Given:
         from quantprop import tables
 
         if self.drop_missing:
-            complete = table.complete(roles.upper)
+            complete = table.complete(() if roles.upper is None else (self.target, roles.upper))
             note(f"note: {len(table.rows) - len(complete.rows)} of {len(table.rows)} rows have missing values: dropped")
             if not complete.rows:
                 counts = tables.missing(table)

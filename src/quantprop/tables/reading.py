@@ -60,9 +60,9 @@ class Table:
         """So many rows drawn at random, in the order of the table."""
         return self.only(sorted(random.Random(seed).sample(range(len(self.rows)), count)))
 
-    def complete(self, open_ended: str | None = None) -> Table:
-        """The rows without missing cells; in the column of open ends they are none."""
-        looked_at = self.without([] if open_ended is None else [open_ended])
+    def complete(self, open_ended: Iterable[str] = ()) -> Table:
+        """The rows without missing cells; an empty cell in columns of open ends is not missing."""
+        looked_at = self.without(open_ended)
         return self.only([i for i, row in enumerate(looked_at.rows) if MISSING.isdisjoint(row)])
 
 

@@ -66,7 +66,8 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
     if likelihood is not None and likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}")
     roles.check(name)
-    check_complete(table, [name, *(column for role, column in roles.columns.items() if role != "upper")])
+    open_ended = set() if roles.upper is None else {name, roles.upper}
+    check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended])
     chosen = likelihood or roles.implied
     found = _interval(table, name, roles) if chosen == "censored" else _column(table, name, chosen, roles)
     _check_roles(found.likelihood, roles)
