@@ -131,7 +131,11 @@ def test_dates_are_days_and_places_in_their_cycles():
     )
     days = (when - pandas.Timestamp("1970-01-01")) / pandas.Timedelta(days=1)
     hours = (when - when.normalize()) / pandas.Timedelta(days=1)
-    turns = [(when.dayofyear - 1 + hours) / np.where(when.is_leap_year, 366, 365), (when.dayofweek + hours) / 7, hours]
+    turns = [
+        (when.day_of_year - 1 + hours) / np.where(when.is_leap_year, 366, 365),
+        (when.day_of_week + hours) / 7,
+        hours,
+    ]
     waves = [wave(2 * np.pi * turn) for turn in turns for wave in (np.sin, np.cos)]
     encoding, _ = learned(given, "parts")
     assert encoding.features == (
