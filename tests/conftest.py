@@ -1,9 +1,12 @@
 """What all tests share."""
 
+import os
 from pathlib import Path
 
 import jax
 import pytest
+
+os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs in the home of who runs the tests
 
 MAPS = Path("/proc/self/maps")
 MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled program takes some

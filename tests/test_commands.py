@@ -91,11 +91,12 @@ def test_help_does_not_wait_for_jax():
 
 def test_choices_in_help_are_those_of_the_library():
     from quantprop import infer  # the function; its module is found by name
-    from quantprop.cli.models import CHOICES, METHODS
-    from quantprop.tables.targets import LIKELIHOODS
+    from quantprop.cli import options
+    from quantprop.tables import dates, models, reading, targets
 
-    assert set(CHOICES.split(", ")) == set(LIKELIHOODS)
-    assert set(METHODS) == set(sys.modules[infer.__module__].METHODS)
+    assert set(options.LIKELIHOODS) == set(targets.LIKELIHOODS)
+    assert set(options.METHODS) == set(sys.modules[infer.__module__].METHODS)
+    assert (options.KERNELS, options.DATES, reading.DECIMALS) == (models.KERNELS, dates.DATES, (".", ","))
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------
@@ -209,7 +210,9 @@ NUMBERS = {
 def test_numbers_have_means_and_quantiles(likelihood, folder):
     path, out = folder / "numbers.csv", folder / "numbers.safetensors"
     path.write_text(numbers(0.0 if likelihood == "poisson" else 0.5), encoding="utf-8")
-    result = call("fit", path, "--target", "calls", "--method", "laplace", "--out", out, "--json")
+    result = call(
+        "fit", path, "--target", "calls", "--likelihood", likelihood, "--method", "laplace", "--out", out, "--json"
+    )
     assert json.loads(result.stdout)["likelihood"] == likelihood, result.output
     predicted = rows_of(call("predict", out, path, "--quantiles", "0.1,0.9").stdout)
     table = tables.read(path)
@@ -299,23 +302,41 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
     ("words", "stdin", "code", "message"),
     [
         (["fit", "nowhere.csv", "--target", "y"], None, 1, "No such file or directory: nowhere.csv"),
-        (["fit", "-", "--target", "z"], b"x,y\n1,2\n", 1, "no column 'z'; it has 'x', 'y'"),
+        (["fit", "-", "--target", "z"], b"x,y\n1,2\n", 2, "no column 'z'; it has 'x', 'y'"),
         (["fit", "-", "--target", "y"], b"x,y\n1,2\n3\n", 1, "line 3: 1 cells, but the header has 2"),
         (["fit", "-", "--target", "y"], b"x,y\n1,a\nNA,b\n", 1, "(by column: 'x' 1)"),
         (["fit", "-", "--target", "y", "--drop-missing"], b"x,y\n1,\nNA,b\n", 1, "no row without missing values"),
-        (["fit", "-", "--target", "y", "--ignore", "q"], b"x,y\n1,2\n", 1, "no column 'q'"),
-        (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "the target cannot be ignored"),
-        (["fit", "-", "--target", "y", "--likelihood", "cauchy"], b"x,y\n1,2\n2,3\n", 1, "likelihood must be one of"),
-        (["fit", "-", "--target", "y", "--kernel", "rbf"], b"x,y\n1,2\n2,3\n", 1, "kernel must be one of isotropic"),
-        (["fit", "-", "--target", "y", "--method", "mcmc"], b"x,y\n1,2\n2,3\n", 1, "mcmc"),
+        (["fit", "-", "--target", "y", "--ignore", "q"], b"x,y\n1,2\n", 2, "no column 'q'"),
+        (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "y is the target, or said to go with it"),
+        (["fit", "-", "--target", "y", "--likelihood", "cauchy"], b"x,y\n1,2\n2,3\n", 2, "must be one of probit"),
+        (["fit", "-", "--target", "y", "--kernel", "rbf"], b"x,y\n1,2\n2,3\n", 2, "must be one of isotropic"),
+        (["fit", "-", "--target", "y", "--method", "mcmc"], b"x,y\n1,2\n2,3\n", 2, "got 'mcmc'"),
+        (["fit", "-", "--target", "y", "--objective", "mse"], b"x,y\n1,2\n2,3\n", 2, "must be one of evidence, loo"),
+        (["fit", "-", "--target", "y", "--dates", "iso"], b"x,y\n1,2\n2,3\n", 2, "must be one of number, parts"),
+        (["fit", "-", "--target", "y", "--decimal", "x"], b"x,y\n1,2\n2,3\n", 2, "must be one of ., ,"),
+        (["fit", "-", "--target", "y", "--weights", "w"], b"x,y\n1,2\n2,3\n", 2, "no column 'w'"),
+        (["fit", "-", "--target", "y", "--exposure", "y"], b"x,y\n1,2\n2,3\n", 2, "column 'y' has two roles"),
+        (
+            ["fit", "-", "--target", "y", "--trials", "n"],
+            b"x,n,y\n1,2,1\n2,3,4\n",
+            1,
+            "line 3: 4 in column 'y' must be",
+        ),
+        (["fit", "-", "--target", "y", "--likelihood", "binomial"], b"x,y\n1,2\n2,3\n", 2, "--trials names its column"),
+        (["fit", "-", "--target", "y", "--likelihood", "poisson", "--log"], b"x,y\n1,2\n2,3\n", 2, "log is for"),
+        (["fit", "-", "--target", "y", "--event", "e=9"], b"x,e,y\n1,1,2\n2,0,3\n", 2, "no row has '9'"),
+        (["fit", "-", "--target", "y", "--drop-missing"], b"x,z,y\n1,,2\n2,,3\n", 1, "--ignore 'z'"),
         (["fit", "-", "--target", "y", "--out", "no/such/folder"], b"x,y\n1,2\n", 2, "--out"),
         (["fit", "-"], b"x,y\n1,2\n", 2, "--target"),
         (["predict", "MODEL", "-"], b"farbe\nrot\n", 1, "lacks the columns 'größe, cm', 'Flag'"),
+        (["predict", "MODEL", "-", "--exposure", "2"], b"x\n1\n", 2, "the model was learned without exposure"),
+        (["predict", "MODEL", "DATA", "--key", "who"], None, 2, "no column 'who'"),
+        (["predict", "MODEL", "DATA", "--drop-missing", "--blank-missing"], None, 2, "give one of"),
         (["predict", "MODEL", "-", "--quantiles", "5"], b"x\n1\n", 2, "between 0 and 1"),
         (["predict", "DATA", "DATA"], None, 1, "is not a quantprop model"),
         (["explain", "DATA"], None, 1, "is not a quantprop model"),
         (["compare", "DATA", "--target", "urteil", "--methods", "qp,hmc"], None, 2, "got qp,hmc"),
-        (["compare", "DATA", "--target", "urteil", "--folds", "90"], None, 1, "between 2 and the number of rows, 28"),
+        (["compare", "DATA", "--target", "urteil", "--folds", "90"], None, 2, "between 2 and the number of rows, 28"),
         (
             ["compare", "-", "--target", "y", "--folds", "2"],
             b"x,y\n1,a\n2,a\n3,b\n",
@@ -335,7 +356,7 @@ def test_errors_say_what_to_change(words, stdin, code, message, fitted, data, fo
 
 
 def test_debug_shows_where(folder):
-    result = call("fit", "-", "--target", "z", "--debug", stdin=b"x,y\n1,2\n")
+    result = call("fit", "-", "--target", "y", "--debug", stdin=b"x,y\n1,2\n1,2\n")
     assert isinstance(result.exception, tables.TableError)
 
 

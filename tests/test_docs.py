@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
+from typer.testing import CliRunner
 
 import quantprop
 from quantprop import ascent, engine, kernels, learn, likelihoods, means, projections, solution
+from quantprop.cli import app
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("README.md", "docs/index.md", "docs/status.md", "docs/compilation.md")
@@ -79,11 +82,14 @@ def scratch(tmp_path, monkeypatch):
 
     matplotlib.use("Agg")
     monkeypatch.chdir(tmp_path)
-    settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    monkeypatch.delenv("QUANTPROP_CACHE")
+    settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs",
+                "jax_persistent_cache_enable_xla_caches")  # fmt: skip
     before = {name: getattr(jax.config, name) for name in settings}
     yield tmp_path
     for name, value in before.items():
         jax.config.update(name, value)
+    compilation_cache.reset_cache()
     from matplotlib import pyplot
 
     pyplot.close("all")
@@ -115,6 +121,27 @@ def test_examples_are_python_and_their_imports_exist(page):
                 if block.runs and isinstance(node, ast.ImportFrom) and node.module.startswith("quantprop"):
                     module = importlib.import_module(node.module)
                     assert all(hasattr(module, name.name) for name in node.names), ast.unparse(node)
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+def test_commands_that_are_shown_exist(page):
+    """Every command line of a page names a command and options that it has."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    shown = re.findall(r"^    quantprop (\w+)(.*)$", text, flags=re.MULTILINE)
+    assert len(shown) >= 4
+    for command, rest in shown:
+        help_text = CliRunner().invoke(app, [command, "--help"]).stdout
+        options = re.findall(r"--[a-z-]+", rest.split(" # ")[0])
+        assert help_text
+        assert not [option for option in options if f"{option} " not in help_text], (command, rest)
+
+
+def test_every_option_of_a_table_is_described():
+    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    help_text = "".join(CliRunner().invoke(app, [command, "--help"]).stdout for command in ("fit", "predict"))
+    options = set(re.findall(r"^  (--[a-z-]+)", help_text, flags=re.MULTILINE))
+    obvious = {"--help", "--method", "--objective", "--restarts", "--quantiles"}  # which their help describes
+    assert not [option for option in options - obvious if option not in page]
 
 
 def test_every_page_is_in_the_contents():

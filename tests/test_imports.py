@@ -21,6 +21,7 @@ LAYERS = (
     "memory",
     "precision",
     "programs",
+    "compiled",
     "threads",
     "gaussian",
     "special",

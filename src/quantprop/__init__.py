@@ -12,6 +12,7 @@ from quantprop.garbage import uncollected
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
+    from quantprop.compiled import cache
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
     from quantprop.infer import infer
@@ -38,6 +39,7 @@ _HOME = {
     "Model": "model",
     **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
     "KernelWarning": "starts",
+    "cache": "compiled",
     "fit_many": "many",
     "infer": "infer",
     "predict_many": "predict_many",
@@ -88,6 +90,7 @@ __all__ = [
     "PrecisionWarning",
     "Solution",
     "Status",
+    "cache",
     "datasets",
     "estimators",
     "fit",

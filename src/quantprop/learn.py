@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -100,6 +102,9 @@ class Step:
     reason: str
     sweeps: int
     seconds: float
+
+
+_watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
 
 
 @dataclass(frozen=True)
@@ -208,10 +213,13 @@ def learn(
     bounds: np.ndarray,
     most: int,
     ftol: float,
-    report: Callable = lambda *_: None,
+    report: Callable | None = None,
 ) -> Fitted:
-    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
-    climb = Climb(landscape, bounds, most, ftol, report)
+    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious.
+
+    Every evaluation is told to `report`, or to who watches.
+    """
+    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get())
     with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
         landscape.compile()
         best, ended = climb.best_of(starts)
@@ -228,6 +236,18 @@ def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) 
     """The manner of a further start, if the best point is an end at all, and a suspicious one."""
     an_end = best.usable and ended != "max-evaluations"
     return further_manner(landscape, best.theta, bounds) if an_end else None
+
+
+@contextmanager
+def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
+    """Tell every evaluation of the block to `report`, with its number: for callers who learn through an estimator,
+    whose arguments are scikit-learn's.
+    """
+    token = _watcher.set(report)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
 
 
 def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
@@ -292,7 +312,7 @@ def _plain(old: Any, new: Any) -> Any:
     return float(new.value) if np.ndim(new.value) == 0 else np.asarray(new.value)
 
 
-def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], None]:
+def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], None] | None:
     def report(step: Step, count: int) -> None:
         sys.stderr.write(
             f"\rfit: evaluation {count}, {objective.name} {step.value:.6g}, gradient {step.gradient:.1e}, "
@@ -300,7 +320,7 @@ def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], Non
         )
         sys.stderr.flush()
 
-    return report if progress else lambda step, count: None
+    return report if progress else None
 
 
 class Climb:

@@ -51,7 +51,9 @@ def test_a_changed_encoding_is_refused(change):
     ("text", "message"),
     [
         ("a,b\n1,NA\n,2\n?,3\n", "missing values in 3 of 3 rows (by column: 'a' 2, 'b' 1)"),
-        ("a;b\n1,5;x\n2,5;y\n", "line 2: '1,5' in column 'a' has a decimal comma"),
+        ("a;b\n1,5;x\n2,5;y\n", "line 2: '1,5' in column 'a' has a decimal comma: read the table with --decimal ,"),
+        ("a,b\n1/2/2020,1\n2/1/2020,2\n", "line 2: '1/2/2020' in column 'a' is a date in which day and month"),
+        ("a,b\n" + "2020-01-02,1\n" * 9 + "2020-02-30,1\n", "line 11: '2020-02-30' in column 'a' is not a date"),
         ("a,b\n" + "1,2\n" * 9 + "oops,2\n", "line 11: 'oops' in column 'a' is not a number"),
         ("a,b\n" + "".join(f"n{i},{i}\n" for i in range(12)), "column 'a' has 12 different words in 12 rows"),
         ("a,b\n1,inf\n2,3\n", "'inf' in column 'b' is not a finite number"),
@@ -105,3 +107,65 @@ def test_a_target_that_cannot_be_learned_is_named(text, likelihood, message):
     with pytest.raises(ValueError, match=r".") as error:
         target(table(text), "y", likelihood)
     assert message in str(error.value)
+
+
+# --- dates -----------------------------------------------------------------------------------------------------------
+
+
+def test_dates_are_days_and_places_in_their_cycles():
+    """Against pandas, which knows days, weekdays and the lengths of years."""
+    import pandas
+
+    cells = [
+        "1969-12-31",
+        "2024-02-29 18:00",
+        "2025-07-01T06:30:15.5Z",
+        "2026-12-31T23:00+02:00",
+        "01.03.2000",
+        "2023-11",
+    ]
+    given = table("when,y\n" + "".join(f"{cell},1\n" for cell in cells)).without(["y"])
+    when = pandas.to_datetime(
+        ["1969-12-31", "2024-02-29 18:00", "2025-07-01T06:30:15.5", "2026-12-31T21:00", "2000-03-01", "2023-11-01"],
+        format="ISO8601",
+    )
+    days = (when - pandas.Timestamp("1970-01-01")) / pandas.Timedelta(days=1)
+    hours = (when - when.normalize()) / pandas.Timedelta(days=1)
+    turns = [
+        (when.day_of_year - 1 + hours) / np.where(when.is_leap_year, 366, 365),
+        (when.day_of_week + hours) / 7,
+        hours,
+    ]
+    waves = [wave(2 * np.pi * turn) for turn in turns for wave in (np.sin, np.cos)]
+    encoding, _ = learned(given, "parts")
+    assert encoding.features == (
+        "when", *(f"when: {wave} of {cycle}" for cycle in ("year", "week", "day") for wave in ("sin", "cos"))
+    )  # fmt: skip
+    np.testing.assert_allclose(encoding.raw(given), np.column_stack([days, *waves]), atol=1e-9)
+    plain, _ = learned(given)
+    assert plain.features == ("when",)
+    np.testing.assert_allclose(plain.raw(given)[:, 0], days, rtol=1e-15)
+    for one in (encoding, plain):
+        assert from_json(json.loads(json.dumps(to_json(one)))) == one
+
+
+def test_a_file_without_dates_is_still_read():
+    node = {"columns": [{"name": "a", "levels": []}], "centre": [0.0], "scale": [1.0]}
+    assert from_json(node).features == ("a",)
+    for bad in ({"dates": True, "levels": ["u", "v"]}, {"cycles": ["year"]}, {"dates": True, "cycles": ["era"]}):
+        with pytest.raises(ValueError, match="neither numbers nor words nor dates"):
+            from_json({**node, "columns": [{**node["columns"][0], **bad}]})
+
+
+def test_rows_that_can_be_encoded():
+    encoding, _ = learned(table("a,b,c\n1,u,True\n2,v,False\n3,w,True\n"))
+    new = table("c,b,a\ntrue,u,1\nFALSE,x,2\nTrue,w,NA\n,u,1\nFalse,v,7\n")
+    assert encoding.known(new).tolist() == [True, False, False, False, True]
+    assert len(encoding.matrix(new.only([0, 4]))) == 2
+
+
+def test_a_decimal_comma_on_request():
+    given = from_bytes(b"a;b;c\n1,5;x,y;1.234,5\n-2,25e3;3,4,5;7\n", "t.csv", decimal=",")
+    assert given.rows == (("1.5", "x,y", "1234.5"), ("-2.25e3", "3,4,5", "7"))
+    with pytest.raises(ValueError, match=r"decimal must be one of"):
+        from_bytes(b"a;b\n1;2\n", "t.csv", decimal=";")

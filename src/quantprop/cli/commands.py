@@ -11,7 +11,8 @@ import typer
 
 import quantprop
 from quantprop.cli import models
-from quantprop.cli.screen import CODES, as_json, bars, plainly
+from quantprop.cli.options import check_place
+from quantprop.cli.screen import CODES, as_json, bars, kept_programs, plainly
 
 if TYPE_CHECKING:
     from quantprop.experiments.rows import Row
@@ -168,11 +169,11 @@ def demo(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     """Compare four methods on two bundled data sets, print their scores, and write a page about them."""
-    with plainly(debug):
+    with plainly(debug), kept_programs():
         from quantprop import report
         from quantprop.demo import main
 
-        models.check_place(out)
+        check_place(out)
         with bars() as progress:
             studies = main(out, progress)
         if as_records:

@@ -1,59 +1,85 @@
-"""Commands about one table: fit, predict, compare, explain. What takes long to import is imported where it is used."""
+"""Commands about one table: fit, compare, explain. What takes long to import is imported where it is used."""
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from quantprop.cli.screen import CODES, as_json, bars, note, plainly, waiting
+from quantprop.cli.forecasts import predict
+from quantprop.cli.options import (
+    METHODS,
+    OBJECTIVES,
+    Data,
+    Dates,
+    Debug,
+    Decimal,
+    Drop,
+    Event,
+    Exposure,
+    Given,
+    Goal,
+    Ignore,
+    Json,
+    Kernel,
+    Likelihood,
+    Log,
+    Order,
+    Sample,
+    Trials,
+    Upper,
+    Weights,
+    check_place,
+    one_of,
+    words,
+)
+from quantprop.cli.screen import CODES, as_json, bars, evaluations, kept_programs, note, plainly
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from quantprop.tables import Problem, Table, TableModel
-
-GUESS = "guessed from the target: two values or words: probit; whole numbers: poisson; else gaussian"
-CHOICES = "probit, logit, heaviside, gaussian, student-t, double-exponential, poisson, negative-binomial, gamma, beta"
-METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
-CHUNK = 4096  # rows predicted at a time
-
-Data = Annotated[str, typer.Argument(help="CSV (comma, semicolon or tab) or Parquet; - is standard input.")]
-Goal = Annotated[str, typer.Option("--target", help="The column to predict.")]
-Likelihood = Annotated[str | None, typer.Option(help=f"One of {CHOICES}.  [{GUESS}]")]
-Kernel = Annotated[str, typer.Option(help="One lengthscale for all features (isotropic), or one each (ard).")]
-Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
-Drop = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
+    from quantprop.tables import Problem, TableModel
 
 
 def fit(
     data: Data,
     target: Goal,
     likelihood: Likelihood = None,
-    method: Annotated[str, typer.Option(help=f"One of {', '.join(METHODS)}.")] = "qp",
+    upper: Upper = None,
+    event: Event = None,
+    order: Order = None,
+    log: Log = False,
+    exposure: Exposure = None,
+    trials: Trials = None,
+    weights: Weights = None,
+    method: Annotated[str, typer.Option(callback=one_of(METHODS), help=f"One of {', '.join(METHODS)}.")] = "qp",
     kernel: Kernel = "isotropic",
-    objective: Annotated[str, typer.Option(help="What learning maximises: evidence or loo.")] = "evidence",
+    dates: Dates = "number",
+    objective: Annotated[
+        str, typer.Option(callback=one_of(OBJECTIVES), help="What learning maximises: evidence or loo.")
+    ] = "evidence",
     restarts: Annotated[int, typer.Option(min=0, help="Further starts of learning, at random.")] = 0,
+    sample: Sample = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of --sample and --restarts.")] = 0,
     ignore: Ignore = None,
     drop_missing: Drop = False,
+    decimal: Decimal = ".",
     out: Annotated[Path, typer.Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Learn a model of one column from the others, and write it to a file."""
-    with plainly(debug):
+    roles = {"upper": upper, "event": event, "exposure": exposure, "trials": trials, "weights": weights}
+    given = Given(
+        data, target, likelihood, kernel, roles, order, log, dates, ignore, drop_missing, decimal, sample, seed
+    )
+    with plainly(debug), kept_programs():
         check_place(out)
-        problem = _problem(data, target, likelihood, kernel, ignore, drop_missing)
-        settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": 0}
-        with waiting(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings():
+        problem = given.read()
+        settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
+        with evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
-            model = problem.fit(method, **settings)
+            model = _learned(problem, method, settings)
         model.save(out)
         typer.echo(as_json({"model": str(out), **_about(model)}) if json else "\n".join(_told(model)))
         if not json:
@@ -62,29 +88,11 @@ def fit(
             note("warning: not converged; the status above says what to try")
 
 
-def predict(
-    model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
-    data: Data,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write.  [standard output]")] = None,
-    quantiles: Annotated[str, typer.Option(help="Of counts and real y, with commas between them.")] = "0.05,0.5,0.95",
-    json: Json = False,
-    debug: Debug = False,
-) -> None:
-    """Predict the target for the rows of a table: classes with probabilities, or mean, deviation and quantiles."""
-    levels = _levels(quantiles)
-    with plainly(debug):
-        from quantprop import tables
-
-        if out is not None:
-            check_place(out)
-        learned, table = tables.load(model), tables.read(data)
-        used = {column.name for column in learned.encoding.columns} | {learned.target}
-        if extra := [name for name in table.names if name not in used]:
-            note(f"note: not used by the model: {', '.join(extra)}")
-        x = learned.encoding.matrix(table)
-        with bars() if len(x) > CHUNK else waiting(f"predicting {len(x)} rows") as report:
-            columns = _in_chunks(learned, x, levels, report)
-        _print_forecast(columns, out, json)
+def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableModel:
+    try:
+        return problem.fit(method, **settings)
+    except MemoryError as error:
+        raise MemoryError(f"{error}; --sample 1000 learns from 1000 of the rows") from None
 
 
 def compare(
@@ -92,27 +100,35 @@ def compare(
     target: Goal,
     methods: Annotated[str, typer.Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, typer.Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
-    seed: Annotated[int, typer.Option(min=0, help="Of the division into folds.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the division into folds, and of --sample.")] = 0,
     likelihood: Likelihood = None,
+    order: Order = None,
+    exposure: Exposure = None,
+    trials: Trials = None,
+    weights: Weights = None,
     kernel: Kernel = "isotropic",
+    dates: Dates = "number",
+    sample: Sample = None,
     ignore: Ignore = None,
     drop_missing: Drop = False,
+    decimal: Decimal = ".",
     out: Annotated[Path, typer.Option(help="The page to write; an old one is replaced.")] = Path("report.html"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Compare methods with each other and with simpler models by cross-validation, and write a page about them."""
-    chosen = _methods(methods)
-    with plainly(debug):
+    chosen, roles = _methods(methods), {"exposure": exposure, "trials": trials, "weights": weights}
+    given = Given(
+        data, target, likelihood, kernel, roles, order, False, dates, ignore, drop_missing, decimal, sample, seed
+    )
+    with plainly(debug), kept_programs():
         from quantprop import comparison, report
 
         check_place(out)
-        problem = _problem(data, target, likelihood, kernel, ignore, drop_missing)
+        problem = given.read()
         with bars() as progress:
-            found = comparison.compare(problem, chosen, comparison.folds(problem, folds, seed), progress)
-        code = _code(
-            data, target, problem, ignore, drop_missing, f"{chosen}, comparison.folds(problem, {folds}, {seed})"
-        )
+            found = comparison.compare(problem, chosen, _folds(problem, folds, seed), progress)
+        code = _code(given, problem, f"{chosen}, comparison.folds(problem, {folds}, {seed})")
         title = f"{target}: {', '.join(map(report.called, chosen))} compared"
         report.write(out, title, f"Learned from {problem.table.source}.", [report.Study("Comparison", "", found, code)])
         if json:
@@ -165,55 +181,20 @@ def register(app: typer.Typer) -> None:
 # --- what goes in ----------------------------------------------------------------------------------------------------
 
 
-def _problem(
-    data: str, target: str, likelihood: str | None, kernel: str, ignore: list[str] | None, drop_missing: bool
-) -> Problem:
-    from quantprop import tables
-
-    table = _without(tables.read(data), ignore, target)
-    if drop_missing:
-        complete = table.complete()
-        note(f"note: {len(table.rows) - len(complete.rows)} of {len(table.rows)} rows have missing values: dropped")
-        if not complete.rows:
-            raise tables.TableError(f"{table.source} has no row without missing values")
-        table = complete
-    problem = tables.problem(table, target, likelihood, kernel)
-    how = "as given" if likelihood else "guessed; --likelihood chooses another"
-    note(f"note: {target}: {problem.target.why}: {problem.target.likelihood} likelihood ({how})")
-    for name in problem.left_out:
-        note(f"note: column {name} never changes: left out")
-    return problem
-
-
-def _without(table: Table, ignore: list[str] | None, target: str) -> Table:
-    for name in ignore or ():
-        table.column(name)  # refuses a name that is not there
-        if name == target:
-            raise typer.BadParameter("the target cannot be ignored", param_hint="--ignore")
-    return table.without(ignore or ())
-
-
-def check_place(out: Path) -> None:
-    """Say before the work, not after it, that a file cannot be written."""
-    if out.is_dir() or not out.resolve().parent.is_dir():
-        raise typer.BadParameter(f"{out} is a folder, or in one that does not exist", param_hint="--out")
-
-
-def _levels(text: str) -> tuple[float, ...]:
-    try:
-        levels = tuple(float(word) for word in text.split(",") if word.strip())
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of numbers", param_hint="--quantiles") from None
-    if not all(0 < level < 1 for level in levels):
-        raise typer.BadParameter(f"must lie between 0 and 1; got {text}", param_hint="--quantiles")
-    return levels
-
-
 def _methods(text: str) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    if not words or set(words) - set(METHODS):
+    chosen = words(text)
+    if not chosen or set(chosen) - set(METHODS):
         raise typer.BadParameter(f"some of {', '.join(METHODS)}; got {text}", param_hint="--methods")
-    return words
+    return chosen
+
+
+def _folds(problem: Problem, count: int, seed: int) -> Any:
+    from quantprop import comparison
+
+    if count > len(problem.raw):
+        raise typer.BadParameter(f"must lie between 2 and the number of rows, {len(problem.raw)}; got {count}",
+                                 param_hint="--folds")  # fmt: skip
+    return comparison.folds(problem, count, seed)
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
@@ -266,41 +247,18 @@ def _told(model: TableModel) -> list[str]:
     return lines
 
 
-def _in_chunks(model: TableModel, x: np.ndarray, levels: tuple[float, ...], report: Any) -> dict[str, np.ndarray]:
-    import numpy as np
-
-    parts = []
-    for start in range(0, len(x), CHUNK):
-        parts.append(model.forecast_at(x[start : start + CHUNK], levels))
-        if report is not None:
-            report("rows", min(start + CHUNK, len(x)), len(x))
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-
-
-def _print_forecast(columns: dict[str, np.ndarray], out: Path | None, json: bool) -> None:
-    from quantprop.storage.files import replace_file
-
-    rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([list(columns), *rows])
-    if out is not None:
-        replace_file(str(out.resolve()), file.getvalue().encode("utf-8"))
-    if json:
-        typer.echo(as_json([dict(zip(columns, row, strict=True)) for row in rows]))
-    elif out is not None:
-        typer.echo(f"wrote {out}")
-    else:
-        typer.echo(file.getvalue(), nl=False)
-
-
-def _code(data: str, target: str, problem: Problem, ignore: list[str] | None, drop: bool, rest: str) -> str:
+def _code(given: Given, problem: Problem, rest: str) -> str:
     """Python lines that repeat a comparison."""
-    more = (f".without({ignore!r})" if ignore else "") + (".complete()" if drop else "")
+    more = (f".without({given.ignore!r})" if given.ignore else "") + (".complete()" if given.drop_missing else "")
+    more += f".sample({given.sample}, {given.seed})" if given.sample else ""
+    how = [repr(given.target), repr(problem.target.likelihood), repr(given.kernel)]
+    how += [f"tables.{problem.roles!r}"] if problem.roles != type(problem.roles)() else []
+    how += [f"dates={given.dates!r}"] if given.dates != "number" else []
     return "\n".join([
         "from quantprop import comparison, tables",
         "",
-        f"table = tables.read({data!r}){more}",
-        f"problem = tables.problem(table, {target!r}, {problem.target.likelihood!r}, {problem.kernel!r})",
+        f"table = tables.read({given.data!r}{f', {given.decimal!r}' if given.decimal != '.' else ''}){more}",
+        f"problem = tables.problem(table, {', '.join(how)})",
         f"found = comparison.compare(problem, {rest})",
         "for one in found.all:",
         "    print(one.method, one.scores)",

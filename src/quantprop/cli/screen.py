@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -46,7 +47,7 @@ def bars() -> Iterator[Report]:
 
 
 @contextmanager
-def waiting(name: str) -> Iterator[None]:
+def waiting(name: str) -> Iterator[Report]:
     """A bar for work of unknown length, on standard error while it lasts."""
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -54,7 +55,42 @@ def waiting(name: str) -> Iterator[None]:
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         progress.add_task(name, total=None)
-        yield
+        yield lambda what, done, total: None
+
+
+@contextmanager
+def evaluations(name: str) -> Iterator[None]:
+    """Which evaluation learning is at, the objective's value and the time, on standard error; one line at the end."""
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    from quantprop.learn import Step, watched
+
+    start, seen = time.perf_counter(), 0
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(f"{name}: compiling", total=None)
+
+        def report(step: Step, _: int) -> None:
+            nonlocal seen
+            seen += 1
+            progress.update(task, description=f"{name}: evaluation {seen}, objective {step.value:.6g}")
+
+        with watched(report):
+            yield
+    note(f"note: {name}: {seen} evaluations in {time.perf_counter() - start:.1f} s")
+
+
+@contextmanager
+def kept_programs() -> Iterator[None]:
+    """Keep compiled programs on disk; where that is not possible, say so and go on without."""
+    from quantprop.compiled import SWITCH, cache
+
+    try:
+        cache()
+    except OSError as error:
+        note(f"note: compiled programs are not kept: {error} ({SWITCH}=off in the environment asks for that)")
+    yield
 
 
 @contextmanager

@@ -174,6 +174,8 @@ def compare(
     features (a generalised linear model: probit, logistic, Poisson regression and so on). Fits keep their warnings to
     themselves: how each ended is in its status, which is shown.
     """
+    if problem.target.likelihood == "censored" or problem.target.units.log:
+        raise ValueError("methods are scored on y as it was observed: neither on censored y nor on its logarithm")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tasks = [Task(method, method, {}) for method in methods]
@@ -234,13 +236,14 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
     y, estimator = problem.target.y[rows], model.estimator
     if isinstance(estimator, GaussianProcessClassifier):
         return ClassForecast(estimator.predict_log_proba(x), np.searchsorted(estimator.classes_, y))
-    at = estimator.predictive_cdf(x, y)
+    scales: dict[str, Any] = problem.scales(rows)
+    at = estimator.predictive_cdf(x, y, **scales)
     lattice = estimator.likelihood_.lattice
-    below = at if lattice is None else estimator.predictive_cdf(x, y - lattice[1])
+    below = at if lattice is None else estimator.predictive_cdf(x, y - lattice[1], **scales)
     pit = np.clip(np.stack([below, at], axis=1), 0.0, 1.0)  # a cdf is right to 1e-12: it may end beyond 1
-    drawn = drawn_pit(estimator.solution_.predict_y(x), seed=int(rows[0]))  # other rows, other draws
-    density = estimator.log_predictive_density(x, y)
-    return NumberForecast(np.asarray(estimator.predict(x)), density, y, pit, drawn)
+    drawn = drawn_pit(estimator.solution_.predict_y(x, **scales), seed=int(rows[0]))  # other rows, other draws
+    mean, density = estimator.predict(x, **scales), estimator.log_predictive_density(x, y, **scales)
+    return NumberForecast(np.asarray(mean), density, y, pit, drawn)
 
 
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:

@@ -2,7 +2,8 @@
 
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.models import Problem, TableModel, fit, load, problem
-from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, read
+from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, missing, read
+from quantprop.tables.roles import RoleError, Roles
 
-__all__ = ["Encoding", "Problem", "Table", "TableError", "TableModel", "fit", "from_bytes", "from_columns", "load",
-           "problem", "read"]  # fmt: skip
+__all__ = ["Encoding", "Problem", "RoleError", "Roles", "Table", "TableError", "TableModel", "fit", "from_bytes",
+           "from_columns", "load", "missing", "problem", "read"]  # fmt: skip

@@ -13,41 +13,61 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.tables.reading import Table, TableError, is_number, missing
+from quantprop.tables import dates
+from quantprop.tables.reading import MISSING, Table, TableError, is_number, missing
 
 TRUTH = ("false", "true")
 MANY = 50  # categories of one column
 MOSTLY = 0.8  # a column with more numbers than this share, and some words, is one with mistakes
+OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
+NEW_ROWS = "fill them in, or let --drop-missing or --blank-missing pass over these rows"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column that is learned from: numbers where it has no levels, else one of the levels in each cell."""
+    """A column that is learned from: one of the levels in each cell where it has some, dates where `dates`, else
+    numbers. Dates become days, and sine and cosine of each of the cycles (year, week, day).
+    """
 
     name: str
     levels: tuple[str, ...] = ()
+    dates: bool = False
+    cycles: tuple[str, ...] = ()
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of X that it becomes: two levels are one 0-1 column, more are one column each."""
-        shown = self.levels[1:] if len(self.levels) == 2 else self.levels
-        return tuple(f"{self.name}={level}" for level in shown) or (self.name,)
+        if self.levels:
+            shown = self.levels[1:] if len(self.levels) == 2 else self.levels
+            return tuple(f"{self.name}={level}" for level in shown)
+        return (self.name, *(f"{self.name}: {wave} of {cycle}" for cycle in self.cycles for wave in ("sin", "cos")))
 
     def coded(self, table: Table) -> Float[np.ndarray, "n k"]:
         """Its part of X."""
-        cells = table.column(self.name)
+        if self.dates:
+            return dates.parts(_moments(table, self.name), self.cycles)
         if not self.levels:
-            return np.array([_number(table, self.name, i, cell) for i, cell in enumerate(cells)])[:, None]
-        cells = [cell.casefold() for cell in cells] if self.levels == TRUTH else cells
+            return numbers(table, self.name)[:, None]
+        cells = self._cells(table)
         for i, cell in enumerate(cells):
             if cell not in self.levels:
                 raise TableError(
                     f"{table.source}, {table.where(i)}: {cell!r} in column {self.name!r} is none of the categories "
-                    f"that were learned from ({', '.join(map(repr, self.levels))})"
+                    f"that were learned from ({', '.join(map(repr, self.levels))}): correct it, learn from a table "
+                    "that has it, or let --drop-missing or --blank-missing pass over such rows"
                 )
         hot = np.array([[float(cell == level) for level in self.levels] for cell in cells])
         return hot[:, 1:] if len(self.levels) == 2 else hot
+
+    def _cells(self, table: Table) -> list[str]:
+        cells = table.column(self.name)
+        return [cell.casefold() for cell in cells] if self.levels == TRUTH else cells
+
+    def known(self, table: Table) -> np.ndarray:
+        """Which rows have a cell here that is not missing, and not a category that was never learned from."""
+        cells = self._cells(table)
+        return np.array([cell not in MISSING and (not self.levels or cell in self.levels) for cell in cells])
 
 
 @dataclass(frozen=True)
@@ -65,13 +85,20 @@ class Encoding:
 
     def raw(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X in the units of the table. Columns are found by name, in any order; others are not looked at."""
-        names = [column.name for column in self.columns]
-        absent = [name for name in names if name not in table.names]
+        self._check_columns(table)
+        check_complete(table, [column.name for column in self.columns], NEW_ROWS)
+        return np.concatenate([column.coded(table) for column in self.columns], axis=1)
+
+    def _check_columns(self, table: Table) -> None:
+        absent = [column.name for column in self.columns if column.name not in table.names]
         if absent:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
                              "that the model was learned from")  # fmt: skip
-        check_complete(table, names)
-        return np.concatenate([column.coded(table) for column in self.columns], axis=1)
+
+    def known(self, table: Table) -> np.ndarray:
+        """Which rows can be encoded: no missing cell, and no category that was never learned from."""
+        self._check_columns(table)
+        return np.all([column.known(table) for column in self.columns], axis=0)
 
     def matrix(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X, standardised."""
@@ -91,16 +118,33 @@ class Encoding:
         return dataclasses.replace(self, centre=tuple(centre.tolist()), scale=tuple(scale.tolist()))
 
 
-def learned(table: Table) -> tuple[Encoding, tuple[str, ...]]:
-    """The encoding of all columns of a table, and the names of those left out because they never change."""
+def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str, ...]]:
+    """The encoding of all columns of a table, and the names of those left out because they never change.
+
+    Dates become a number, days, or with "parts" their place in year, week and day as well.
+    """
+    if dates_as not in dates.DATES:
+        raise ValueError(f"dates must be one of {', '.join(dates.DATES)}; got {dates_as!r}")
     check_complete(table, table.names)
-    columns = [Column(name, levels_of(table, name)) for name in table.names]
+    columns = [_column(table, name, dates_as) for name in table.names]
     varying = [column for column in columns if np.ptp(column.coded(table), axis=0).any()]
     left_out = tuple(column.name for column in columns if column not in varying)
     if not varying:
         raise TableError(f"{table.source} has no column to learn from besides the target that takes two values or more")
     blank = Encoding(tuple(varying), (), ())
     return blank.standardising(blank.raw(table)), left_out
+
+
+def _column(table: Table, name: str, dates_as: str) -> Column:
+    if not is_dates(table.column(name)):
+        return Column(name, levels_of(table, name))
+    cycles = dates.varying(_moments(table, name)) if dates_as == "parts" else ()
+    return Column(name, dates=True, cycles=cycles)
+
+
+def is_dates(cells: Sequence[str]) -> bool:
+    """Whether a column holds dates; a few cells may be something else, which is then named as a mistake."""
+    return sum(dates.days(cell) is not None for cell in cells) > MOSTLY * len(cells)
 
 
 def levels_of(table: Table, name: str) -> tuple[str, ...]:
@@ -114,7 +158,11 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
     first = numbers.index(False)
     place = f"{table.source}, {table.where(first)}: {cells[first]!r} in column {name!r}"
     if all(number or DECIMAL_COMMA.fullmatch(cell) for number, cell in zip(numbers, cells, strict=True)):
-        raise TableError(f"{place} has a decimal comma: write the numbers of this column with a point")
+        raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
+                         "write the numbers with a point")  # fmt: skip
+    if all(dates.SLASHED.fullmatch(cell) for cell in cells):
+        raise TableError(f"{place} is a date in which day and month cannot be told apart: write the dates of this "
+                         "column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
     if np.mean(numbers) > MOSTLY:
         raise TableError(f"{place} is not a number, and most others there are: correct it, or leave it empty and drop "
                          "the row with --drop-missing")  # fmt: skip
@@ -127,20 +175,37 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
     return levels
 
 
-def _number(table: Table, name: str, row: int, cell: str) -> float:
-    if not is_number(cell) or not np.isfinite(float(cell)):
-        raise TableError(f"{table.source}, {table.where(row)}: {cell!r} in column {name!r} is not a finite number")
-    return float(cell)
+def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.ndarray, " n"]:
+    """A column of finite numbers. With an open end, cells may be missing or infinite on that side: there is none."""
+
+    def number(row: int, cell: str) -> float:
+        if open_end is not None and (cell in MISSING or (is_number(cell) and float(cell) == open_end)):
+            return open_end
+        if not is_number(cell) or not np.isfinite(float(cell)):
+            raise TableError(f"{table.source}, {table.where(row)}: {cell!r} in column {name!r} is not a finite number")
+        return float(cell)
+
+    return np.array([number(i, cell) for i, cell in enumerate(table.column(name))])
 
 
-def check_complete(table: Table, names: Sequence[str]) -> None:
-    """Refuse missing cells in some columns, with their counts."""
+def _moments(table: Table, name: str) -> Float[np.ndarray, " n"]:
+    """A column of dates, in days."""
+    found = [(i, cell, dates.days(cell)) for i, cell in enumerate(table.column(name))]
+    for i, cell, since in found:
+        if since is None:
+            raise TableError(f"{table.source}, {table.where(i)}: {cell!r} in column {name!r} is not a date such as "
+                             "2026-12-31, 2026-12-31 23:59 or 31.12.2026")  # fmt: skip
+    return np.array([since for _, _, since in found], dtype=np.float64)
+
+
+def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -> None:
+    """Refuse missing cells in some columns, with their counts and what can be done."""
     used = table.without(set(table.names) - set(names))
     if counts := missing(used):
         said = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         rows = len(used.rows) - len(used.complete().rows)
         raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows (by column: {said}): "
-                         "fill them in, or drop these rows with --drop-missing")  # fmt: skip
+                         f"{remedy}")  # fmt: skip
 
 
 # --- JSON ------------------------------------------------------------------------------------------------------------
@@ -153,7 +218,7 @@ def to_json(encoding: Encoding) -> dict[str, Any]:
 
 def from_json(node: Any) -> Encoding:
     """An encoding from JSON, every part checked."""
-    columns = tuple(Column(_text(part["name"]), tuple(map(_text, part["levels"]))) for part in node["columns"])
+    columns = tuple(_column_from_json(part) for part in node["columns"])
     encoding = Encoding(columns, tuple(map(float, node["centre"])), tuple(map(float, node["scale"])))
     names = [column.name for column in columns]
     if not names or len(set(names)) < len(names) or any(len(column.levels) == 1 for column in columns):
@@ -163,6 +228,15 @@ def from_json(node: Any) -> Encoding:
     if not (np.isfinite(encoding.centre).all() and np.isfinite(encoding.scale).all() and min(encoding.scale) > 0):
         raise ValueError("its standardisation is not finite and positive")
     return encoding
+
+
+def _column_from_json(part: Any) -> Column:
+    """A column from JSON; files from before there were dates do not mention them."""
+    levels, cycles = (tuple(map(_text, part.get(name, ()))) for name in ("levels", "cycles"))
+    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles)
+    if set(cycles) - set(dates.CYCLES) or (levels and column.dates) or (cycles and not column.dates):
+        raise ValueError("a column is neither numbers nor words nor dates")
+    return column
 
 
 def _text(value: Any) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,12 +15,14 @@ from jaxtyping import Float
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
 from quantprop.learn import Fitted
+from quantprop.likelihoods import Ordinal
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
 from quantprop.tables.encoding import Encoding
-from quantprop.tables.reading import Table
-from quantprop.tables.targets import REAL, Target, target
+from quantprop.tables.reading import MISSING, Table, TableError, from_columns, is_number
+from quantprop.tables.roles import Roles, Units, scale
+from quantprop.tables.targets import REAL, SCALED, Target, target
 
 KERNELS = {"isotropic": None, "ard": "ard"}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
@@ -28,12 +32,19 @@ Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
 @dataclass(frozen=True)
 class TableModel:
-    """A learned model of a table: `estimator` takes what `encoding` makes of it; `lines` are those of its rows."""
+    """A learned model of a table: `estimator` takes what `encoding` makes of it; `lines` are those of its rows.
+
+    `ordered` are the labels of ordered classes, `scales` the columns of exposure and trials by these names, `units`
+    those of y.
+    """
 
     encoding: Encoding
     target: str
     lines: tuple[int, ...]
     estimator: Estimator
+    ordered: tuple[str, ...] = ()
+    scales: Mapping[str, str] = field(default_factory=dict)
+    units: Units = Units()
 
     @property
     def fits(self) -> tuple[Fitted, ...]:
@@ -44,25 +55,61 @@ class TableModel:
     @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the classes, as text; none in regression."""
-        return tuple(map(str, self.estimator.classes_)) if isinstance(self.estimator, GaussianProcessClassifier) else ()
+        if isinstance(self.estimator, GaussianProcessClassifier):
+            return tuple(map(str, self.estimator.classes_))
+        return self.ordered
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that predictions need."""
+        return (*(column.name for column in self.encoding.columns), *self.scales.values())
+
+    def known(self, table: Table) -> np.ndarray:
+        """Which rows can be predicted: no missing cell, and no category that was never learned from."""
+        there = [column for column in self.scales.values() if column in table.names]
+        complete = [cell not in MISSING for column in there for cell in table.column(column)]
+        return self.encoding.known(table) & np.all(np.reshape(complete, (len(there), len(table.rows))), axis=0)
+
+    def scales_of(self, table: Table, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
+        """Exposure and trials of the rows of a table: its columns of the names learned from, or those given here; a
+        number stands for a column of it.
+        """
+        return {role: _scale_of(table, role, given.get(role, column)) for role, column in self.scales.items()}
 
     def forecast(self, table: Table, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
         """Predictions for the rows of a table, by the name of what is predicted."""
-        return self.forecast_at(self.encoding.matrix(table), quantiles)
+        return self.forecast_at(self.encoding.matrix(table), quantiles, self.scales_of(table))
 
-    def forecast_at(self, x: Float[np.ndarray, "n d"], quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
+    def forecast_at(
+        self,
+        x: Float[np.ndarray, "n d"],
+        quantiles: Sequence[float] = QUANTILES,
+        scales: Mapping[str, Any] = {},
+    ) -> dict[str, np.ndarray]:
         """Predictions at rows of X: class and probabilities; or mean, standard deviation and quantiles of y."""
         if isinstance(self.estimator, GaussianProcessClassifier):
-            p = self.estimator.predict_proba(x)
-            named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}
-            return {self.target: self.estimator.classes_[np.argmax(p, axis=1)], **named}
-        mean, deviation = self.estimator.predict(x, return_std=True)
-        columns = self.estimator.predict_quantiles(x, quantiles).T if len(quantiles) else []
-        return {"mean": mean, "sd": deviation} | {f"q{q:g}": c for q, c in zip(quantiles, columns, strict=True)}
+            return self._classes(self.estimator.predict_proba(x), self.estimator.classes_)
+        if self.ordered:
+            y = self.estimator.solution_.predict_y(x)
+            return self._classes(np.exp([y.log_prob(k) for k in range(len(self.ordered))]).T, np.array(self.ordered))
+        mean, deviation = self.units.moments(*self.estimator.predict(x, return_std=True, **scales))
+        columns = (
+            self.estimator.predict_quantiles(x, quantiles, **scales).T if len(quantiles) else np.zeros((0, len(x)))
+        )
+        named = zip(quantiles, self.units.outward(columns), strict=True)
+        return {"mean": mean, "sd": deviation} | {f"q{q:g}": column for q, column in named}
+
+    def _classes(self, p: Float[np.ndarray, "n k"], labels: np.ndarray) -> dict[str, np.ndarray]:
+        """The likeliest class and the probabilities of all."""
+        named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}
+        return {self.target: labels[np.argmax(p, axis=1)], **named}
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the estimator with its encoding to one file; `quantprop.load` reads the estimator alone."""
-        note = {"encoding": encodings.to_json(self.encoding), "target": self.target, "lines": list(self.lines)}
+        note = {
+            "encoding": encodings.to_json(self.encoding), "target": self.target, "lines": list(self.lines),
+            "ordered": list(self.ordered), "scales": dict(self.scales), "units": dataclasses.asdict(self.units),
+        }  # fmt: skip
         estimator_storage.save(self.estimator, path, note=note)
 
 
@@ -75,10 +122,41 @@ def load(path: str | os.PathLike[str]) -> TableModel:
                              "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):
             encoding = encodings.from_json(note["encoding"])
-            found = TableModel(encoding, str(note["target"]), tuple(map(int, note["lines"])), model)
+            found = TableModel(encoding, str(note["target"]), tuple(map(int, note["lines"])), model, **_more(note))
+        require(not found.ordered or len(found.ordered) == _grades(model), "its labels do not fit the model")
         require(len(encoding.features) == found.fits[0].solution.X.shape[1], "the encoding does not fit the model")
         require(len(found.lines) == len(found.fits[0].solution.loo), "its lines do not fit its rows")
     return found
+
+
+def _more(note: Any) -> dict[str, Any]:
+    """What files have had since there are ordered classes, exposures and units."""
+    units = {**dataclasses.asdict(Units()), **note.get("units", {})}
+    if not (math.isfinite(units["centre"]) and math.isfinite(units["scale"]) and units["scale"] > 0):
+        raise ValueError("the units of y are not finite and positive")
+    scales = {str(role): str(column) for role, column in note.get("scales", {}).items()}
+    if set(scales) - set(SCALED):
+        raise ValueError(f"a row has no {', '.join(set(scales) - set(SCALED))}")
+    return {
+        "ordered": tuple(map(str, note.get("ordered", ()))),
+        "scales": scales,
+        "units": Units(float(units["centre"]), float(units["scale"]), units["log"] is True),
+    }
+
+
+def _grades(model: Estimator) -> int:
+    """How many ordered classes an estimator tells apart."""
+    likelihood = getattr(model, "likelihood_", None)
+    return 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
+
+
+def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
+    if column in table.names:
+        return scale(table, role, column)
+    if is_number(column):
+        return scale(from_columns({role: [column] * len(table.rows)}, f"--{role}"), role, role)
+    raise TableError(f"{table.source} lacks the column {column!r}, the {role} of the model: add it, or give one number "
+                     f"for all rows, such as --{role} 1")  # fmt: skip
 
 
 # --- learning --------------------------------------------------------------------------------------------------------
@@ -94,43 +172,80 @@ class Problem:
     encoding: Encoding
     left_out: tuple[str, ...]
     raw: Float[np.ndarray, "n d"]
+    roles: Roles = Roles()
 
     def fit(self, method: str = "qp", rows: Sequence[int] | np.ndarray | None = None, **settings: Any) -> TableModel:
         """The model learned from some rows (all by default), features standardised on them."""
         at = np.arange(len(self.raw)) if rows is None else np.asarray(rows)
+        if "weights" in self.target.rows:
+            at = at[self.target.rows["weights"][at] > 0]
         encoding = self.encoding.standardising(self.raw[at])
-        x = encoding.standardised(self.raw[at])
-        estimator = self._estimator(method, settings).fit(x, self.target.y[at])
-        return TableModel(encoding, self.target.name, tuple(self.table.lines[i] for i in at), estimator)
+        x, more = encoding.standardised(self.raw[at]), self._of_rows(at)
+        estimator = self._estimator(method, settings).fit(x, self.target.units.inward(self.target.y[at]), **more)
+        lines = tuple(self.table.lines[i] for i in at)
+        scales = {role: column for role, column in self.roles.columns.items() if role in SCALED}
+        return TableModel(encoding, self.target.name, lines, estimator, self.target.labels, scales, self.target.units)
+
+    def _of_rows(self, at: np.ndarray) -> dict[str, np.ndarray]:
+        """Weights, exposure and trials of some rows, as estimators call them."""
+        return {{"weights": "sample_weight"}.get(name, name): each[at] for name, each in self.target.rows.items()}
+
+    def scales(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+        """Exposure and trials of some rows."""
+        return {name: each[rows] for name, each in self.target.rows.items() if name in SCALED}
 
     def _estimator(self, method: str, settings: dict[str, Any]) -> Estimator:
-        likelihood: Any = self.target.likelihood
-        settings = {"kernel": KERNELS[self.kernel], "method": method, **settings}
+        likelihood: Any = self.target.model()
+        settings = {"kernel": KERNELS[self.kernel], "method": method, "likelihood": likelihood, **settings}
         if self.target.classes:
-            return GaussianProcessClassifier(likelihood=likelihood, **settings)
-        if likelihood in REAL:
-            return GaussianProcessRegressor(normalize_y=True, **{**settings, "likelihood": REAL[likelihood]()})
-        return GaussianProcessRegressor(likelihood=likelihood, mean="constant", **settings)
+            return GaussianProcessClassifier(**settings)
+        if self.target.likelihood in REAL:
+            return GaussianProcessRegressor(normalize_y=True, **settings)
+        mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own
+        return GaussianProcessRegressor(mean=mean, **settings)
 
 
-def problem(table: Table, target_name: str, likelihood: str | None = None, kernel: str = "isotropic") -> Problem:
-    """A table, the column to predict, the likelihood (guessed without one) and "isotropic" or "ard"."""
+def problem(
+    table: Table,
+    target_name: str,
+    likelihood: str | None = None,
+    kernel: str = "isotropic",
+    roles: Roles = Roles(),
+    dates: str = "number",
+) -> Problem:
+    """A table, the column to predict, the likelihood (guessed without one) and "isotropic" or "ard".
+
+    `roles` says what other columns mean to the target; all columns without a role are features. Dates become a number
+    (days), or "parts": their place in year, week and day as well.
+
+    >>> from quantprop import tables
+    >>> table = tables.from_columns({"x": [0.0, 1.0, 2.0] * 6, "rating": [1, 2, 3, 4, 5, 3] * 3}, "a list")
+    >>> found = tables.problem(table, "rating").target
+    >>> found.likelihood, found.others[1]
+    ('ordinal', ('poisson', 'they are counts'))
+    """
     if kernel not in KERNELS:
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; got {kernel!r}")
-    found = target(table, target_name, likelihood)
-    features = table.without([target_name])
-    encoding, left_out = encodings.learned(features)
-    return Problem(table, found, kernel, encoding, left_out, encoding.raw(features))
+    found = target(table, target_name, likelihood, roles)
+    features = table.without([target_name, *roles.columns.values()])
+    encoding, left_out = encodings.learned(features, dates)
+    return Problem(table, found, kernel, encoding, left_out, encoding.raw(features), roles)
 
 
 def fit(
-    table: Table, target_name: str, likelihood: str | None = None, method: str = "qp", kernel: str = "isotropic"
+    table: Table,
+    target_name: str,
+    likelihood: str | None = None,
+    method: str = "qp",
+    kernel: str = "isotropic",
+    roles: Roles = Roles(),
+    dates: str = "number",
 ) -> TableModel:
-    """A model of one column of a table by the others.
+    """A model of one column of a table by the others; arguments as for `problem`.
 
     >>> from quantprop import tables
     >>> table = tables.from_columns({"x": [0.0, 1.0, 2.0, 3.0], "y": ["no", "no", "yes", "yes"]}, "a list")
     >>> tables.fit(table, "y").forecast(table)["y"].tolist()
     ['no', 'no', 'yes', 'yes']
     """
-    return problem(table, target_name, likelihood, kernel).fit(method)
+    return problem(table, target_name, likelihood, kernel, roles, dates).fit(method)

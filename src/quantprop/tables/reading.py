@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+import random
+import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,6 +16,8 @@ from typing import Any
 SEPARATORS = (",", ";", "\t")
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"})
 STDIN = "-"
+DECIMALS = (".", ",")
+COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 
 
 class TableError(ValueError):
@@ -52,9 +56,14 @@ class Table:
         """Some of the rows, in the order given."""
         return replace(self, rows=tuple(self.rows[i] for i in rows), lines=tuple(self.lines[i] for i in rows))
 
-    def complete(self) -> Table:
-        """The rows without missing cells."""
-        return self.only([i for i, row in enumerate(self.rows) if MISSING.isdisjoint(row)])
+    def sample(self, count: int, seed: int = 0) -> Table:
+        """So many rows drawn at random, in the order of the table."""
+        return self.only(sorted(random.Random(seed).sample(range(len(self.rows)), count)))
+
+    def complete(self, open_ended: Iterable[str] = ()) -> Table:
+        """The rows without missing cells; an empty cell in columns of open ends is not missing."""
+        looked_at = self.without(open_ended)
+        return self.only([i for i, row in enumerate(looked_at.rows) if MISSING.isdisjoint(row)])
 
 
 def missing(table: Table) -> dict[str, int]:
@@ -78,15 +87,20 @@ def _cell(value: Any) -> str:
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def read(path: str | Path) -> Table:
-    """The table in a file (CSV with commas, semicolons or tabs; Parquet), or on standard input for "-"."""
+def read(path: str | Path, decimal: str = ".") -> Table:
+    """The table in a file (CSV with commas, semicolons or tabs; Parquet), or on standard input for "-".
+
+    With decimal="," the cells 1,5 and 1.234,5 are the numbers 1.5 and 1234.5.
+    """
     source = "standard input" if str(path) == STDIN else str(path)
     data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
-    return from_bytes(data, source)
+    return from_bytes(data, source, decimal)
 
 
-def from_bytes(data: bytes, source: str) -> Table:
+def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
     """The table that bytes hold."""
+    if decimal not in DECIMALS:
+        raise ValueError(f"decimal must be one of {' '.join(DECIMALS)}; got {decimal!r}")
     if data[:4] == b"PAR1":
         return from_columns(_parquet(data, source), source)
     text = _decoded(data, source)
@@ -100,8 +114,15 @@ def from_bytes(data: bytes, source: str) -> Table:
                 f"{source}, line {line}: {len(record)} cells, but the header has {len(header)}; put quotes around a "
                 "cell that holds the separator, or fill the row up"
             )
-    rows = tuple(tuple(cell.strip() for cell in record) for _, record in body)
+    cell = _with_point if decimal == "," else str.strip
+    rows = tuple(tuple(map(cell, record)) for _, record in body)
     return _checked(tuple(name.strip() for name in header), rows, tuple(line for line, _ in body), source, "line")
+
+
+def _with_point(cell: str) -> str:
+    """A number with a decimal comma, and points between thousands or none, as one with a point."""
+    cell = cell.strip()
+    return cell.replace(".", "").replace(",", ".") if COMMA.fullmatch(cell) else cell
 
 
 def _checked(

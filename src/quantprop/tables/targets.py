@@ -1,16 +1,21 @@
-"""What kind of y a column holds: which likelihood it asks for, and y as the estimators take it."""
+"""The target of a table: which likelihood it asks for, y as the estimators take it, and the columns that go with it."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import ndtri
 
 from quantprop import likelihoods
 from quantprop.likelihoods import Likelihood
-from quantprop.tables.encoding import TRUTH, check_complete, levels_of
+from quantprop.tables.encoding import TRUTH, check_complete, is_dates, levels_of, numbers
+from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
+from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
 
 CLASSES = ("probit", "logit", "heaviside")  # of two labels, or more by one model a label
 REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation; the scale of the noise is learned
@@ -18,67 +23,179 @@ REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation
     "student-t": lambda: likelihoods.StudentT(scale=0.5),
     "double-exponential": lambda: likelihoods.DoubleExponential(0.5),
 }
-OTHER = ("poisson", "negative-binomial", "gamma", "beta")
+SCALED = {"exposure": ("poisson", "negative-binomial"), "trials": ("binomial",)}  # which likelihoods use what
+OTHER = ("poisson", "negative-binomial", "binomial", "ordinal", "censored", "gamma", "beta")
 LIKELIHOODS = (*CLASSES, *REAL, *OTHER)
+LOGARITHMIC = ("gaussian", "censored")  # y or log y is Gaussian given f: moments of y are known in closed form
+YES, NO = frozenset({"1", "1.0", "true", "yes"}), frozenset({"0", "0.0", "false", "no"})
 
 
 @dataclass(frozen=True)
 class Target:
-    """A column that is predicted: its likelihood and why, and its y."""
+    """A column that is predicted: its likelihood, why, and what else it could be; y, and what goes with each row.
+
+    `labels` are those of ordered classes, whose y are 0, 1, ...; `rows` holds weights, exposure and trials.
+    """
 
     name: str
     likelihood: str
     why: str
     y: np.ndarray
+    others: tuple[tuple[str, str], ...] = ()
+    labels: tuple[str, ...] = ()
+    rows: dict[str, np.ndarray] = field(default_factory=dict)
+    units: Units = Units()
 
     @property
     def classes(self) -> bool:
         """Whether y are labels."""
         return self.likelihood in CLASSES
 
+    def model(self) -> Likelihood | str:
+        """What the estimators call the likelihood: a name, or one with numbers to start from."""
+        if self.likelihood == "censored":
+            return likelihoods.Censored(0.5)
+        if self.likelihood != "ordinal":
+            return REAL[self.likelihood]() if self.likelihood in REAL else self.likelihood
+        shares = np.cumsum(np.bincount(self.y.astype(int)))[:-1] / len(self.y)
+        return likelihoods.Ordinal(math.sqrt(2.0) * ndtri(shares))  # f + ε ~ N(0, 2) before learning
 
-def target(table: Table, name: str, likelihood: str | None = None) -> Target:
-    """The target of a name, with the likelihood given or guessed.
 
-    Words, truth values and numbers that take only two values are labels (probit); whole numbers from 0 on are counts
-    (poisson); all else is real (gaussian, its noise learned).
-    """
+def target(table: Table, name: str, likelihood: str | None = None, roles: Roles = Roles()) -> Target:
+    """The target of a name, with the likelihood given, implied by the roles of other columns, or guessed."""
     if likelihood is not None and likelihood not in LIKELIHOODS:
         raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}")
+    roles.check(name)
+    open_ended = set() if roles.upper is None else {name, roles.upper}
+    check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended])
+    chosen = likelihood or roles.implied
+    found = _interval(table, name, roles) if chosen == "censored" else _column(table, name, chosen, roles)
+    _check_roles(found.likelihood, roles)
+    found = dataclasses.replace(found, rows=_rows(table, roles), units=_units(table, found, roles.log))
+    if "trials" in found.rows:
+        check_rows(table, name, found.y, found.y <= found.rows["trials"], f"at most its trials ({roles.trials})")
+    return found
+
+
+def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target:
+    """A target of one column."""
     cells = table.column(name)
-    check_complete(table, [name])
+    if is_dates(cells):
+        raise TableError(f"column {name!r} of {table.source} holds dates, which cannot be predicted: make numbers of "
+                         "them, such as days since a day")  # fmt: skip
     words = levels_of(table, name)
     labels = _labels(cells, words)
     kinds = np.unique(labels)
     if len(kinds) < 2:
         raise TableError(f"column {name!r} of {table.source} always holds {kinds[0]}: there is nothing to predict")
-    guess, why = _guess(labels, kinds)
-    chosen = likelihood or guess
+    looks = guess(labels)
+    if chosen is None and roles.exposure is not None:
+        looks = Guess("poisson", f"counts, since they have an exposure ({roles.exposure})", looks.others[:1])
+    chosen = chosen or ("gaussian" if roles.log else looks.likelihood)
     if chosen in CLASSES:
-        return Target(name, chosen, why, labels)
+        return Target(name, chosen, looks.why, labels, looks.others)
+    if chosen == "ordinal":
+        return _ordered(table, name, labels, looks, roles.order)
     if words:
         raise TableError(f"the {chosen} likelihood needs numbers, and column {name!r} of {table.source} holds words "
                          f"({', '.join(map(repr, words[:3]))}): choose one of {', '.join(CLASSES)}")  # fmt: skip
-    numbers = labels.astype(np.float64)
-    if not np.isfinite(numbers).all():
-        at = int(np.argmin(np.isfinite(numbers)))
-        raise TableError(f"{table.source}, {table.where(at)}: {cells[at]!r} in column {name!r} is not a finite number")
-    return Target(name, chosen, why, numbers)
+    return Target(name, chosen, looks.why, numbers(table, name), looks.others)
 
 
 def _labels(cells: list[str], words: tuple[str, ...]) -> np.ndarray:
     """Labels as written, truth values in lower case, numbers as numbers (whole ones as integers)."""
     if words:
         return np.array([cell.casefold() for cell in cells] if words == TRUTH else cells)
-    numbers = np.array([float(cell) for cell in cells])
-    whole = np.isfinite(numbers).all() and np.all(numbers == np.round(numbers)) and np.abs(numbers).max() < 2**53
-    return numbers.astype(np.int64) if whole else numbers
+    found = np.array([float(cell) for cell in cells])
+    whole = np.isfinite(found).all() and np.all(found == np.round(found)) and np.abs(found).max() < 2**53
+    return found.astype(np.int64) if whole else found
 
 
-def _guess(labels: np.ndarray, kinds: np.ndarray) -> tuple[str, str]:
-    if labels.dtype.kind == "U" or len(kinds) == 2:
-        shown = ", ".join(map(str, kinds[:5])) + (", ..." if len(kinds) > 5 else "")
-        return "probit", f"{len(kinds)} different values ({shown})"
-    if labels.dtype.kind == "i" and kinds[0] >= 0:
-        return "poisson", f"whole numbers from {kinds[0]} to {kinds[-1]}"
-    return "gaussian", f"real numbers from {kinds[0]:g} to {kinds[-1]:g}"
+def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: tuple[str, ...]) -> Target:
+    """Ordered classes as 0, 1, ...: numbers in their own order, words in the one given."""
+    kinds = np.unique(labels)
+    there = tuple(map(str, kinds))
+    if labels.dtype.kind == "U" and not order:
+        raise RoleError(f"column {name!r} of {table.source} holds words: say their order from the lowest, such as "
+                         f"--order {','.join(there)} (in Python, Roles(order=...))")  # fmt: skip
+    if order and sorted(order) != sorted(there):
+        raise RoleError(f"the order must name every label of column {name!r} once ({', '.join(there)}); got "
+                         f"{', '.join(order)}")  # fmt: skip
+    if len(kinds) > 50:
+        raise TableError(f"column {name!r} of {table.source} has {len(kinds)} different values, too many for grades: "
+                         "choose gaussian, or put them in classes")  # fmt: skip
+    place = {label: i for i, label in enumerate(order or there)}
+    coded = np.array([place[str(label)] for label in labels], dtype=np.float64)
+    why = f"{len(kinds)} values in order ({shown(np.array(list(place)))})" if order else looks.why
+    return Target(name, "ordinal", why, coded, looks.others, tuple(place))
+
+
+# --- what other columns say ------------------------------------------------------------------------------------------
+
+
+def _interval(table: Table, name: str, roles: Roles) -> Target:
+    """Rows (lower, upper) of what was observed or censored."""
+    if roles.upper is None and roles.event is None:
+        raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
+                         "--event the column that says whether the target was observed")  # fmt: skip
+    lower = numbers(table, name, open_end=-np.inf if roles.upper else None)
+    upper = (
+        numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(_events(table, roles), lower, np.inf)
+    )
+    check_rows(table, name, lower, lower <= upper, f"at most the upper end ({roles.upper})")
+    check_rows(table, name, lower, np.isfinite(lower) | np.isfinite(upper), "known on one side at least")
+    observed = int(np.sum(lower == upper))
+    if not observed and np.isinf(np.stack([lower, upper])).any(axis=0).all():
+        raise TableError(f"column {name!r} of {table.source}: no row was observed, nor known on both sides: there is "
+                         "nothing to learn a scale from")  # fmt: skip
+    why = f"{observed} of {len(lower)} rows were observed, the others censored"
+    return Target(name, "censored", why, np.stack([lower, upper], axis=1))
+
+
+def _events(table: Table, roles: Roles) -> np.ndarray:
+    """Which rows were observed: those with the value that says so, or 1, true, yes."""
+    column = str(roles.event)
+    cells = [cell.casefold() for cell in table.column(column)]
+    if roles.observed is not None:
+        if roles.observed.casefold() not in cells:
+            raise RoleError(f"no row has {roles.observed!r} in column {column!r}, which was to say that the target was "
+                            f"observed: it holds {shown(np.unique(cells))}")  # fmt: skip
+        return np.array([cell == roles.observed.casefold() for cell in cells])
+    for i, cell in enumerate(cells):
+        if cell not in YES | NO:
+            raise TableError(f"{table.source}, {table.where(i)}: {table.column(column)[i]!r} in column {column!r} says "
+                             "neither that the target was observed (1, true, yes) nor that it was censored (0, false, "
+                             f"no): say which value means observed, such as --event {column}={max(cells)}")  # fmt: skip
+    return np.array([cell in YES for cell in cells])
+
+
+def _rows(table: Table, roles: Roles) -> dict[str, np.ndarray]:
+    """Weights, exposure and trials of every row."""
+    return {role: scale(table, role, column) for role, column in roles.columns.items() if role in RULES}
+
+
+def _check_roles(likelihood: str, roles: Roles) -> None:
+    """Refuse what a likelihood has no use for, and binomial without trials."""
+    for role, users in SCALED.items():
+        if getattr(roles, role) is not None and likelihood not in users:
+            raise RoleError(f"{role} is for the likelihoods {' and '.join(users)}, not {likelihood}: choose one with "
+                             "--likelihood, or leave it out")  # fmt: skip
+    if likelihood == "binomial" and roles.trials is None:
+        raise RoleError("the binomial likelihood needs the number of trials: --trials names its column")
+    if roles.log and likelihood not in LOGARITHMIC:
+        raise RoleError(f"log is for the likelihoods {' and '.join(LOGARITHMIC)}, not {likelihood}")
+    if (roles.upper or roles.event) and likelihood != "censored":
+        raise RoleError(f"upper and event are for the censored likelihood, not {likelihood}: leave --likelihood out")
+
+
+def _units(table: Table, found: Target, log: bool) -> Units:
+    """The model's units: of a censored y the centre and spread of what is known of it. Others are the estimators'."""
+    censored = found.likelihood == "censored"
+    if log:
+        above = found.y[:, 1] if censored else found.y
+        check_rows(table, found.name, above, above > 0, "positive to have a logarithm")
+    if not censored:
+        return Units(log=log)
+    ends = found.y[np.isfinite(found.y) & (not log or found.y > 0)]
+    ends = np.log(ends) if log else ends
+    return Units(float(ends.mean()), float(ends.std()) or 1.0, log)

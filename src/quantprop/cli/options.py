@@ -1,0 +1,183 @@
+"""What commands about a table take: options that several share, their checks, and the problem they amount to."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from quantprop.cli.screen import note
+
+if TYPE_CHECKING:
+    from quantprop.tables import Problem, Roles, Table
+
+LIKELIHOODS = ("probit", "logit", "heaviside", "ordinal", "poisson", "negative-binomial", "binomial", "gaussian",
+               "student-t", "double-exponential", "censored", "gamma", "beta")  # fmt: skip
+METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
+OBJECTIVES = ("evidence", "loo")
+KERNELS = ("isotropic", "ard")
+DATES = ("number", "parts")
+MANY = 2000  # rows from which a fit is announced as a long one
+ROLES = ("upper", "event", "exposure", "trials", "weights")
+
+
+def one_of(words: tuple[str, ...]) -> Callable[[str | None], str | None]:
+    """The check of an option with a few values."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None and value not in words:
+            raise typer.BadParameter(f"must be one of {', '.join(words)}; got {value!r}")
+        return value
+
+    return check
+
+
+Data = Annotated[str, typer.Argument(help="CSV (comma, semicolon or tab) or Parquet; - is standard input.")]
+Goal = Annotated[str, typer.Option("--target", help="The column to predict.")]
+Likelihood = Annotated[
+    str | None,
+    typer.Option(
+        callback=one_of(LIKELIHOODS), help=f"One of {', '.join(LIKELIHOODS)}.  [guessed from the target, and said why]"
+    ),
+]
+Upper = Annotated[
+    str | None,
+    typer.Option(help="Column with the upper ends of intervals that begin at the target (censored); empty is open."),
+]
+Event = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says if the target was observed (1, yes) or is a lower bound (0, no); or "
+        "column=value, where value says that it was observed."
+    ),
+]
+Order = Annotated[str | None, typer.Option(help="Labels of the target from the lowest, with commas (ordinal).")]
+Log = Annotated[bool, typer.Option("--log", help="Model the logarithm of the target (gaussian, censored).")]
+Exposure = Annotated[str | None, typer.Option(help="Column with what counts are per (poisson, negative-binomial).")]
+Trials = Annotated[str | None, typer.Option(help="Column with the trials in which the target counts successes.")]
+Weights = Annotated[str | None, typer.Option(help="Column with how many equal rows a row stands for.")]
+Kernel = Annotated[
+    str,
+    typer.Option(callback=one_of(KERNELS), help="One lengthscale for all features (isotropic), or one each (ard)."),
+]
+Dates = Annotated[
+    str, typer.Option(callback=one_of(DATES), help="Dates as days (number), or also year, week and day (parts).")
+]
+Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
+Drop = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Decimal = Annotated[str, typer.Option(callback=one_of((".", ",")), help="What stands before the decimals of a number.")]
+Sample = Annotated[int | None, typer.Option(min=2, help="Use so many rows, drawn at random.  [all]")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
+
+
+@dataclass(frozen=True)
+class Given:
+    """What was said about a table."""
+
+    data: str
+    target: str
+    likelihood: str | None = None
+    kernel: str = "isotropic"
+    roles: dict[str, str | None] = field(default_factory=dict)  # upper, event, exposure, trials, weights
+    order: str | None = None
+    log: bool = False
+    dates: str = "number"
+    ignore: list[str] | None = None
+    drop_missing: bool = False
+    decimal: str = "."
+    sample: int | None = None
+    seed: int = 0
+
+    def as_roles(self, names: tuple[str, ...]) -> Roles:
+        """The roles of columns, as `tables` knows them; an event is a column, or column=value."""
+        from quantprop.tables import Roles
+
+        roles, event = dict(self.roles), self.roles.get("event")
+        if event is not None and event not in names and "=" in event:
+            roles["event"], roles["observed"] = event.rsplit("=", 1)
+        return Roles(**roles, order=words(self.order or ""), log=self.log)
+
+    def read(self) -> Problem:
+        """The problem, with notes of what was made of the table."""
+        from quantprop import tables
+
+        table = tables.read(self.data, self.decimal)
+        roles = self.as_roles(table.names)
+        check_columns(table, {"--target": self.target} | {f"--{role}": name for role, name in roles.columns.items()})
+        table = self._rows(self._without_ignored(table), roles)
+        try:
+            problem = tables.problem(table, self.target, self.likelihood, self.kernel, roles, self.dates)
+        except tables.RoleError as error:
+            raise typer.BadParameter(str(error)) from None
+        _tell(problem, self.likelihood)
+        return problem
+
+    def _without_ignored(self, table: Table) -> Table:
+        for name in self.ignore or ():
+            check_columns(table, {"--ignore": name})
+            if name in (self.target, *self.roles.values()):
+                raise typer.BadParameter(
+                    f"{name} is the target, or said to go with it: it cannot be ignored", param_hint="--ignore"
+                )
+        return table.without(self.ignore or ())
+
+    def _rows(self, table: Table, roles: Roles) -> Table:
+        """Complete rows only, if asked for, and a sample of them."""
+        from quantprop import tables
+
+        if self.drop_missing:
+            complete = table.complete(() if roles.upper is None else (self.target, roles.upper))
+            note(f"note: {len(table.rows) - len(complete.rows)} of {len(table.rows)} rows have missing values: dropped")
+            if not complete.rows:
+                counts = tables.missing(table)
+                raise tables.TableError(f"{table.source} has no row without missing values: leave out the column with "
+                                        f"most of them, --ignore {max(counts, key=counts.__getitem__)!r}")  # fmt: skip
+            table = complete
+        if self.sample is None or self.sample >= len(table.rows):
+            return table
+        note(f"note: {self.sample} of {len(table.rows)} rows drawn at random, seed {self.seed}")
+        return table.sample(self.sample, self.seed)
+
+
+def check_columns(table: Table, named: dict[str, str]) -> None:
+    """Refuse an option that names a column which is not there."""
+    for option, name in named.items():
+        if name not in table.names:
+            there = ", ".join(map(repr, table.names))
+            raise typer.BadParameter(f"{table.source} has no column {name!r}; it has {there}", param_hint=option)
+
+
+def _tell(problem: Problem, likelihood: str | None) -> None:
+    """What was made of the table."""
+    target = problem.target
+    asked = likelihood or problem.roles.implied
+    how = "as asked" if asked else "guessed"
+    note(f"note: {target.name}: {target.why}: {target.likelihood} likelihood ({how})")
+    if not asked and target.others:
+        note("note: otherwise, " + "; ".join(f"--likelihood {name} if {when}" for name, when in target.others))
+    for column in problem.encoding.columns:
+        if column.dates:
+            more = f", and its place in {', '.join(column.cycles)}" if column.cycles else "; --dates parts adds more"
+            note(f"note: column {column.name} holds dates: days since 1970{more}")
+    for name in problem.left_out:
+        note(f"note: column {name} never changes: left out")
+    if (n := len(problem.raw)) > MANY:
+        note(f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
+             "their square; --sample 1000 learns from 1000 of them")  # fmt: skip
+
+
+def check_place(out: Path) -> None:
+    """Say before the work, not after it, that a file cannot be written."""
+    if out.is_dir() or not out.resolve().parent.is_dir():
+        raise typer.BadParameter(f"{out} is a folder, or in one that does not exist", param_hint="--out")
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Words with commas between them; one that holds a comma has quotes around it."""
+    cells: Iterable[str] = next(csv.reader([text], skipinitialspace=True), [])
+    return tuple(dict.fromkeys(cell.strip() for cell in cells if cell.strip()))

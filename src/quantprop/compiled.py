@@ -1,0 +1,152 @@
+"""Compiled programs kept on disk, so that another process need not compile them again.
+
+JAX keeps them itself, but writes a file in place: one that was cut short would be read as it is, and never replaced.
+Here every process has a folder of its own, of links to what is kept, for JAX to read and to write; what is new there at
+the end of the process is linked back. Nobody ever sees a part of a file, and nobody waits.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
+OFF = frozenset({"off", "0", "no", "false"})
+MOST = 512 * 2**20  # bytes kept; the oldest programs go first
+SHELF, DESK = "programs", "running"
+STALE = 7 * 86400  # seconds after which the folder of a process that was killed is swept away
+
+_desks: dict[str, Path] = {}  # of this process, by the folder they belong to
+
+
+def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
+    """Keep compiled programs on disk from now on: in the user's cache folder, or in the one given. Returns it.
+
+    At most 512 MB are kept, and the folder may be deleted at any time. `QUANTPROP_CACHE=off` in the environment forbids
+    it (None is returned), `QUANTPROP_CACHE=folder` says where; a cache folder that JAX was told of already is left as
+    it is. On the command line it is on by default.
+
+    >>> import tempfile
+    >>> import quantprop
+    >>> quantprop.cache(tempfile.mkdtemp()) is not None
+    True
+    """
+    import jax  # here, since this module is imported where only help is asked for
+
+    told = os.environ.get(SWITCH, "")
+    if told.casefold() in OFF:
+        return None
+    home = Path(folder or told or _users_folder() / "quantprop").expanduser().resolve() / _machine()
+    before = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009  # which no stub names
+    if before is not None and before not in map(str, _desks.values()):
+        return Path(before)
+    if str(home) not in _desks:
+        _desks[str(home)] = _opened(home)
+    _tell_jax(_desks[str(home)])
+    return home
+
+
+def _tell_jax(desk: Path) -> None:
+    import jax
+    from jax.experimental.compilation_cache import compilation_cache
+
+    jax.config.update("jax_compilation_cache_dir", str(desk))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too: there are many
+    jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # whose folder would be part of every key
+    compilation_cache.reset_cache()  # JAX looks at its settings once
+
+
+def _users_folder() -> Path:
+    """Where programs keep what they can do without."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library/Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def _machine() -> str:
+    """A name for the kind of processor: programs made for one may not run on another that shares the home folder."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:  # not Linux
+        lines = [platform.processor()]
+    about = sorted(
+        {line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))} or lines
+    )
+    return f"{platform.machine()}-{hashlib.sha256(repr(about).encode()).hexdigest()[:12]}"
+
+
+# --- a process and the shelf -----------------------------------------------------------------------------------------
+
+
+def _opened(home: Path) -> Path:
+    """A folder of this process's own, with everything on the shelf; what it adds goes back at the end."""
+    shelf = home / SHELF
+    shelf.mkdir(parents=True, exist_ok=True)
+    (home / DESK).mkdir(exist_ok=True)
+    _swept(home)
+    desk = Path(tempfile.mkdtemp(dir=home / DESK))
+    for file in shelf.iterdir():
+        _linked(file, desk / file.name)
+    atexit.register(_closed, desk, shelf, os.getpid())
+    return desk
+
+
+def _closed(desk: Path, shelf: Path, owner: int) -> None:
+    """Put what is new on the shelf and leave."""
+    if os.getpid() != owner:  # a fork: its parent's folder is not its own
+        return
+    for file in desk.iterdir() if shelf.is_dir() else ():
+        if file.is_file() and not (shelf / file.name).exists():
+            _linked(file, shelf / file.name)
+    shutil.rmtree(desk, ignore_errors=True)  # a file that another process holds open on Windows is swept away later
+
+
+def _linked(file: Path, place: Path) -> None:
+    """The same file in another place, whole or not at all; what is there, or has just been deleted, is left so."""
+    try:
+        os.link(file, place)
+    except (FileExistsError, FileNotFoundError):
+        return
+    except OSError:  # no links on this file system
+        part = place.with_name(f"{place.name}.{os.getpid()}.part")
+        try:
+            shutil.copyfile(file, part)
+        except FileNotFoundError:
+            return
+        os.replace(part, place)
+
+
+def _swept(home: Path, most: int = MOST) -> None:
+    """Keep no more than so many bytes, the newest, and no folders of processes that were killed long ago."""
+    for desk in (home / DESK).iterdir():
+        if time.time() - _modified(desk) > STALE:
+            shutil.rmtree(desk, ignore_errors=True)
+    total = 0
+    files = [(_modified(file), file) for file in (home / SHELF).iterdir()]
+    for _, file in sorted(files, reverse=True):
+        total += _size(file)
+        if total > most:
+            file.unlink(missing_ok=True)
+
+
+def _modified(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:  # another process was faster
+        return 0.0
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -1,0 +1,117 @@
+"""What columns beside the target say of it, and the units in which a model takes it."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from quantprop.tables.encoding import numbers
+from quantprop.tables.reading import Table, TableError
+
+RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
+    "exposure": (lambda v: v > 0, "positive"),
+    "trials": (lambda v: (v >= 1) & (v == np.round(v)), "a whole number from 1 on"),
+    "weights": (lambda v: v >= 0, "at least 0"),
+}
+
+
+class RoleError(TableError):
+    """Roles that do not go together, or not with the likelihood."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """What other columns say of the target, and how it is to be read.
+
+    Attributes:
+        upper: the column with the upper end of an interval whose lower end is the target; an empty cell is an open end.
+        event: the column that says (1, true, yes) that the target was observed, or (0, false, no) is a lower bound.
+        observed: the one value of that column that says so, where it has others than these.
+        exposure: the column with what counts are per: person-years, area, hours.
+        trials: the column with the number of trials in which the target counts successes.
+        weights: the column with how many equal rows each row stands for.
+        order: ordered labels from the lowest; numbers have an order of their own.
+        log: model the logarithm of the target.
+    """
+
+    upper: str | None = None
+    event: str | None = None
+    observed: str | None = None
+    exposure: str | None = None
+    trials: str | None = None
+    weights: str | None = None
+    order: tuple[str, ...] = ()
+    log: bool = False
+
+    def __repr__(self) -> str:
+        """What differs from nothing said."""
+        said = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
+        return f"Roles({', '.join(f'{name}={value!r}' for name, value in said.items() if value)})"
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Columns by their role."""
+        given = {name: getattr(self, name) for name in ("upper", "event", "exposure", "trials", "weights")}
+        return {name: column for name, column in given.items() if column is not None}
+
+    @property
+    def implied(self) -> str | None:
+        """The likelihood that the roles alone decide."""
+        if self.upper is not None or self.event is not None:
+            return "censored"
+        return "binomial" if self.trials is not None else "ordinal" if self.order else None
+
+    def check(self, target: str) -> None:
+        """Refuse one column in two roles, and two ways to say what was censored."""
+        if self.upper is not None and self.event is not None:
+            raise RoleError("upper and event both say what was censored: give one of them")
+        named = [target, *self.columns.values()]
+        if twice := [name for name in named if named.count(name) > 1]:
+            raise RoleError(f"column {twice[0]!r} has two roles: target, upper, event, exposure, trials and weights "
+                             "must be different columns")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Units:
+    """y inside a model is (y − centre)/scale, or that of log y."""
+
+    centre: float = 0.0
+    scale: float = 1.0
+    log: bool = False
+
+    def inward(self, y: np.ndarray) -> np.ndarray:
+        """y of the table as the model takes it: labels as they are."""
+        if self == Units():
+            return y
+        with np.errstate(divide="ignore"):
+            return ((np.log(np.maximum(y, 0.0)) if self.log else y) - self.centre) / self.scale  # below 0 is no bound
+
+    def outward(self, y: np.ndarray) -> np.ndarray:
+        """y of the model, or quantiles of it, in the table's units."""
+        there = self.centre + self.scale * y
+        return np.exp(there) if self.log else there
+
+    def moments(self, mean: np.ndarray, deviation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and deviation of y in the table's units; those of a log-normal where the model is of log y."""
+        mean, deviation = self.centre + self.scale * mean, self.scale * deviation
+        if not self.log:
+            return mean, deviation
+        expected = np.exp(mean + 0.5 * deviation**2)
+        return expected, expected * np.sqrt(np.expm1(deviation**2))
+
+
+def scale(table: Table, role: str, column: str) -> np.ndarray:
+    """A column of exposures, trials or weights, every row checked."""
+    holds, rule = RULES[role]
+    found = numbers(table, column)
+    check_rows(table, column, found, holds(found), f"{rule}, as {role}")
+    return found
+
+
+def check_rows(table: Table, name: str, values: np.ndarray, good: np.ndarray, rule: str) -> None:
+    if not good.all():
+        i = int(np.argmin(good))
+        raise TableError(f"{table.source}, {table.where(i)}: {values[i]:g} in column {name!r} must be {rule}")
