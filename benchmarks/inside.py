@@ -17,9 +17,9 @@ from jax.scipy.linalg import solve_triangular
 from scipy.linalg import lapack
 
 from quantprop import EP, QP, Model, datasets, fit, fit_many, infer, kernels, likelihoods
-from quantprop.engine import Problem, swept
 from quantprop.experiments.protocol import Experiment, split
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.engine import Problem, swept
 from quantprop.likelihoods import Datum
 from quantprop.methods.base import Weight
 from quantprop.priors import DensePrior

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop import EP, Model, fit, kernels, likelihoods
-from quantprop.engine import Problem, swept
 from quantprop.experiments.protocol import Experiment, split
 from quantprop.gaussian import Natural
-from quantprop.infer import prepare
+from quantprop.inference.engine import Problem, swept
+from quantprop.inference.task import prepare
 from quantprop.priors import DensePrior
 
 BESIDE = 1e-6  # of the sites: at the fixed point itself both changes are roundings, and are compared

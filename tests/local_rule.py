@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from quantprop import programs
 from quantprop.data import encode
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods import Likelihood
 from quantprop.likelihoods.base import Moments
 from quantprop.parameters import values
 from quantprop.projections import KL, Wasserstein
+from quantprop.runtime import programs
 from quantprop.sites import renewed
 
 BLOCK = 112

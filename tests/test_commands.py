@@ -376,7 +376,7 @@ def test_an_interrupt_leaves_the_old_file(data, folder, monkeypatch):
 
 def test_demo_prints_and_writes_where_it_is_told(monkeypatch, tmp_path):
     told = []
-    monkeypatch.setattr("quantprop.demo.main", lambda out, progress: told.append(out) or [])
+    monkeypatch.setattr("quantprop.report.demo.main", lambda out, progress: told.append(out) or [])
     result = call("demo", "--out", tmp_path / "page.html")
     assert (result.exit_code, told) == (0, [tmp_path / "page.html"])
     assert f"wrote {tmp_path / 'page.html'}" in result.stdout

@@ -9,7 +9,8 @@ from pathlib import Path
 import jax
 import pytest
 
-from quantprop import cache, compiled
+from quantprop import cache
+from quantprop.runtime import compiled
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """

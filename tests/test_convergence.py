@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from quantprop import EP, Model, datasets, infer, kernels, likelihoods
-from quantprop.engine import Problem, swept
 from quantprop.gaussian import Natural
-from quantprop.infer import prepare, starting_sites
+from quantprop.inference.engine import Problem, swept
+from quantprop.inference.task import prepare, starting_sites
 from quantprop.priors import DensePrior
 
 CLASSIFICATION = tuple(name for name in datasets.names() if name != "mining")

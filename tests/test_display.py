@@ -25,8 +25,8 @@ from quantprop import (
     projections,
 )
 from quantprop.gaussian import Natural, Normal
-from quantprop.learn import Ending
-from quantprop.predictive import Predictive
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.results import Ending
 from quantprop.projections import KL, Wasserstein
 
 SE, LINEAR, CONSTANT = kernels.SquaredExponential(2.5, [1.0, 0.1]), kernels.Linear(1 / 3), kernels.Constant(2.0)

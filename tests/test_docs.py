@@ -24,8 +24,11 @@ from jax.experimental.compilation_cache import compilation_cache
 from typer.testing import CliRunner
 
 import quantprop
-from quantprop import ascent, engine, kernels, learn, likelihoods, means, projections, solution
+from quantprop import kernels, likelihoods, means, projections
 from quantprop.cli import app
+from quantprop.inference import engine, solution
+from quantprop.learning import ascent
+from quantprop.learning import fitting as learn
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("README.md", "docs/index.md", "docs/status.md", "docs/compilation.md")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, kernels, likelihoods, means
-from quantprop.infer import prepare
-from quantprop.landscape import Landscape
-from quantprop.objectives import as_objective
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
 from quantprop.parameters import packed
 
 N = 24

@@ -1,7 +1,9 @@
 """The tree is the architecture: imports go one way through it, and importing it costs and changes little."""
 
 import ast
+import graphlib
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,60 +16,30 @@ PACKAGE = "quantprop"
 
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
-    "markup",
-    "display",
-    "garbage",
-    "system",
-    "memory",
-    "precision",
-    "programs",
-    "compiled",
-    "threads",
+    "runtime",
     "gaussian",
-    "special",
-    "krylov",
-    "quadrature",
-    "mixtures",
-    "quantiles",
+    "numerics",
     "parameters",
     "kernels",
     "means",
     "likelihoods",
     "data",
-    "predictive",
     "projections",
-    "project",
     "sites",
     "priors",
     "methods",
     "model",
-    "engine",
-    "objectives",
-    "implicit",
-    "continuation",
-    "prediction",
-    "solution",
-    "infer",
-    "ascent",
-    "foretold",
-    "evaluation",
-    "landscape",
-    "starts",
-    "learn",
-    "batches",
-    "many",
-    "predict_many",
+    "inference",
     "storage",
+    "learning",
     "estimators",
     "plots",
     "datasets",
     "tables",
-    "insight",
     "comparison",
     "experiments",
     "reference",
     "report",
-    "demo",
     "cli",
 )
 # These use the library as its users do, so they may also take names from the package itself.
@@ -125,20 +97,20 @@ def test_imports_follow_the_layers(path):
 @pytest.mark.parametrize(
     ("module", "code", "fault"),
     [
-        ("quantprop.special", "from quantprop.engine import run", "engine comes after it"),
-        ("quantprop.special", "import quantprop.engine as e", "engine comes after it"),
-        ("quantprop.special", "from . import engine", "engine comes after it"),
-        ("quantprop.priors.dense", "from ..engine import run", "engine comes after it"),
-        ("quantprop.priors.dense", "def f():\n    from quantprop import engine", "line 2: priors imports"),
+        ("quantprop.numerics.special", "from quantprop.inference.engine import run", "inference comes after it"),
+        ("quantprop.numerics.special", "import quantprop.inference.engine as e", "inference comes after it"),
+        ("quantprop.numerics.special", "from .. import inference", "inference comes after it"),
+        ("quantprop.priors.dense", "from ..inference import run", "inference comes after it"),
+        ("quantprop.priors.dense", "def f():\n    from quantprop import inference", "line 2: priors imports"),
         ("quantprop.projections.kl", "from quantprop.sites import Site", "sites comes after it"),
-        ("quantprop.special", "from quantprop import Model", "from its own module"),
+        ("quantprop.numerics.special", "from quantprop import Model", "from its own module"),
         ("quantprop.kernels", "from sklearn.gaussian_process import kernels", "only estimators"),
         ("quantprop.novelty", "", "place 'novelty' in LAYERS"),
-        ("quantprop.engine", "from .sites import Site\nfrom quantprop.priors.dense import Dense", None),
+        ("quantprop.inference.engine", "from .sites import Site\nfrom quantprop.priors.dense import Dense", None),
         ("quantprop.priors.dense", "from .other import helper\nimport numpy", None),
         ("quantprop.estimators.classifier", "import sklearn.base", None),
-        ("quantprop.demo", "from quantprop import GaussianProcessClassifier, datasets", None),
-        ("quantprop", "from quantprop import demo", None),
+        ("quantprop.report.demo", "from quantprop import GaussianProcessClassifier, datasets", None),
+        ("quantprop", "from quantprop import cli", None),
     ],
 )
 def test_the_check_itself(module, code, fault):
@@ -147,9 +119,30 @@ def test_the_check_itself(module, code, fault):
     assert fault is None or fault in faults[0]
 
 
+def test_no_module_imports_itself_by_way_of_others():
+    """Inside folders too, and by names in quotes, which `import_module` takes."""
+    known = {".".join(dotted(path)): path for path in MODULES}
+    graph = {}
+    for name, path in known.items():
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        names = {found for _, found in imported(tree, dotted(path), path.name == "__init__.py")}
+        called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
+        named = {getattr(node.args[0], "value", None) for node in called if "import_module" in ast.unparse(node.func)}
+        reached = {found if found in known else found.rpartition(".")[0] for found in names | (named - {None})}
+        graph[name] = (reached & set(known)) - {name, PACKAGE}
+    graph[PACKAGE] = set()  # imports everything, on first use
+    graphlib.TopologicalSorter(graph).prepare()  # raises a CycleError that names the circle
+
+
+def test_only_the_default_names_the_dense_prior_outside_its_folder():
+    naming = [path for path in MODULES if re.search(r"\bDense(Prior)?\b", path.read_text(encoding="utf-8"))]
+    outside = {".".join(dotted(path)) for path in naming if "priors" not in path.parts}
+    assert outside == {PACKAGE, f"{PACKAGE}.model"}  # the package exports the name
+
+
 def test_relative_imports_inside_a_package_file():
     assert not violations("from .dense import Dense", ("quantprop", "priors"), is_package=True)
-    assert violations("from ..engine import run", ("quantprop", "priors"), is_package=True)
+    assert violations("from ..inference import run", ("quantprop", "priors"), is_package=True)
 
 
 def test_importing_quantprop_is_light_and_changes_no_setting():

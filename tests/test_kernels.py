@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quantprop import kernels
-from quantprop.programs import program
+from quantprop.runtime.programs import program
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(7, 3))

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quantprop.krylov import DIRECTIONS, minimal_residual
+from quantprop.numerics.krylov import DIRECTIONS, minimal_residual
 
 
 def solved(matrix, right, tol):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from quantprop import Model, Parameter, datasets, fit, infer, kernels, likelihoods
-from quantprop.landscape import Point
-from quantprop.learn import Landscape
+from quantprop.learning.fitting import Landscape
+from quantprop.learning.landscape import Point
 
 GPY_OPTIMUM = {"crabs": 27.0321, "ionosphere": 89.4527}  # negative log evidence that GPy 1.15's nested EP reaches
 

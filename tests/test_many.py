@@ -5,11 +5,12 @@ import pytest
 from scipy.optimize import rosen, rosen_der
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from quantprop import Dense, Model, Parameter, batches, fit, fit_many, kernels, likelihoods, means, predict_many
-from quantprop.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
-from quantprop.foretold import Known
+from quantprop import Dense, Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.gaussian import Natural
-from quantprop.threads import one_blas_thread
+from quantprop.learning.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
+from quantprop.learning.warm_starts import Known
+from quantprop.runtime import batches
+from quantprop.runtime.threads import one_blas_thread
 
 BOX = np.array([[-5.0, 5.0], [-5.0, 5.0]])
 RNG = np.random.default_rng(5)

@@ -16,9 +16,9 @@ from scipy.stats import binom, norm, poisson
 
 from quantprop import EP, Model, kernels, likelihoods, plots
 from quantprop.gaussian import Natural, Normal
-from quantprop.learn import Ending, Fitted, Step
-from quantprop.predictive import Predictive
-from quantprop.solution import Solution, Status
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.solution import Solution, Status
 
 KERNEL = kernels.SquaredExponential(variance=1.5, lengthscale=0.8)
 SITES = np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, 0.5])  # ν and τ

@@ -12,15 +12,17 @@ import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
 import quantprop
-from quantprop import Model, kernels, likelihoods, programs
-from quantprop.garbage import uncollected
-from quantprop.infer import loo_at, prepare
-from quantprop.landscape import Landscape
+from quantprop import Model, kernels, likelihoods
+from quantprop.inference.leave_one_out import loo_at
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
 from quantprop.methods import QP
-from quantprop.objectives import Evidence
 from quantprop.parameters import packed
 from quantprop.priors import Dense
-from quantprop.threads import blas_threads_for
+from quantprop.runtime import programs
+from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.threads import blas_threads_for
 
 
 def landscape(n):

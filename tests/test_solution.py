@@ -11,7 +11,7 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 from scipy.stats import norm
 
 from quantprop import EP, QP, VB, Dense, Laplace, Model, infer, kernels, likelihoods, predict_many, project, projections
-from quantprop.memory import check_memory
+from quantprop.runtime.memory import check_memory
 
 X = np.array([[-0.7, 0.2], [0.1, -0.4], [0.9, 0.8]])
 XNEW = np.array([[-2.0, 0.0], [0.0, 0.0], [0.5, 0.5], [1.5, -1.0]])

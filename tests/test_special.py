@@ -5,7 +5,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from quantprop import special
+from quantprop.numerics import special
 
 mpmath.mp.dps = 50
 POINTS = np.concatenate([-np.geomspace(1e-3, 1e3, 60), np.linspace(0.0, 8.0, 25), [-37.577, -37.545, 20.0]])

@@ -18,10 +18,10 @@ from quantprop import (
     kernels,
     likelihoods,
 )
+from quantprop.inference.prediction import gram_of
+from quantprop.learning.starts import scaled
 from quantprop.parameters import declared, values
-from quantprop.precision import float64
-from quantprop.prediction import gram_of
-from quantprop.starts import scaled
+from quantprop.runtime.precision import float64
 
 RNG = np.random.default_rng(1)
 X = np.sort(RNG.uniform(0, 6, 30))[:, None]

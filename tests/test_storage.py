@@ -17,9 +17,9 @@ from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, fit, kerne
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators.storage import load, save
 from quantprop.gaussian import Natural, Normal
-from quantprop.learn import Ending, Fitted, Step
+from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.solution import Solution, Status
 from quantprop.parameters import declared, packed
-from quantprop.solution import Solution, Status
 from quantprop.storage import fitted as storage
 from quantprop.storage.files import checksum
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from quantprop import Dense, memory, system
+from quantprop import Dense
 from quantprop.priors.dense import MATRICES
+from quantprop.runtime import memory, system
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 GIB = 2**30
@@ -125,13 +126,14 @@ for holder, names in ((os, ("sysconf", "sched_getaffinity", "O_NONBLOCK")), (sig
     for name in names:
         delattr(holder, name)
 
-from quantprop import system
+from quantprop.runtime import system
 
 system.PROC = system.CGROUPS = Path("there/is/none")
 
 import quantprop.cli.commands, quantprop.experiments.pool
 import numpy as np
-from quantprop import Model, batches, fit, kernels, likelihoods, load, save
+from quantprop import Model, fit, kernels, likelihoods, load, save
+from quantprop.runtime import batches
 
 x = np.linspace(0.0, 3.0, 20)[:, None]
 y = np.sin(x[:, 0]) + 0.01 * np.cos(50.0 * x[:, 0])

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from quantprop.priors.triangular import folded_gram, folded_product, gram_of_lower, triangular_inverse
+from quantprop.numerics.triangular import folded_gram, folded_product, gram_of_lower, triangular_inverse
 
 
 @pytest.fixture(params=[1, 3, 4, 17])  # also sizes that do not fill all blocks

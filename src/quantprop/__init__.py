@@ -5,57 +5,49 @@ Names are imported on first use: what only asks for help or the version does not
 
 import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from quantprop.garbage import uncollected
+from quantprop.runtime.garbage import uncollected
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
-    from quantprop.compiled import cache
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
-    from quantprop.infer import infer
-    from quantprop.learn import Fitted, fit
-    from quantprop.many import fit_many
+    from quantprop.inference.batched import predict_many
+    from quantprop.inference.inferring import infer
+    from quantprop.inference.prediction import PrecisionWarning
+    from quantprop.inference.results import Fitted
+    from quantprop.inference.solution import Solution, Status
+    from quantprop.learning.fitting import fit
+    from quantprop.learning.many import fit_many
+    from quantprop.learning.starts import KernelWarning
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
     from quantprop.parameters import LogNormal, Parameter
-    from quantprop.predict_many import predict_many
     from quantprop.priors import Dense
-    from quantprop.project import project
-    from quantprop.solution import PrecisionWarning, Solution, Status
-    from quantprop.starts import KernelWarning
+    from quantprop.projections.single import project
+    from quantprop.runtime.compiled import cache
 
 __version__ = "0.1.0"
 
 _HOME = {
     **dict.fromkeys(("GaussianProcessClassifier", "GaussianProcessRegressor"), "estimators"),
     **dict.fromkeys(("load", "save"), "estimators.storage"),
-    **dict.fromkeys(("Fitted", "fit"), "learn"),
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
-    **dict.fromkeys(("PrecisionWarning", "Solution", "Status"), "solution"),
-    "Dense": "priors",
-    "Model": "model",
     **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
-    "KernelWarning": "starts",
-    "cache": "compiled",
-    "fit_many": "many",
-    "infer": "infer",
-    "predict_many": "predict_many",
-    "project": "project",
+    **dict.fromkeys(("Solution", "Status"), "inference.solution"),
+    "Dense": "priors",
+    "Fitted": "inference.results",
+    "KernelWarning": "learning.starts",
+    "Model": "model",
+    "PrecisionWarning": "inference.prediction",
+    "cache": "runtime.compiled",
+    "fit": "learning.fitting",
+    "fit_many": "learning.many",
+    "infer": "inference.inferring",
+    "predict_many": "inference.batched",
+    "project": "projections.single",
 }
-
-
-class _Package(ModuleType):
-    """Importing quantprop.infer binds that module to its name here, where users mean the function of this name."""
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 @uncollected()

@@ -6,7 +6,7 @@ from typing import Any
 
 import equinox as eqx
 
-from quantprop.display import gaussians, gaussians_html
+from quantprop.runtime.display import gaussians, gaussians_html
 
 LOG_2PI = 1.8378770664093453
 

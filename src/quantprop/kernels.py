@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.display import expression, expression_html
 from quantprop.parameters import vector
+from quantprop.runtime.display import expression, expression_html
 
 Point = Float[Array, " d"]
 Points = Float[Array, "n d"]

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
-from quantprop.display import expression, expression_html
+from quantprop.runtime.display import expression, expression_html
 
 ANY = (-float("inf"), float("inf"))
 

@@ -10,11 +10,13 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.data import finite_array
-from quantprop.display import expression, html, model_rows
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, declared, named, values
 from quantprop.priors import Dense, Process
+from quantprop.runtime.display import expression, html, model_rows
+
+DEFAULT_PROCESS = Dense()
 
 
 class Model(eqx.Module):
@@ -33,7 +35,7 @@ class Model(eqx.Module):
     kernel: Kernel
     likelihood: Likelihood
     mean: float | Parameter | Callable = 0.0
-    process: Process = Dense()
+    process: Process = DEFAULT_PROCESS
 
     def __repr__(self) -> str:
         return expression(self)

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.display import Form, expression, expression_html, full
+from quantprop.runtime.display import Form, expression, expression_html, full
 
 
 def vector(given: Any) -> Any:

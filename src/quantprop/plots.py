@@ -15,14 +15,14 @@ from scipy.stats import binom
 
 from quantprop.data import encode, finite_array, inputs
 from quantprop.gaussian import LOG_2PI
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Likelihood
 from quantprop.likelihoods.binary import Binary
 from quantprop.parameters import values
-from quantprop.precision import float64
-from quantprop.predictive import Predictive
-from quantprop.project import project
 from quantprop.projections import KL, Wasserstein
-from quantprop.solution import Solution
+from quantprop.projections.single import project
+from quantprop.runtime.precision import float64
 
 try:
     import matplotlib.pyplot as plt
@@ -294,7 +294,7 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
     >>> import numpy as np
     >>> from quantprop import likelihoods, plots
     >>> from quantprop.gaussian import Normal
-    >>> from quantprop.predictive import Predictive  # or solution.predict_y(X)
+    >>> from quantprop.inference.predictive import Predictive  # or solution.predict_y(X)
     >>> latent = Normal(mean=np.array([0.0, 0.5, 0.2]), variance=np.full(3, 0.1))
     >>> predictive = Predictive(likelihoods.Poisson(), latent, exposure=np.ones(3), trials=np.ones(3))
     >>> plots.rootogram(predictive, [0, 2, 1]).get_xlabel()

@@ -7,13 +7,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quantprop import infer, learn, likelihoods, report, solution
+from quantprop import infer, likelihoods, report
 from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
 from quantprop.comparison.errors import difference, estimate
 from quantprop.comparison.perfect import DRAWS, drawn_pit
 from quantprop.gaussian import Normal
-from quantprop.predictive import Predictive
+from quantprop.inference import solution
+from quantprop.inference.predictive import Predictive
+from quantprop.learning import fitting as learn
 from quantprop.report import names
 from quantprop.report.study import _pairs
 

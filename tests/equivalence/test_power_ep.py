@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from quantprop import EP, VB, Model, PowerEP, infer, kernels, likelihoods
-from quantprop.engine import Evaluation, Problem, swept
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.engine import Evaluation, Problem, swept
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered

@@ -11,9 +11,9 @@ from sklearn.model_selection import cross_val_score
 import quantprop
 from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, Parameter, fit, likelihoods
 from quantprop.estimators.core import WEAK
+from quantprop.learning.starts import size_of
 from quantprop.likelihoods import Gaussian, Likelihood
 from quantprop.parameters import declared, named
-from quantprop.starts import size_of
 
 N = 30
 RNG = np.random.default_rng(0)

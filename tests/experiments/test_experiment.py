@@ -17,13 +17,13 @@ from quantprop.experiments.forecast import Forecast, negative_binomial
 from quantprop.experiments.learning import hyperparameters, model_at, starts
 from quantprop.experiments.protocol import METHODS, Experiment, model_of, split
 from quantprop.gaussian import Natural, Normal
-from quantprop.infer import prepare
-from quantprop.landscape import Landscape
-from quantprop.learn import Ending
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.results import Ending
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
 from quantprop.methods import EP, Method
 from quantprop.methods.base import Renewal
-from quantprop.objectives import Evidence
-from quantprop.predictive import Predictive
 
 FOLD = Experiment("wine2", round=1, fold=2)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from quantprop import EP, QP, VB, Laplace, Model, fit, kernels, likelihoods, programs
+from quantprop import EP, QP, VB, Laplace, Model, fit, kernels, likelihoods
 from quantprop.data import bucket
+from quantprop.runtime import programs
 
 SELF = Path("/proc/self")
 SIZES = sorted({bucket(n) for n in range(20, 300)})

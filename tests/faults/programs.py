@@ -68,7 +68,8 @@ def fit_for_long(folder: Path) -> None:
 
 def fit_many_for_long(folder: Path) -> None:
     """A batch that takes minutes; says so once its first evaluations are done."""
-    from quantprop import Model, fit_many, kernels, likelihoods, many
+    from quantprop import Model, fit_many, kernels, likelihoods
+    from quantprop.learning import many
 
     step = many.BatchSearch.step
 

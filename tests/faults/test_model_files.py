@@ -15,7 +15,7 @@ import pytest
 from safetensors.numpy import save as serialized
 from test_storage import MODELS, made, parts, same
 
-from quantprop.learn import Fitted
+from quantprop.inference.results import Fitted
 from quantprop.storage import load, save
 from quantprop.storage.files import checksum
 

@@ -10,15 +10,17 @@ import jax
 import numpy as np
 import pytest
 
-from quantprop import QP, Model, evaluation, fit, implicit, infer, kernels, landscape, likelihoods, programs
-from quantprop.engine import Problem
+from quantprop import QP, Model, fit, infer, kernels, likelihoods
 from quantprop.gaussian import Natural
-from quantprop.infer import prepare
-from quantprop.objectives import Evidence
-from quantprop.precision import float64
+from quantprop.inference.engine import Problem
+from quantprop.inference.task import prepare
+from quantprop.learning import evaluation, implicit, landscape
+from quantprop.learning.objectives import Evidence
 from quantprop.priors import DensePrior
 from quantprop.priors.dense import MATRICES
-from quantprop.programs import program
+from quantprop.runtime import programs
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))

@@ -10,11 +10,11 @@ from fuzz.problems import problem
 
 from quantprop import Model, PowerEP, PrecisionWarning, infer, kernels, likelihoods, project, projections
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods.base import Datum
-from quantprop.precision import float64, to_numpy
-from quantprop.predictive import Predictive
 from quantprop.priors import Dense, DensePrior
 from quantprop.priors.cholesky import dominant
+from quantprop.runtime.precision import float64, to_numpy
 
 RNG = np.random.default_rng(0)
 

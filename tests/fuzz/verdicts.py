@@ -12,7 +12,7 @@ import numpy as np
 from fuzz.problems import NEW_ROWS, Problem
 
 from quantprop import infer
-from quantprop.solution import Solution
+from quantprop.inference.solution import Solution
 
 LARGEST = np.log(np.finfo(float).max)
 # Quantiles of the others take seconds a row, those of huge counts minutes.

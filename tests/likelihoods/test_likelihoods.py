@@ -13,7 +13,7 @@ from scipy.special import comb, expit
 from quantprop import likelihoods, project, projections
 from quantprop.gaussian import Normal
 from quantprop.likelihoods import Datum
-from quantprop.special import log_ndtr
+from quantprop.numerics.special import log_ndtr
 
 F = np.linspace(-5.2, 4.7, 12)
 PROBIT, LOGIT = stats.norm.cdf, expit

@@ -11,11 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from priors.lowrank import LowRank
+from sklearn.gaussian_process import kernels as sk
 
 from quantprop import (
     EP,
     QP,
     VB,
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
     Laplace,
     Model,
     Parameter,
@@ -83,6 +86,26 @@ def test_learning_finds_the_dense_optimum(method, objective, tmp_path):
     np.testing.assert_array_equal(again.model.process.points, X)
 
 
+@pytest.mark.parametrize("make", [GaussianProcessClassifier, GaussianProcessRegressor])
+def test_estimators_learn_predict_and_are_stored(make, tmp_path):
+    """Few evaluations: what is learned is compared with the dense process, not with the truth."""
+    kernel, y = 1.5 * sk.Matern(0.3, nu=1.5), LABELS if make is GaussianProcessClassifier else np.sin(X[:, 0])
+    noise = {} if make is GaussianProcessClassifier else {"alpha": 0.01}
+    settings = {"method": "ep", "optimizer": None, **noise}
+    dense, low = (make(kernel, process=process, **settings).fit(X, y) for process in ("dense", LowRank(X)))
+    assert low.log_marginal_likelihood_value_ == pytest.approx(dense.log_marginal_likelihood_value_, abs=1e-7)
+    forecast = make.predict_proba if make is GaussianProcessClassifier else make.predict
+    np.testing.assert_allclose(forecast(low, NEW), forecast(dense, NEW), atol=1e-7)
+    value, slope = low.log_marginal_likelihood(kernel.theta + 0.1, eval_gradient=True)
+    again, same = dense.log_marginal_likelihood(kernel.theta + 0.1, eval_gradient=True)
+    assert value == pytest.approx(again, abs=1e-7)
+    np.testing.assert_allclose(slope, same, atol=1e-6)
+    low.save(tmp_path / "model.safetensors")
+    twin = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(twin.predict(NEW), low.predict(NEW))
+    np.testing.assert_array_equal(twin.process.points, X)
+
+
 def test_where_sweeps_fail_the_joint_posterior_helps_any_backend():
     dense, low = (infer(model, X, LABELS, "qp", schedule="sequential", tol=1e-9) for model in pair(PROBIT))
     assert low.status.schedule == "sequential"
@@ -112,13 +135,14 @@ def test_thirty_thousand_rows_in_less_than_two_gigabytes():
         import resource, sys
         import numpy as np
         from priors.lowrank import LowRank
+from sklearn.gaussian_process import kernels as sk
         from quantprop import Model, fit, infer, kernels, likelihoods
         rng = np.random.default_rng(0)
         x = rng.uniform(-3, 3, (30_000, 2))
         y = np.sign(np.sin(2 * x[:, 0]) + x[:, 1] + rng.normal(size=len(x)))
         model = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit(), process=LowRank(x[:50]))
         solution = infer(model, x, y, "ep")
-        fitted = fit(model, x, y, "qp", max_evaluations=3)
+        fitted = fit(model, x, y, "ep", max_evaluations=3)
         latent = fitted.solution.predict(x[:5000])
         assert solution.converged and np.isfinite(latent.variance).all(), solution.status
         print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)

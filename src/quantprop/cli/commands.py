@@ -171,7 +171,7 @@ def demo(
     """Compare four methods on two bundled data sets, print their scores, and write a page about them."""
     with plainly(debug), kept_programs():
         from quantprop import report
-        from quantprop.demo import main
+        from quantprop.report.demo import main
 
         check_place(out)
         with bars() as progress:

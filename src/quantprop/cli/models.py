@@ -148,7 +148,8 @@ def explain(
 ) -> None:
     """Say how a fit ended, what was learned, which features count, and which rows surprise and move it most."""
     with plainly(debug):
-        from quantprop import insight, tables
+        from quantprop import tables
+        from quantprop.comparison import insight
 
         learned = tables.load(model)
         named = {"surprise": insight.surprise(learned), "influence": insight.influence(learned)}
@@ -202,7 +203,7 @@ def _folds(problem: Problem, count: int, seed: int) -> Any:
 
 def _about(model: TableModel) -> dict[str, Any]:
     """A model for machines."""
-    from quantprop import insight
+    from quantprop.comparison import insight
 
     return {
         "target": model.target,
@@ -226,7 +227,7 @@ def _about(model: TableModel) -> dict[str, Any]:
 
 def _told(model: TableModel) -> list[str]:
     """A model for people."""
-    from quantprop import insight
+    from quantprop.comparison import insight
 
     about = _about(model)
     lines = [

@@ -64,7 +64,8 @@ def evaluations(name: str) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    from quantprop.learn import Step, watched
+    from quantprop.inference.results import Step
+    from quantprop.learning.fitting import watched
 
     start, seen = time.perf_counter(), 0
     columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
@@ -84,7 +85,7 @@ def evaluations(name: str) -> Iterator[None]:
 @contextmanager
 def kept_programs() -> Iterator[None]:
     """Keep compiled programs on disk; where that is not possible, say so and go on without."""
-    from quantprop.compiled import SWITCH, cache
+    from quantprop.runtime.compiled import SWITCH, cache
 
     try:
         cache()

@@ -18,10 +18,10 @@ from quantprop.comparison.perfect import drawn_pit
 from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
+from quantprop.inference.solution import Solution
 from quantprop.parameters import Parameter
-from quantprop.solution import Solution
+from quantprop.runtime.threads import one_blas_thread
 from quantprop.tables import Problem, TableModel
-from quantprop.threads import one_blas_thread
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.predictive import Predictive
+from quantprop.inference.predictive import Predictive
 
 DRAWS = 200  # of y a row
 

@@ -1,5 +1,6 @@
 """Estimators with scikit-learn's interface; the only part of the library that imports it."""
 
+from quantprop.estimators import storage  # noqa: F401  # so that estimators can be saved
 from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import from_sklearn, to_sklearn

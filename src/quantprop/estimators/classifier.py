@@ -19,12 +19,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
+from quantprop.inference.solution import Solution
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
 from quantprop.likelihoods.binary import Binary
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.solution import Solution
+from quantprop.priors import Process
 
 LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
 
@@ -85,6 +86,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
     - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises,
       together with the log density of a prior.
+    - `process`: how the Gaussian process is held; "dense", or a Process.
 
     `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
     multi-class problem share compiled programs, which is faster than processes.
@@ -110,6 +112,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "method": [str, Method],
         "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
+        "process": [StrOptions({"dense"}), Process],
     }
 
     def __init__(
@@ -127,6 +130,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         method="qp",
         likelihood="probit",
         objective="evidence",
+        process="dense",
     ):
         self.kernel = kernel
         self.optimizer = optimizer
@@ -140,6 +144,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         self.method = method
         self.likelihood = likelihood
         self.objective = objective
+        self.process = process
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -171,7 +176,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
             X, y, given = written_out(chosen.translation.kernel, X, y, {"weights": weights})
             weights = given["weights"]
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
-        model = Model(chosen.translation.kernel, likelihood)
+        model = Model(chosen.translation.kernel, likelihood, process=self._process())
 
         def one(rows: np.ndarray, positive: np.ndarray, start: Any) -> BinaryGaussianProcess:
             signs = np.where(positive, 1.0, -1.0)

@@ -18,16 +18,18 @@ from sklearn.utils import check_random_state
 
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.translate import Translation, to_sklearn, translate
-from quantprop.infer import infer, prepare
+from quantprop.inference.inferring import infer
+from quantprop.inference.results import Ending, Fitted
+from quantprop.inference.task import prepare
 from quantprop.kernels import Kernel
-from quantprop.landscape import Landscape, Point
-from quantprop.learn import Ending, Fitted, fitted_at, learn
+from quantprop.learning.fitting import fitted_at, learn
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.objectives import Objective
+from quantprop.learning.starts import KernelWarning as KernelWarning  # whose place this was
+from quantprop.learning.starts import at_bounds, typical_distance, variance_bounds
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.objectives import Objective
 from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
-from quantprop.starts import KernelWarning as KernelWarning  # whose place this was
-from quantprop.starts import at_bounds, typical_distance, variance_bounds
 
 MAX_EVALUATIONS = 300
 TOLERANCE = 1e-8  # of inference

@@ -14,9 +14,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from quantprop.estimators.core import Core
 from quantprop.estimators.labels import codes
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.solution import Solution
 from quantprop.likelihoods import Datum, Likelihood
-from quantprop.predictive import Predictive
-from quantprop.solution import Solution
 
 
 class MomentWarning(UserWarning):

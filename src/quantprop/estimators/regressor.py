@@ -16,13 +16,14 @@ from quantprop.estimators.core import Default, build
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
-from quantprop.infer import has_white_noise
+from quantprop.inference.task import has_white_noise
 from quantprop.kernels import Kernel
+from quantprop.learning.starts import size_of, with_noise_from
 from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
-from quantprop.starts import size_of, with_noise_from
+from quantprop.priors import Process
 
 REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)  # y on the whole line
 LIKELIHOODS: dict[str, Any] = {
@@ -55,6 +56,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
+    - `process`: how the Gaussian process is held; "dense", or a Process.
     - `max_sweeps`: the most sweeps of one inference.
 
     >>> import numpy as np
@@ -77,6 +79,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "method": [str, Method],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
+        "process": [StrOptions({"dense"}), Process],
         "max_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -95,6 +98,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         method="qp",
         objective="evidence",
         max_sweeps=200,
+        process="dense",
     ):
         self.kernel = kernel
         self.alpha = alpha
@@ -108,6 +112,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         self.method = method
         self.objective = objective
         self.max_sweeps = max_sweeps
+        self.process = process
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -131,7 +136,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         if sample_weight is not None:
             X, y, rows = written_out(chosen.translation.kernel, X, y, rows)
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y)
-        model = Model(chosen.translation.kernel, likelihood, mean)
+        model = Model(chosen.translation.kernel, likelihood, mean, self._process())
         x, y, rows = self._distinct(model.plain_kernel, X, self.y_train_, rows)
         self._core = build(recipe, chosen, model, x, y, rows)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)

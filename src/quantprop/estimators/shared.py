@@ -14,11 +14,16 @@ from sklearn.utils.validation import validate_data
 from quantprop.data import refuse_dates, row_weights
 from quantprop.estimators.core import Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
-from quantprop.infer import as_method, has_white_noise
+from quantprop.inference.results import write
+from quantprop.inference.task import as_method, has_white_noise
 from quantprop.kernels import Kernel
-from quantprop.objectives import as_objective
+from quantprop.learning.objectives import as_objective
+from quantprop.learning.starts import warn_if_blind
+from quantprop.model import DEFAULT_PROCESS
 from quantprop.parameters import values
-from quantprop.starts import warn_if_blind
+from quantprop.priors import Process
+
+PROCESSES = {"dense": DEFAULT_PROCESS}
 
 
 class GaussianProcess(BaseEstimator):
@@ -30,12 +35,11 @@ class GaussianProcess(BaseEstimator):
     random_state: Any
     method: Any
     objective: str
+    process: Any
 
     def save(self, path):
         """Write the estimator to one file, to be read by `quantprop.load`."""
-        from quantprop.estimators.storage import save  # which needs the estimators themselves
-
-        save(self, path)  # pyright: ignore[reportArgumentType]
+        write(self, path)
 
     def _learned_from(self, X: Any, **more: Any) -> tuple[np.ndarray, Any]:
         """Data as scikit-learn checks them (`more` is what it should check of y), X in the kernel's terms."""
@@ -67,6 +71,9 @@ class GaussianProcess(BaseEstimator):
     def _encoded(self, x: Any) -> np.ndarray:
         """Vectors as float64; other objects as numbers that stand for them."""
         return np.asarray(x, dtype=np.float64) if self._vectors() else self._source.encode(list(x))
+
+    def _process(self) -> Process:
+        return self.process if isinstance(self.process, Process) else PROCESSES[self.process]
 
     def _recipe(self, max_sweeps: int) -> Recipe:
         recipe = Recipe(

@@ -17,20 +17,22 @@ from quantprop.estimators.core import TOLERANCE, Choice, Core, with_priors_of
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import translate
-from quantprop.infer import prepare
+from quantprop.inference.results import WRITERS, Fitted
+from quantprop.inference.task import prepare
 from quantprop.kernels import Kernel
-from quantprop.landscape import Landscape
-from quantprop.learn import Fitted
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.objectives import as_objective
 from quantprop.parameters import packed as theta_of
+from quantprop.priors import Process
 from quantprop.storage import fitted as learned
 from quantprop.storage import records
 from quantprop.storage.files import Document, Path, Shelf, read, reading, write
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, built, decode, encode, instance, refusing, require
 
+LATER = {"process": "dense", "_labels": None}  # what files of older versions lack
 Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
 # --- what may be stored ----------------------------------------------------------------------------------------------
@@ -70,6 +72,7 @@ _PARAMETERS = {
     "n_jobs": _WHOLE_OR_NONE,
     "alpha": records.NUMBERS,
     "multi_class": _TEXT,
+    "process": instance("a name or a process", str, Process),
     "objective": _TEXT,
     "method": instance("a name or a method", str, Method),
     "likelihood": instance("a name or a likelihood", str, Likelihood),
@@ -140,6 +143,9 @@ def save(model: Fitted | Estimator, path: Path, note: Any = None) -> None:
     write(Document(families[0].kind.name, _packed(model, families[0], tensors), tensors, note), path)
 
 
+WRITERS.update(dict.fromkeys((GaussianProcessClassifier, GaussianProcessRegressor), save))
+
+
 def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     parameters = model.get_params(deep=False)
     attributes = {name: getattr(model, name, None) for name in family.attributes}
@@ -202,10 +208,12 @@ def load_with_note(path: Path) -> tuple[Fitted | Estimator, Any]:
 
 def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
     require(isinstance(content, dict) and set(content) == {"parameters", "attributes", "cores"}, "it has other parts")
-    if family is REGRESSOR and isinstance(content["attributes"], dict):
-        content["attributes"].setdefault("_labels", None)  # files from before there were ordered labels
     for name, rules in (("parameters", family.kind.rules), ("attributes", family.attributes)):
-        require(isinstance(content[name], dict) and set(content[name]) == set(rules), f"it has other {name}")
+        require(isinstance(content[name], dict), f"it has other {name}")
+        for later, default in LATER.items():
+            if later in rules:
+                content[name].setdefault(later, default)
+        require(set(content[name]) == set(rules), f"it has other {name}")
     parameters = {name: decode(node, name, BOTH) for name, node in content["parameters"].items()}
     estimator = built(family.kind, parameters, "the estimator")
     estimator._validate_params()
@@ -264,7 +272,7 @@ def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     require(isinstance(theirs, sk.Kernel), "kernel must be one of scikit-learn")
     translation = with_priors_of(fitted.model.kernel, translate(theirs, Source()))
     require(not isinstance(translation.kernel, Foreign), "kernel has no translation")
-    model = Model(translation.kernel, start["likelihood"], start["mean"])
+    model = Model(translation.kernel, start["likelihood"], start["mean"], fitted.model.process)
     landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
     return Core(Choice(theirs, translation), landscape, fitted)

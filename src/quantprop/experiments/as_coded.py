@@ -14,24 +14,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.engine import Outcome, Problem, swept
-from quantprop.engine.fixed_point import outcome
-from quantprop.engine.sequential import one_by_one
-from quantprop.evaluation import PROGRAMS, Precision, evaluated
 from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperparameters, model_at
 from quantprop.experiments.protocol import Experiment, Split, model_of, split
 from quantprop.gaussian import Natural
-from quantprop.infer import as_method, loo_at, prepare, solution_of
-from quantprop.landscape import Landscape
-from quantprop.learn import starting_point
+from quantprop.inference.engine import Outcome, Problem, swept
+from quantprop.inference.engine.fixed_point import outcome
+from quantprop.inference.engine.sequential import one_by_one
+from quantprop.inference.inferring import solution_of
+from quantprop.inference.leave_one_out import loo_at
+from quantprop.inference.task import as_method, prepare
+from quantprop.learning.evaluation import PROGRAMS, Precision, evaluated
+from quantprop.learning.fitting import starting_point
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.methods.base import Renewal, Weight
-from quantprop.objectives import as_objective
 from quantprop.parameters import at, declared
-from quantprop.precision import float64
 from quantprop.priors import Prior
-from quantprop.programs import program
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
 from quantprop.sites import Marginal
 
 SWEEPS = 3  # an evaluation, at most

@@ -30,7 +30,7 @@ from quantprop.experiments.protocol import METHODS, Experiment, Split, model_of,
 from quantprop.experiments.rows import Row
 from quantprop.experiments.sweep import Results, Unit
 from quantprop.gaussian import Normal
-from quantprop.predictive import Predictive
+from quantprop.inference.predictive import Predictive
 
 MEMORY = 0.9  # of an accelerator, for all processes together
 

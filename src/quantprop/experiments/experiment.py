@@ -23,7 +23,7 @@ from quantprop.experiments.learning import Failed, Hyperparameters, Learned, by_
 from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of, split
 from quantprop.experiments.rows import Row
 from quantprop.gaussian import Normal
-from quantprop.predictive import Predictive
+from quantprop.inference.predictive import Predictive
 
 FAILURES = (ValueError, ArithmeticError)  # of a fit, by the library's word; anything else is a fault of the program
 TOL = 1e-8  # of inference, as in learning

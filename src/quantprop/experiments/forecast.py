@@ -9,8 +9,8 @@ from jaxtyping import Float
 from scipy.special import gammaln
 
 from quantprop.gaussian import Normal
+from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods import moment_matched_negative_binomial
-from quantprop.predictive import Predictive
 
 MOST = 10_000  # counts tried in search of a mode
 

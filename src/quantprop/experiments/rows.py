@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quantprop.garbage import uncollected
+from quantprop.runtime.garbage import uncollected
 
 FILE = "rows.jsonl"
 LOCK = ".lock"

@@ -15,12 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.display import expression, expression_html
 from quantprop.gaussian import LOG_2PI, Normal, Vector
-from quantprop.mixtures import FINE, Fineness, Places, expectation
-from quantprop.programs import program
-from quantprop.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
-from quantprop.quantiles import axis
+from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
+from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
+from quantprop.numerics.quantiles import axis
+from quantprop.runtime.display import expression, expression_html
+from quantprop.runtime.programs import program
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 AT_A_TIME = 1024  # rows whose landmarks one program computes

@@ -23,8 +23,8 @@ from quantprop.likelihoods.links import (
     probability_moments,
     probability_places,
 )
-from quantprop.mixtures import Places
-from quantprop.quadrature import Landmarks, landmarks
+from quantprop.numerics.mixtures import Places
+from quantprop.numerics.quadrature import Landmarks, landmarks
 
 _TINY = 1e-300
 

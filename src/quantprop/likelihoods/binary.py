@@ -11,9 +11,9 @@ from scipy.special import expit, ndtr
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
-from quantprop.mixtures import FINE, Fineness, Places, places
-from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import log_ndtr, norm_logpdf, truncated_normal
+from quantprop.numerics.mixtures import FINE, Fineness, Places, places
+from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.special import log_ndtr, norm_logpdf, truncated_normal
 
 SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
 

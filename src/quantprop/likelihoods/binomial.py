@@ -21,9 +21,9 @@ from quantprop.likelihoods.links import (
     probability_moments,
     probability_places,
 )
-from quantprop.mixtures import Places
-from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import log_factorial
+from quantprop.numerics.mixtures import Places
+from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.special import log_factorial
 
 
 class Binomial(Likelihood):

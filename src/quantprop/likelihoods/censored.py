@@ -11,9 +11,9 @@ import numpy as np
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import OUTERMOST, Datum, Likelihood, Scalar, Split, quadrature_expectation
 from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.mixtures import FINE, Fineness, Places
-from quantprop.quadrature import Landmarks
-from quantprop.special import Interval, normal_interval
+from quantprop.numerics.mixtures import FINE, Fineness, Places
+from quantprop.numerics.quadrature import Landmarks
+from quantprop.numerics.special import Interval, normal_interval
 
 FAR = 10.0  # times the scale
 

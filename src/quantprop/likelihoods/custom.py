@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.display import Form
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.mixtures import ELEMENTS
-from quantprop.programs import program
-from quantprop.quadrature import Landmarks, landmarks
+from quantprop.numerics.mixtures import ELEMENTS
+from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.runtime.display import Form
+from quantprop.runtime.programs import program
 
 _INTERVALS = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
 

@@ -12,9 +12,9 @@ from scipy import special
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.mixtures import FINE, Fineness, Places, places
-from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import norm_logpdf
+from quantprop.numerics.mixtures import FINE, Fineness, Places, places
+from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.special import norm_logpdf
 
 
 def _height_times_mills(z: np.ndarray, x: np.ndarray) -> np.ndarray:

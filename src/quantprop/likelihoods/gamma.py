@@ -26,8 +26,8 @@ from quantprop.likelihoods.links import (
     rate_places,
     rate_start,
 )
-from quantprop.mixtures import Places, places
-from quantprop.quadrature import Landmarks, landmarks
+from quantprop.numerics.mixtures import Places, places
+from quantprop.numerics.quadrature import Landmarks, landmarks
 
 _TINY = 1e-300
 

@@ -11,8 +11,8 @@ from scipy.special import ndtr
 
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
-from quantprop.mixtures import FINE, Fineness, Places, places
-from quantprop.quadrature import Landmarks, landmarks
+from quantprop.numerics.mixtures import FINE, Fineness, Places, places
+from quantprop.numerics.quadrature import Landmarks, landmarks
 
 
 class Gaussian(Likelihood):

@@ -15,9 +15,9 @@ from scipy import special
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import latent_nodes
-from quantprop.mixtures import Places, places
-from quantprop.quadrature import landmarks
-from quantprop.special import log_ndtr
+from quantprop.numerics.mixtures import Places, places
+from quantprop.numerics.quadrature import landmarks
+from quantprop.numerics.special import log_ndtr
 
 RateLink = Literal["exp", "square", "softplus"]
 RATE_LINKS = ("exp", "square", "softplus")

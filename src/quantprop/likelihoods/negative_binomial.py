@@ -27,9 +27,9 @@ from quantprop.likelihoods.links import (
     rate_places,
     rate_start,
 )
-from quantprop.mixtures import Places
-from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import log_factorial
+from quantprop.numerics.mixtures import Places
+from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.special import log_factorial
 
 # B_2k/(2k(2k − 1)), k = 1, 2, ...: log Γ(x) = (x − ½) log x − x + ½ log 2π + Σ c_k x^(1 − 2k) (Stirling).
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)

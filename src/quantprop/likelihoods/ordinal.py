@@ -13,10 +13,10 @@ from scipy import special
 
 from quantprop.gaussian import Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.mixtures import FINE, Fineness, Places, places
+from quantprop.numerics.mixtures import FINE, Fineness, Places, places
+from quantprop.numerics.quadrature import Landmarks
+from quantprop.numerics.special import log_ndtr_difference
 from quantprop.parameters import is_parameter, vector
-from quantprop.quadrature import Landmarks
-from quantprop.special import log_ndtr_difference
 
 
 class Ordinal(Likelihood):

@@ -27,10 +27,10 @@ from quantprop.likelihoods.links import (
     rate_start,
 )
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
-from quantprop.mixtures import Places
-from quantprop.precision import float64
-from quantprop.quadrature import Landmarks, landmarks
-from quantprop.special import expected_log_square, log_factorial, log_laguerre_ratio
+from quantprop.numerics.mixtures import Places
+from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.special import expected_log_square, log_factorial, log_laguerre_ratio
+from quantprop.runtime.precision import float64
 
 _LOG_PI = 1.1447298858494002
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import numpy as np
 
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.quadrature import Landmarks
+from quantprop.numerics.quadrature import Landmarks
 
 
 class Remainder(Likelihood):

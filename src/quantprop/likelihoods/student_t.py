@@ -11,8 +11,8 @@ from jax.scipy.special import gammaln
 from scipy.special import stdtr
 
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.mixtures import Places, places
-from quantprop.quadrature import Landmarks, landmarks
+from quantprop.numerics.mixtures import Places, places
+from quantprop.numerics.quadrature import Landmarks, landmarks
 
 _LOG_PI = 1.1447298858494002
 

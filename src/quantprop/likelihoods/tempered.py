@@ -8,7 +8,7 @@ import numpy as np
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Split
-from quantprop.quadrature import Landmarks
+from quantprop.numerics.quadrature import Landmarks
 
 
 class Tempered(Likelihood):

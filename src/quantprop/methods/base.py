@@ -8,10 +8,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from quantprop.display import expression, expression_html
 from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.programs import part
+from quantprop.runtime.display import expression, expression_html
+from quantprop.runtime.programs import part
 from quantprop.sites import Marginal
 
 

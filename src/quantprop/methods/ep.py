@@ -6,13 +6,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.display import Form, expression
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.runtime.display import Form, expression
 from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
 

@@ -3,4 +3,6 @@
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
 from quantprop.priors.dense import Dense, DensePrior
 
-__all__ = ["Conditioned", "Cost", "Dense", "DensePrior", "Prior", "Process"]
+PROCESSES: tuple[type[Process], ...] = (Dense,)  # of the library
+
+__all__ = ["PROCESSES", "Conditioned", "Cost", "Dense", "DensePrior", "Prior", "Process"]

@@ -16,8 +16,8 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural
-from quantprop.priors.triangular import gram_of_lower, triangular_inverse
-from quantprop.programs import program
+from quantprop.numerics.triangular import gram_of_lower, triangular_inverse
+from quantprop.runtime.programs import program
 
 TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)
 RANK = 16  # of the dominant part

@@ -19,6 +19,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
+from quantprop.numerics.triangular import folded_gram, folded_product
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
     Factor,
@@ -31,7 +32,6 @@ from quantprop.priors.cholesky import (
     solve,
     variances,
 )
-from quantprop.priors.triangular import folded_gram, folded_product
 from quantprop.sites import Marginal
 
 HUGE = 1e6  # variance from which the dominant part is split off

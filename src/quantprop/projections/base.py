@@ -5,10 +5,10 @@ from __future__ import annotations
 import equinox as eqx
 from jaxtyping import Array, Float
 
-from quantprop.display import expression, expression_html
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Tilted, tilt
-from quantprop.special import normal_score
+from quantprop.numerics.special import normal_score
+from quantprop.runtime.display import expression, expression_html
 
 
 class Projection(eqx.Module):

@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.special import horner
+from quantprop.numerics.special import horner
 
 BEND = 1.2  # width of the bend of u(z): the value with the least error for a given number of cells
 SHAPE_MAX = 0.8275  # z = 6.5; G is held constant beyond, where 1 − ρ < 3e-12

@@ -1,6 +1,6 @@
 """Functions on panels as Legendre series: the tail masses of a density, the sign changes of a residual.
 
-A panel has 16 Gauss-Legendre nodes, as in `quantprop.quadrature`.
+A panel has 16 Gauss-Legendre nodes, as in `quantprop.numerics.quadrature`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.quadrature import Density
+from quantprop.numerics.quadrature import Density
 
 ROOTS = 8  # the most sign changes that are looked for; five are the most seen
 HEAVY = 1e-10  # mass of a panel below which its sign changes do not matter

@@ -17,10 +17,10 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Tilted, quadrature_moments, tilt
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.numerics.special import normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
-from quantprop.special import normal_score
 
 
 class Wasserstein(Projection):

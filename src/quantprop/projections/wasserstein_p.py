@@ -27,10 +27,10 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, quadrature_moments, tilt
 from quantprop.likelihoods.binary import Heaviside
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.numerics.quadrature import Density, frozen, integrate, landmarks, panels
+from quantprop.numerics.special import normal_score
 from quantprop.projections.residual import Curve, Level, curve, level
 from quantprop.projections.series import fine_tails
-from quantprop.quadrature import Density, frozen, integrate, landmarks, panels
-from quantprop.special import normal_score
 
 GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16

@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
 from quantprop.model import Model
-from quantprop.precision import float64
-from quantprop.programs import program
 from quantprop.reference.guide import Guide, guide
 from quantprop.reference.slices import State, start, step
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
 
 POWER = 6.0  # β_t = (t/T)^POWER: a threshold likelihood differs by 1e6 nats among draws of a wide prior
 

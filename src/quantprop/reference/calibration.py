@@ -16,22 +16,22 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from quantprop.batches import each
-from quantprop.engine import Problem, solve_parallel
-from quantprop.engine.fixed_point import CONVERGED
 from quantprop.gaussian import Natural, Normal
-from quantprop.infer import as_method
+from quantprop.inference.engine import Problem, solve_parallel
+from quantprop.inference.engine.fixed_point import CONVERGED
+from quantprop.inference.prediction import prior_of
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.task import as_method
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
-from quantprop.precision import float64, to_numpy
-from quantprop.prediction import prior_of
-from quantprop.predictive import Predictive
 from quantprop.priors import Prior
-from quantprop.programs import program
 from quantprop.reference.uniformity import anderson_darling
-from quantprop.threads import one_blas_thread
+from quantprop.runtime.batches import each
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
+from quantprop.runtime.threads import one_blas_thread
 
 LEVELS = (0.5, 0.9, 0.99)
 

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from quantprop import Model, datasets, kernels, likelihoods
 from quantprop.experiments.protocol import Experiment, split
 from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.precision import float64
+from quantprop.runtime.precision import float64
 
 SETTINGS = {"learned": 1.0, "times-10": 10.0, "times-100": 100.0}  # by what the kernel's variance is multiplied
 THRESHOLD = 1e7  # variance from which nothing changes

@@ -15,12 +15,12 @@ from quantprop.data import encode
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
 from quantprop.model import Model
-from quantprop.precision import float64, to_numpy
-from quantprop.programs import program
 from quantprop.reference.annealing import annealed, resampled
 from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
 from quantprop.reference.guide import Guide, guide
 from quantprop.reference.slices import State, start, step
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
 
 RHAT = 1.01  # above which chains disagree (Vehtari et al. 2021)
 

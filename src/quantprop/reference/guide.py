@@ -18,11 +18,11 @@ from jaxtyping import Array, Float
 
 from quantprop.data import encode, inputs
 from quantprop.gaussian import Natural, Vector
-from quantprop.infer import infer
+from quantprop.inference.inferring import infer
+from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods import EP
 from quantprop.model import Model
-from quantprop.solution import Solution
 
 FRACTION = 0.8  # of EP's sites: tails wider than the posterior's, so that no chain is held in them
 

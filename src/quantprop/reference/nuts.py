@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
 from quantprop.model import Model
-from quantprop.precision import float64
 from quantprop.reference.guide import Guide, guide
+from quantprop.runtime.precision import float64
 
 try:
     import blackjax

@@ -9,7 +9,7 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.insight import relevance
+from quantprop.comparison.insight import relevance
 from quantprop.report.names import called
 from quantprop.report.svg import STYLE
 from quantprop.tables.targets import REAL

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from quantprop.insight import readable
-from quantprop.learn import Ending
-from quantprop.solution import Status
+from quantprop.comparison.insight import readable
+from quantprop.inference.results import Ending
+from quantprop.inference.solution import Status
 
 METHODS = {
     "qp": "QP", "ep": "EP", "vb": "VB", "laplace": "Laplace", "power-ep": "power EP", "constant": "constant",

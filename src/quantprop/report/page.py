@@ -7,8 +7,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from quantprop.markup import Markup, element, joined
 from quantprop.report.study import Study, joined_sections
+from quantprop.runtime.markup import Markup, element, joined
 from quantprop.storage.files import replace_file
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

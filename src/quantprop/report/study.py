@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantprop.comparison import Comparison, Evaluated
-from quantprop.insight import greatest, hyperparameters, influence, surprise
-from quantprop.markup import Markup, element, joined, table
+from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise
 from quantprop.report.conclusion import conclusion
 from quantprop.report.figures import pictures
 from quantprop.report.names import (
@@ -24,6 +23,7 @@ from quantprop.report.names import (
     likelihood_called,
 )  # fmt: skip
 from quantprop.report.svg import inline
+from quantprop.runtime.markup import Markup, element, joined, table
 
 MEANINGS = (
     "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance "

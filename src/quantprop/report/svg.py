@@ -7,7 +7,7 @@ import re
 import xml.etree.ElementTree as ET
 
 from quantprop import plots
-from quantprop.markup import Markup
+from quantprop.runtime.markup import Markup
 
 # isort: split
 # After quantprop.plots, which says how to install matplotlib where it is missing.

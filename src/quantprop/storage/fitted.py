@@ -8,14 +8,14 @@ import jax
 import numpy as np
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.learn import Ending, Fitted, Step
+from quantprop.inference.prediction import prior_of
+from quantprop.inference.results import WRITERS, Ending, Fitted, Step
+from quantprop.inference.solution import Solution, Status
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.parameters import declared, free
-from quantprop.precision import float64
-from quantprop.prediction import prior_of
-from quantprop.solution import Solution, Status
+from quantprop.runtime.precision import float64
 from quantprop.storage.files import Document, Path, Shelf, read, reading, write
 from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
 
@@ -57,6 +57,9 @@ def save(fitted: Fitted, path: Path) -> None:
         )
     tensors: dict[str, np.ndarray] = {}
     write(Document(KIND, packed(fitted, "", tensors), tensors), path)
+
+
+WRITERS[Fitted] = save
 
 
 def load(path: Path) -> Fitted:

@@ -14,9 +14,9 @@ import numpy as np
 
 from quantprop import kernels, likelihoods, means
 from quantprop.methods import EP, VB, Laplace
-from quantprop.model import Model
+from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import LogNormal, Parameter, is_parameter
-from quantprop.priors import Dense, Process
+from quantprop.priors import PROCESSES, Process
 from quantprop.projections import KL, Projection, Wasserstein
 
 DEPTH = 50
@@ -169,8 +169,8 @@ REGISTRY = Registry((
     *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
     *(record("methods", make) for make in (EP, VB, Laplace)),
     *(record("projections", make) for make in (KL, Wasserstein)),
-    record("processes", Dense),
-    record("models", Model, process=Dense()),
+    *(record("processes", make) for make in PROCESSES),
+    record("models", Model, process=DEFAULT_PROCESS),
     *(record("models", make) for make in (Parameter, LogNormal, means.Linear)),
 ))  # fmt: skip
 

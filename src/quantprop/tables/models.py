@@ -14,7 +14,7 @@ from jaxtyping import Float
 
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
-from quantprop.learn import Fitted
+from quantprop.inference.results import Fitted
 from quantprop.likelihoods import Ordinal
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require

@@ -1,0 +1,90 @@
+"""What a learned model says of its rows and features: which rows surprise it, which move it, which features count."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.inference.solution import Solution
+from quantprop.tables import TableModel
+
+LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
+
+
+def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
+    """−log p(y_i | all other rows) of every training row; NaN where the cavity is improper.
+
+    For more than two classes the leave-one-out probabilities of the one-against-rest models are normalised, as in
+    prediction.
+    """
+    own = np.stack([fitted.solution.loo for fitted in model.fits], axis=1)
+    if own.shape[1] == 1:
+        return -own[:, 0]
+    positive = np.stack([m.y_train_ for m in model.estimator.base_estimator_.estimators_], axis=1) == 1  # pyright: ignore
+    with np.errstate(divide="ignore"):
+        yes = np.where(positive, own, np.log(-np.expm1(own)))
+    return np.logaddexp.reduce(yes, axis=1) - yes[positive]
+
+
+def influence(model: TableModel) -> Float[np.ndarray, " n"]:
+    """How far each row moves the latent function at its own place, in nats; summed over the models of classes."""
+    return np.sum([_moved(fitted.solution) for fitted in model.fits], axis=0)
+
+
+def _moved(solution: Solution) -> np.ndarray:
+    """KL divergence of the marginal with a row from the one without it; infinite where the latter is improper."""
+    mean, variance = solution.marginals.mean, solution.marginals.variance
+    left = 1.0 - solution.sites.tau * variance  # variance over the cavity's variance
+    shift = (mean * solution.sites.tau - solution.sites.nu) * variance  # (cavity mean − mean) · left
+    with np.errstate(divide="ignore", invalid="ignore"):
+        nats = 0.5 * (left - 1.0 - np.log(left) + shift**2 / (variance * left))
+    return np.where(left > 0, nats, np.inf)
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """The lengthscale of a feature (of standardised columns: the shorter, the more the feature counts)."""
+
+    feature: str
+    lengthscale: float
+
+
+def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
+    """Features from the one that counts most, under ARD; none under one lengthscale for all."""
+    found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
+    if len(found) != len(model.encoding.features) or len(found) == 1:
+        return ()
+    pairs = zip(model.encoding.features, found, strict=True)
+    return tuple(sorted((Relevance(*pair) for pair in pairs), key=lambda one: one.lengthscale))
+
+
+def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
+    """Learned numbers by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
+    features = model.encoding.features
+    return {readable(name, features): value for name, value in model.fits[which].hyperparameters.items()}
+
+
+def readable(name: str, features: Sequence[str]) -> str:
+    """The name of a hyperparameter of a table's model: of what it is, not of where it stands in a record.
+
+    >>> readable("kernel.right.lengthscale[1]", ["age", "height"]), readable("likelihood.scale", [])
+    ('lengthscale of height', 'scale of the likelihood')
+    """
+    found = re.fullmatch(r"(kernel|likelihood|mean)((?:\.\w+)*?)(?:\.(\w+))?(?:\[(\d+)\])?", name)
+    if found is None:
+        return name
+    owner, _, last, index = found.groups()
+    if LENGTHSCALE.search(name) and index is not None:
+        return f"{last} of {features[int(index)]}"
+    entry = f" {int(index) + 1}" if index is not None else ""
+    return f"{last or owner}{entry}" + ("" if owner == "kernel" or last is None else f" of the {owner}")
+
+
+def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:
+    """The rows with the greatest values, NaN left out."""
+    order = np.argsort(-values, kind="stable")
+    return [int(i) for i in order if not np.isnan(values[i])][:most]

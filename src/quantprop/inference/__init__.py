@@ -1,0 +1,1 @@
+"""Inference at fixed hyperparameters: sweeps to the fixed point, solutions, predictions."""

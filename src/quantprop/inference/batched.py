@@ -1,0 +1,72 @@
+"""Predictions of many posteriors at once: `predict_many`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop.data import bucket, inputs, pad
+from quantprop.gaussian import Normal
+from quantprop.inference.prediction import above_rounding, padded_sites, prior_of
+from quantprop.inference.solution import Solution
+from quantprop.runtime.batches import chunks, each, kinds, of, slots, stacked
+from quantprop.runtime.precision import to_numpy
+from quantprop.runtime.programs import program
+from quantprop.runtime.threads import one_blas_thread
+
+
+def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Normal]:
+    """The posteriors of f at new inputs, one set of inputs for each solution: as by `Solution.predict`, one by one.
+
+    Solutions whose kernels have the same form and whose rows fill the same padded shapes share a program.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, infer, kernels, likelihoods, predict_many
+    >>> X, model = [[0.0], [1.0]], Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
+    >>> two = [infer(model, X, y, "ep") for y in ([1.0, 0.0], [0.0, 1.0])]
+    >>> [latent.mean.round(2).tolist() for latent in predict_many(two, [[[0.5]], [[0.5]]])]
+    [[0.52], [0.52]]
+    """
+    if len(solutions) != len(Xnew):
+        raise ValueError(f"Xnew must have one entry a solution, {len(solutions)}; got {len(Xnew)}")
+    new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]
+    cases = [_case(solution, x) for solution, x in zip(solutions, new, strict=True)]
+    found: list[Any] = [None] * len(cases)
+    with one_blas_thread(), jax.enable_x64(True):
+        for alike in kinds(cases):
+            first = solutions[alike[0]]
+            signed = any((solutions[i].sites.tau < 0).any() for i in alike)
+            for rows in chunks(len(alike), size := slots(first.model.process.cost(bucket(len(first.X))), len(alike))):
+                batch = stacked([cases[alike[i]] for i in np.resize(rows, size)])
+                latent = to_numpy(_conditioned(batch, len(rows), signed=signed))
+                for k, i in enumerate(rows):
+                    found[alike[i]] = of(latent, k)
+    return [_cut(latent, len(x), len(s.X)) for latent, x, s in zip(found, new, solutions, strict=True)]
+
+
+def _case(solution: Solution, new: np.ndarray) -> tuple:
+    """Everything about one prediction, padded."""
+    model, size = solution.model, bucket(len(solution.X))
+    train = (pad(solution.X, size), pad(model.prior_mean(solution.X), size), padded_sites(solution.sites))
+    ahead = (pad(new, bucket(len(new))), pad(model.prior_mean(new), bucket(len(new))))
+    return model.plain_process, model.plain_kernel, *train, *ahead
+
+
+def _predicted(batch: tuple, used: int, signed: bool) -> tuple:
+    def one(process, kernel, x, mean, sites, new, new_mean):
+        own, by = kernel.diagonal(new), prior_of(process, kernel, mean, x).predictor(sites, signed)
+        latent = by.at(new_mean, process.cross(kernel, x, new), own)
+        return latent.mean, latent.variance, own
+
+    return each(one, used, *batch)
+
+
+_conditioned = program(_predicted, static_argnames="signed")
+
+
+def _cut(latent: tuple[np.ndarray, np.ndarray, np.ndarray], k: int, n: int) -> Normal:
+    mean, variance, own = latent
+    return Normal(mean[:k], above_rounding(variance[:k], own[:k], n))

@@ -1,0 +1,144 @@
+"""One sweep: the posterior under the sites, every datum's renewed site, and how far the two are apart."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
+from quantprop.priors.base import Conditioned, Prior
+from quantprop.runtime.programs import part
+from quantprop.sites import Marginal
+
+RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
+FARTHEST = 2.0  # standard deviations that means may move before the precisions have answered
+
+
+class Problem(eqx.Module):
+    """Everything that defines the fixed point."""
+
+    likelihood: Likelihood
+    method: Method
+    prior: Prior
+    data: Datum
+    weight: Weight
+
+    @property
+    def negative_sites(self) -> bool:
+        """Whether a site's precision may be negative."""
+        return not self.likelihood.log_concave
+
+
+class Evaluation(eqx.Module):
+    """One sweep at given sites."""
+
+    sites: Natural
+    change: Natural  # new sites − sites
+    onward: Natural  # the same, renewed twice (see `renewals`): where a schedule goes next
+    marginals: Marginal
+    log_determinant: Scalar
+    residual: Scalar
+    merit: Scalar
+    evidence: Scalar
+    proper: Bool[Array, ""]  # the posterior is a Gaussian, and the residual and merit are numbers
+    improper_cavities: Int[Array, ""]
+
+
+def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
+    """Every datum's renewed site under the posterior, and how far old and new sites are apart.
+
+    A datum whose cavity is improper keeps its site until the others have moved, and adds 1 (each of its copies) to the
+    squared residual.
+    """
+    prior, weight, method, sites = problem.prior, problem.weight, problem.method, post.sites
+    new, again = renewals(problem, post)
+    counts = weight.total > 0
+    moved = counts & new.proper
+    change = jax.tree.map(lambda to, now: jnp.where(moved, to - now, 0.0), new.site, sites)
+    onward = jax.tree.map(lambda to, now: jnp.where(moved & again.proper, to - now, 0.0), again.site, sites)
+    values = jnp.where(moved, new.value, 0.0)
+    improper = counts & ~new.proper
+    once, twice = (jnp.sum(scaled(problem, to, post.marginals) ** 2) for to in (change, onward))
+    onward = jax.tree.map(lambda a, b: jnp.where(twice > RETURN**2 * once, a, b), onward, change)
+    squares = once + jnp.sum(jnp.where(improper, weight.copies, 0.0))
+    residual = jnp.sqrt(squares / (2.0 * jnp.sum(jnp.where(counts, weight.copies, 0.0))))
+    summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
+    merit, evidence = method.merit(values, summary), method.evidence(values, summary)
+    proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
+    size, several = post.log_determinant, jnp.sum(improper)
+    return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, several)
+
+
+def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:
+    """Every datum's renewed site; and the same after the means have followed it, the covariance being what it was.
+
+    What couples the sites most is that one of them moves the means of others, whose precisions then answer. Renewed
+    twice for one factor, they arrive sooner: at its optimum on crabs the distance to EP's fixed point shrinks by 0.17
+    a sweep, where one renewal leaves 0.97 of it. Rules that integrate cost more than they would save; where sites may
+    be negative, means do not follow from the factor alone.
+    """
+    renew = jax.vmap(partial(renewal, problem.method, problem.likelihood))
+    new = renew(problem.data, problem.weight, post.marginals, post.sites)
+    if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
+        return new, new
+    near, marginals = followed(problem, post, new)
+    return new, renew(problem.data, problem.weight, marginals, near)
+
+
+def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:
+    """Sites and marginals after the renewed sites' pull on the means; as they were, if that pull is too strong."""
+    sites, at = post.sites, post.marginals
+    counts = (problem.weight.total > 0) & new.proper
+    push = jnp.where(counts, new.site.nu - sites.nu - at.mean * (new.site.tau - sites.tau), 0.0)
+    near = Natural(sites.nu + push, sites.tau)
+    to = problem.prior.follow(post, near.nu)
+    close = jnp.max(jnp.abs(to.mean - at.mean) / jnp.sqrt(at.variance)) <= FARTHEST
+    return jax.tree.map(lambda a, b: jnp.where(close, a, b), (near, to), (sites, at))
+
+
+@part
+def swept(problem: Problem, sites: Natural) -> tuple[Evaluation, Any]:
+    """One sweep, and the prior's factor behind it."""
+    post = problem.prior.condition(sites, problem.negative_sites)
+    return evaluate(problem, post), post.factor
+
+
+def conditioned(at: Evaluation, factor: Any) -> Conditioned:
+    """The posterior behind a sweep, put together again from what the sweep tells of it and the prior's factor."""
+    return Conditioned(at.sites, at.marginals, at.log_determinant, at.proper, factor)
+
+
+def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
+    """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); free of the scale of f.
+
+    The w copies of a row of weight w each change by 1/w of it: their squares sum to 1/w of its square.
+    """
+    sizes = jnp.stack([at.variance * change.tau, jnp.sqrt(at.variance) * (change.nu - at.mean * change.tau)])
+    return sizes / jnp.sqrt(problem.weight.copies)
+
+
+class Outcome(eqx.Module):
+    """Where a schedule ended: the last accepted sweep, how many there were, and one of `REASONS` by its index."""
+
+    at: Evaluation
+    sweeps: Int[Array, ""]
+    reason: Int[Array, ""]
+
+
+REASONS = ("converged", "max-sweeps", "stalled", "improper-cavities", "improper-start")
+CONVERGED, MAX_SWEEPS, STALLED, IMPROPER_CAVITIES, IMPROPER_START = range(5)
+
+
+def outcome(at: Evaluation, sweeps: Array, tol: Scalar, stalled: Array, started: Array) -> Outcome:
+    """Name the reason for an end."""
+    reason = jnp.where(stalled, STALLED, MAX_SWEEPS)
+    reason = jnp.where(at.improper_cavities > 0, IMPROPER_CAVITIES, reason)
+    reason = jnp.where(started, reason, IMPROPER_START)
+    return Outcome(at, sweeps, jnp.where(at.proper & (at.residual <= tol), CONVERGED, reason))

@@ -1,0 +1,120 @@
+"""All sites at once: Anderson acceleration with a safeguard."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve
+from jaxtyping import Array, Bool, Float, Int
+
+from quantprop.gaussian import Natural
+from quantprop.inference.engine.fixed_point import Evaluation, Outcome, Problem, outcome, scaled, swept
+from quantprop.likelihoods.base import Scalar
+
+DEPTH = 5  # of Anderson's memory; 10 failed in trials
+GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
+SMALLEST_STEP = 1e-6
+ROUNDING = 1e-10  # of a merit, relative
+PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a near-solution, which plain steps leave
+
+
+class Memory(NamedTuple):
+    """Anderson's memory: the last DEPTH accepted sites and the steps they want, (ν, τ) each; `held` are in use."""
+
+    sites: Float[Array, "m 2 n"]
+    changes: Float[Array, "m 2 n"]
+    held: Int[Array, ""]
+
+
+class State(NamedTuple):
+    """Between two sweeps. `factor` is the prior's for the last trial, and so for the accepted sites once they rest."""
+
+    trial: Natural
+    accepted: Evaluation
+    factor: Any
+    memory: Memory
+    step: Scalar
+    sweeps: Int[Array, ""]
+
+
+def accelerated(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+    """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
+    used = (jnp.arange(DEPTH) < memory.held)[:, None, None]
+    sites, change = _both(at.sites), _both(at.onward)
+    d_sites = jnp.where(used, sites - memory.sites, 0.0)
+    d_change = jnp.where(used, change - memory.changes, 0.0)
+    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals).ravel())(d_change)  # DEPTH × 2n
+    target = scaled(problem, at.onward, at.marginals).ravel()
+    norm = jnp.sqrt(jnp.sum(basis**2, axis=1))
+    unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None]
+    gram = unit @ unit.T + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
+    factor = jax.lax.linalg.cholesky(gram, symmetrize_input=False)
+    gamma = cho_solve((factor, True), unit @ target) / jnp.where(norm > 0, norm, 1.0)
+    return Natural(*(sites + step * change - jnp.tensordot(gamma, d_sites + step * d_change, axes=1)))
+
+
+def _both(part: Natural) -> Float[Array, "2 n"]:
+    return jnp.stack([part.nu, part.tau])
+
+
+def remember(memory: Memory, at: Evaluation) -> Memory:
+    """The memory with one more sweep in front and the oldest dropped."""
+    sites, changes = (
+        jnp.concatenate([_both(new)[None], old[:-1]])
+        for old, new in ((memory.sites, at.sites), (memory.changes, at.onward))
+    )
+    return Memory(sites, changes, jnp.minimum(memory.held + 1, DEPTH))
+
+
+def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+    """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
+    plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.onward)
+    fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(problem, memory, at, step), plain)
+    if problem.negative_sites:
+        return fast
+    # The renewed sites of a log-concave likelihood have τ ≥ 0; extrapolation may leave that cone, datum by datum.
+    return jax.tree.map(lambda a, p: jnp.where(fast.tau < 0, p, a), fast, plain)
+
+
+def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, ""]:
+    """Whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP).
+
+    Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
+    """
+    if problem.method.ascends:
+        level = new.merit >= old.merit - ROUNDING * (1.0 + jnp.abs(old.merit))
+        return new.proper & ((new.merit >= old.merit) | (level & (new.residual <= old.residual)))
+    return new.proper & (new.residual <= GROWTH * old.residual)
+
+
+def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> tuple[Outcome, Any]:
+    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the sites at rest.
+
+    A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
+    A method without a merit falls back to plain half steps after PATIENCE sweeps.
+    """
+    shapes = jax.eval_shape(swept, problem, start)
+    blank, factor = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
+    nothing = jnp.zeros((DEPTH, 2, len(start.nu)))
+    memory = Memory(nothing, nothing, jnp.asarray(0))
+    state = State(start, blank, factor, memory, jnp.asarray(1.0), jnp.asarray(0))
+
+    def unfinished(s: State):
+        going = (s.accepted.residual > tol) & (s.sweeps < max_sweeps) & (s.step > SMALLEST_STEP) & s.accepted.proper
+        return going | (s.sweeps == 0)
+
+    def sweep(s: State):
+        new, factor = swept(problem, s.trial)
+        first = s.sweeps == 0
+        plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
+        good = first | improved(problem, new, s.accepted) | (plain & new.proper)
+        memory = remember(s.memory, s.accepted)
+        memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
+        at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
+        step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
+        return State(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)
+
+    end = jax.lax.while_loop(unfinished, sweep, state)
+    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper), end.factor

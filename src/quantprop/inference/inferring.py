@@ -1,0 +1,163 @@
+"""Inference at fixed hyperparameters: `infer`."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop.gaussian import Natural, Normal
+from quantprop.inference.continuation import continued
+from quantprop.inference.engine import PATIENCE, REASONS, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.inference.leave_one_out import loo_at
+from quantprop.inference.prediction import PrecisionWarning, padded_prior
+from quantprop.inference.solution import Solution, Status
+from quantprop.inference.task import Task, as_method, prepare, starting_sites
+from quantprop.methods import EP, QP, Method
+from quantprop.model import Model
+from quantprop.priors.base import finite
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
+from quantprop.runtime.threads import blas_threads_for
+
+SCHEDULES = ("parallel", "sequential")
+MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
+
+
+@float64
+def infer(
+    model: Model,
+    X: Any,
+    y: Any,
+    method: Method | str = QP(),
+    schedule: str = "parallel",
+    tol: float = 1e-6,
+    max_sweeps: int = 200,
+    sites: Natural | None = None,
+    *,
+    weights: Any = None,
+    exposure: Any = None,
+    trials: Any = None,
+) -> Solution:
+    """The posterior of a model given data, at the model's hyperparameters.
+
+    `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
+    `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out;
+    weights above 1 are refused where the kernel has white noise, which is another one in each of two equal rows.
+    Never raises for lack of convergence: `solution.status` says how it ended and what to try.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, QP, infer, kernels, likelihoods
+    >>> X, y = np.array([[-1.0], [0.0], [2.0]]), np.array([-1, -1, 1])
+    >>> solution = infer(Model(kernels.SquaredExponential(), likelihoods.Probit()), X, y, method=QP())
+    >>> solution.converged, solution.marginals.mean.round(3).tolist()
+    (True, [-0.755, -0.634, 0.575])
+    """
+    method = as_method(method)
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {schedule!r}")
+    if schedule == "sequential" and not isinstance(method, EP):
+        raise ValueError(
+            f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"
+        )
+    if not tol > 0 or not max_sweeps >= 1:
+        raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
+    task = prepare(model, X, y, method, weights, exposure, trials)
+    with blas_threads_for(model.process.cost(len(task.padded))):
+        problem = _problem(model, method, task)
+        start = starting_sites(problem.likelihood, task, sites)
+        out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
+        is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
+        if is_psd and max_sweeps >= PATIENCE:
+            out, schedule = _continued(problem, out, schedule, tol)
+        _warn_of_lost_digits(problem, out.at.sites)
+    solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
+    return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
+
+
+def _problem(model: Model, method: Method, task: Task) -> Problem:
+    prior = padded_prior(model, task.x)
+    if not finite(prior):
+        raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
+    return Problem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
+
+
+@program
+def _parallel(problem: Problem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+    return solve_parallel(problem, start, tol, max_sweeps)[0]
+
+
+_sequential = program(solve_sequential)
+
+
+def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
+    """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones.
+
+    Where the start has no proper posterior in double precision, sweeps start from the prior.
+    """
+    if schedule == "sequential":
+        if len(start.nu) > problem.prior.largest_joint:
+            raise ValueError(
+                f"the sequential schedule needs the joint posterior of all rows, which this process has up to "
+                f"{problem.prior.largest_joint} rows; use schedule='parallel'"
+            )
+        return _sequential(problem, start, tol, max_sweeps), schedule
+    out = _parallel(problem, start, tol, max_sweeps)
+    if REASONS[int(out.reason)] == "improper-start" and np.any(start.tau):
+        start = jax.tree.map(np.zeros_like, start)
+        out = _parallel(problem, start, tol, max_sweeps)
+    if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
+        return out, schedule
+    if len(start.nu) > problem.prior.largest_joint:
+        return out, schedule
+    again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
+    total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
+    return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
+
+
+def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
+    """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
+    if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
+        return out, schedule
+    at, sweeps = continued(problem, out.at.sites, tol)
+    if at is None:
+        return out, schedule
+    reason = np.asarray(REASONS.index("converged"))
+    return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
+
+
+def _warn_of_lost_digits(problem: Problem, sites: Natural) -> None:
+    """Where data know f so much better than the prior that roundings of the prior reach the size of the posterior."""
+    contrast = float(np.max(np.asarray(sites.tau)) * np.max(problem.prior.variances()))
+    if contrast > MOST_CONTRAST:
+        warnings.warn(
+            f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by "
+            f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
+            "variance, a larger noise, or smaller weights",
+            PrecisionWarning,
+            stacklevel=4,
+        )
+
+
+def solution_of(
+    model: Model, method: Method, x: np.ndarray, out: Outcome, loo: Any, schedule: str, tol: float
+) -> Solution:
+    """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
+    n = len(x)
+    sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
+    sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
+    if reason == "converged" and residual > tol:  # to a looser tolerance, on the way of learning
+        reason = "max-sweeps"
+    return Solution(
+        model=model,
+        method=method,
+        X=x,
+        sites=sites,
+        marginals=Normal(marginals.mean, marginals.variance),
+        log_evidence=float(out.at.evidence),
+        loo=loo,
+        status=Status(reason, sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
+    )

@@ -1,0 +1,35 @@
+"""Each datum as the rest of the data predict it, from its cavity: no refit is needed."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+
+from quantprop.gaussian import Natural
+from quantprop.inference.engine import Evaluation
+from quantprop.inference.task import Task
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.methods.base import Weight
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
+from quantprop.sites import Marginal, Removal, cavity
+
+
+def loo_log_prob(likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Scalar:
+    """log p(y_i) under the posterior without one copy of datum i: log Z_i of its cavity, NaN where that is improper."""
+    return likelihood.predictive_log_prob(datum, cavity(marginal, site, Removal(1.0 / weight.copies)))
+
+
+def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
+    """log p(y_i) without datum i, for all data."""
+    return jax.vmap(partial(loo_log_prob, likelihood))(data, weight, at.marginals, at.sites)
+
+
+loo_program = program(loo_of)
+
+
+@float64
+def loo_at(likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
+    """The same, of a task."""
+    return loo_program(likelihood, task.data, task.weight, at)

@@ -1,0 +1,85 @@
+"""Priors and predictions of a model at concrete inputs, padded; in programs that many shapes of model share."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from quantprop.data import bucket, pad
+from quantprop.gaussian import Natural, Normal
+from quantprop.model import Model
+from quantprop.priors import Prior
+from quantprop.priors.base import Predictor
+from quantprop.runtime.precision import to_numpy
+from quantprop.runtime.programs import program
+
+
+class PrecisionWarning(UserWarning):
+    """A result is near the limit of double precision."""
+
+
+def prior_of(process: Any, kernel: Any, mean: Any, x: Any) -> Prior:
+    """The prior at inputs where its mean is known."""
+    return process.prior(kernel, mean, process.prepare(kernel, x))
+
+
+# Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
+_prior = program(prior_of)
+_cross = program(lambda process, kernel, x, new: process.cross(kernel, x, new))
+gram_of = program(lambda kernel, x: kernel.gram(x))
+_diagonal = program(lambda kernel, x: kernel.diagonal(x))
+_predictor = program(lambda prior, sites, signed: prior.predictor(sites, signed), static_argnames="signed")
+_at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
+
+
+def padded_prior(model: Model, x: np.ndarray) -> Prior:
+    """The prior of a model at its padded inputs."""
+    size = bucket(len(x))
+    return _prior(model.plain_process, model.plain_kernel, pad(model.prior_mean(x), size), pad(x, size))
+
+
+def padded_sites(sites: Natural) -> Natural:
+    """Sites with nothing to say for the rows that are padded."""
+    more = bucket(len(sites.nu)) - len(sites.nu)
+    return Natural(np.pad(sites.nu, (0, more)), np.pad(sites.tau, (0, more)))
+
+
+def predictor_of(model: Model, x: np.ndarray, sites: Natural) -> Predictor:
+    """What predictions under these sites need."""
+    return _predictor(padded_prior(model, x), padded_sites(sites), signed=bool((sites.tau < 0).any()))
+
+
+def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
+    """The posterior of f at new inputs, without the padding, in NumPy; with `full_cov`, their joint covariance too."""
+    k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
+    own = _diagonal(kernel, more)
+    latent = _at(
+        by,
+        pad(model.prior_mean(new), bucket(k)),
+        _cross(model.plain_process, kernel, pad(x, bucket(len(x))), more),
+        gram_of(kernel, more) if full_cov else own,
+    )
+    latent, prior = to_numpy((latent, own))
+    variance = above_rounding(latent.variance[:k], prior[:k], len(x))
+    if not full_cov:
+        return Normal(latent.mean[:k], variance)
+    joint = np.array(latent.covariance[:k, :k])
+    np.fill_diagonal(joint, variance)
+    return Normal(latent.mean[:k], variance, joint)
+
+
+def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:
+    """A predictive variance is prior minus explained: below n ε of the prior it is rounding, and that is returned."""
+    bound = n * np.finfo(float).eps * prior
+    lost = variance < bound
+    if lost.any():
+        warnings.warn(
+            f"{lost.sum()} of {len(lost)} predictive variances are below what double precision resolves "
+            f"(kernel variance {prior.max():.1e} × {n} rows): the bound is returned for them, the first at row "
+            f"{int(np.argmax(lost))}; a smaller kernel variance or a longer lengthscale avoids this",
+            PrecisionWarning,
+            stacklevel=5,
+        )
+    return np.where(lost, bound, variance)

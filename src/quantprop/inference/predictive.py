@@ -1,0 +1,149 @@
+"""The distribution of new observations y when the latent value is Gaussian."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+from quantprop.data import bucket, encode, pad, real_array
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.numerics.mixtures import COARSE, FINE, Fineness
+from quantprop.numerics.quantiles import Axis, Guess, axis, solve
+from quantprop.runtime.display import html, of_predictive, text
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
+
+ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Distributions of y at n inputs: exact where a closed form exists, by quadrature where not (moments and densities
+    to about 1e-12, the cdf to 1e-8 at worst).
+
+    `exposure` and `trials` are those of the new inputs. Methods take y (or probabilities) that broadcast against the n
+    inputs and return NumPy arrays.
+    """
+
+    likelihood: Likelihood
+    latent: Normal
+    exposure: Float[np.ndarray, " n"]
+    trials: Float[np.ndarray, " n"]
+
+    def __repr__(self) -> str:
+        return text(of_predictive(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_predictive(self))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y]."""
+        return self._moments()[0]
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Var[y]."""
+        return self._moments()[1]
+
+    @property
+    def median(self) -> np.ndarray:
+        """The smallest y with P(Y ≤ y) ≥ ½; it exists where the mean may not."""
+        return self.quantile(0.5)
+
+    @float64
+    def log_prob(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
+        """log p(y): of a density for continuous y, of a probability for discrete y."""
+        scales = {name: getattr(self, name) for name in self.likelihood.scaled_by}
+        data = encode(self.likelihood, y, np.shape(self.latent.mean), **scales)
+        return self._rows(_log_prob, data.y)
+
+    @float64
+    def cdf(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
+        """P(Y ≤ y), for any real y."""
+        at = np.broadcast_to(real_array(y, "y"), np.shape(self.latent.mean))
+        return self.likelihood.predictive_cdf(Datum(at, self.exposure, self.trials), self.latent)
+
+    @float64
+    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+        """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value an input, an array of q one row each."""
+        probability = np.asarray(q, dtype=np.float64)
+        outside = ~((probability >= 0) & (probability <= 1))
+        if outside.any():
+            raise ValueError(f"q must lie in [0, 1]; got {probability[outside].flat[0]}")
+        levels = probability.ravel()
+        q, rows = np.repeat(levels, len(self.exposure)), np.tile(np.arange(len(self.exposure)), len(levels))
+        scales = Datum(np.zeros_like(q), self.exposure[rows], self.trials[rows])
+        y = np.where(q > 0, self.likelihood.greatest(scales), self.likelihood.interval[0])
+        inner = (q > 0) & (q < 1)
+        some, rows = Datum(*(column[inner] for column in scales)), rows[inner]
+        latent = Normal(self.latent.mean[rows], self.latent.variance[rows])
+        y[inner] = _quantiles(self.likelihood, some, latent, q[inner])
+        return y.reshape((*probability.shape, len(self.exposure)))
+
+    @float64
+    def sample(self, n: int, seed: int = 0) -> np.ndarray:
+        """n independent draws of y at every input (rows: draws)."""
+        rng = np.random.default_rng(seed)
+        shape = (n, *np.shape(self.latent.mean))
+        f = rng.normal(self.latent.mean, np.sqrt(self.latent.variance), size=shape)
+        scales = Datum(np.zeros(shape), np.broadcast_to(self.exposure, shape), np.broadcast_to(self.trials, shape))
+        return self.likelihood.draw(rng, scales, f)
+
+    @float64
+    def _moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return self._rows(_predictive_moments, np.zeros_like(self.exposure))
+
+    def _rows(self, function: Callable, y: np.ndarray, *more: Any) -> Any:
+        """A compiled function of (likelihood, data, latent, ...) over the rows, padded to a shape that recurs."""
+        n = len(self.exposure)
+        rows = (Datum(y, self.exposure, self.trials), Normal(self.latent.mean, self.latent.variance))
+        out = function(self.likelihood, *pad(rows, bucket(n)), *more)
+        return jax.tree.map(lambda column: np.asarray(column)[:n], out)
+
+
+def _per_row(function: Callable) -> Callable:
+    """A likelihood's method, over all rows, compiled."""
+    return program(lambda likelihood, *rows: jax.vmap(lambda *row: function(likelihood, *row))(*rows))
+
+
+_log_prob = _per_row(lambda likelihood, datum, latent: likelihood.predictive_log_prob(datum, latent))
+_predictive_moments = _per_row(lambda likelihood, datum, latent: likelihood.predictive_moments(datum, latent))
+
+
+def _quantiles(likelihood: Likelihood, scales: Datum, latent: Normal, q: np.ndarray) -> np.ndarray:
+    """The smallest y with P(Y ≤ y) ≥ q, row by row, for 0 < q < 1: roughly with few nodes first, then with all."""
+    on = axis(likelihood.interval, likelihood.lattice)
+
+    def cdf(fineness: Fineness) -> Callable:
+        def at(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
+            datum = Datum(y, scales.exposure[rows], scales.trials[rows])
+            return likelihood.predictive_cdf(datum, Normal(latent.mean[rows], latent.variance[rows]), fineness)
+
+        return at
+
+    with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
+        rough = solve(cdf(COARSE), q, on, _guess(likelihood, on, scales, latent, q), ROUGHLY)
+        return solve(cdf(FINE), q, on, rough, PRECISELY).y
+
+
+def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> Guess:
+    """y at the quantile of f, when f varies by what y adds to it too."""
+
+    def typical(f: np.ndarray) -> np.ndarray:
+        y = likelihood.typical(scales, f)
+        return on.inside(y, np.full_like(f, on.below), np.full_like(f, np.inf))
+
+    middle = scales._replace(y=typical(latent.mean))
+    spread = np.sqrt(latent.variance + np.max(likelihood.cdf_places(middle).scale, axis=0) ** 2)
+    z = np.clip(ndtri(q), -6.0, 6.0)
+    y = typical(latent.mean + spread * z)
+    unit = np.abs(on.apart(typical(latent.mean + spread * (z + 0.5)), y)) / 0.5
+    return Guess(y, np.where((unit > 0) & np.isfinite(unit), unit, 1.0))

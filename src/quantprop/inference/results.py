@@ -1,0 +1,135 @@
+"""What learning returns; and how results are written to files by whoever knows how."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.inference.solution import Solution
+from quantprop.model import Model
+from quantprop.parameters import declared, free, labels
+from quantprop.runtime.display import html, of_fitted, text
+
+_REMEDIES = {
+    "converged": "",
+    "max-evaluations": "raise max_evaluations",
+    "small-gain": "the last step gained less than ftol although the gradient is not small: lower ftol to go on",
+    "no-progress": "the line search could not improve although the gradient is not small: see the trace; the optimum "
+    "may be very flat, or inference fails close by",
+    "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
+    "see the trace and solution.status; gradient='partial' needs no such equation",
+    "nothing-to-learn": "",
+}
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How learning ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "nothing-to-learn", "max-evaluations", "small-gain", "no-progress" or "inference-failed".
+        evaluations: how often the objective was evaluated, restarts included.
+        failed: at how many of them inference failed, so that the optimiser backed off.
+        gradient: the largest entry of the projected gradient at the end.
+        at_bounds: names of the parameters that ended at a bound.
+    """
+
+    reason: str
+    evaluations: int
+    failed: int  # evaluations at which inference failed and the optimiser backed off
+    gradient: float
+    at_bounds: tuple[str, ...]
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return _REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        text = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
+        text += f"; inference failed at {self.failed} of them" if self.failed else ""
+        text += f"; at a bound: {', '.join(self.at_bounds)}" if self.at_bounds else ""
+        return text + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One evaluation in the trace of a fit.
+
+    Attributes:
+        restart: which start it belongs to; 0 is the first.
+        theta: where it was, in the optimiser's coordinates.
+        value: the objective there.
+        gradient: the largest entry of the projected gradient.
+        reason: how inference ended, or "adjoint-failed".
+        sweeps: of inference.
+        seconds: that it took, compilation included.
+    """
+
+    restart: int
+    theta: Float[np.ndarray, " theta"]
+    value: float
+    gradient: float
+    reason: str
+    sweeps: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A learned model, its posterior, and how learning went.
+
+    Attributes:
+        model: the model with its learned numbers.
+        solution: the posterior at these numbers.
+        objective: the name of what was maximised.
+        objective_value: its value, with the log prior densities of parameters that have one.
+        theta: the optimum in the optimiser's coordinates: logarithms of positive parameters.
+        trace: every evaluation on the way.
+        status: how learning ended.
+    """
+
+    model: Model
+    solution: Solution
+    objective: str
+    objective_value: float
+    theta: Float[np.ndarray, " theta"]
+    trace: tuple[Step, ...]
+    status: Ending
+
+    def __repr__(self) -> str:
+        return text(of_fitted(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_fitted(self))
+
+    @property
+    def converged(self) -> bool:
+        """Whether an optimum was reached and inference converged there."""
+        return self.status.reason in ("converged", "nothing-to-learn") and self.solution.converged
+
+    @property
+    def hyperparameters(self) -> dict[str, float]:
+        """Learned numbers by name, in natural units."""
+        names = labels(declared(self.model))
+        numbers = np.concatenate([np.zeros(0), *(np.ravel(p.value) for p in free(declared(self.model)))])
+        return dict(zip(names, map(float, numbers), strict=True))
+
+    def save(self, path: Any) -> None:
+        """Write to one file, to be read by `quantprop.load`."""
+        write(self, path)
+
+
+# --- files -----------------------------------------------------------------------------------------------------------
+
+WRITERS: dict[type, Callable[[Any, Any], None]] = {}  # by type of result; who knows how to write one puts it here
+
+
+def write(result: Any, path: Any) -> None:
+    """Write a result to one file, by the writer of its type or of the nearest one that it inherits from."""
+    writer = next(WRITERS[kind] for kind in type(result).__mro__ if kind in WRITERS)
+    writer(result, path)

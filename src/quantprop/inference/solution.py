@@ -1,0 +1,139 @@
+"""What inference returns: sites, marginals, evidence, predictions, and how it ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.data import inputs, scales
+from quantprop.gaussian import Natural, Normal
+from quantprop.inference.prediction import predicted, predictor_of
+from quantprop.inference.predictive import Predictive
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.priors.base import Predictor
+from quantprop.runtime.display import html, of_solution, text
+from quantprop.runtime.precision import float64
+
+_REMEDIES = {
+    "converged": "",
+    "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
+    "stalled": "the steps had to be made ever smaller: try another start (sites=, say those of another method), a "
+    "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
+    "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
+    "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
+    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is the covariance of nothing: use "
+    "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
+    "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """How inference ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start" or "no-covariance".
+        sweeps: how many sweeps over the data there were.
+        residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
+        tol: the residual that was asked for.
+        schedule: "parallel" or "sequential"; "parallel, then sequential" where the first got stuck; either of them
+            ", then continuation" where Newton's method or a path of fixed points led to the end.
+        negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
+    """
+
+    reason: str
+    sweeps: int
+    residual: float
+    tol: float
+    schedule: str
+    negative_sites: int
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return _REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        reached = f"residual {self.residual:.1e}, tol {self.tol:.1e}"
+        text = f"{self.reason} after {self.sweeps} sweeps ({self.schedule}): {reached}"
+        if self.negative_sites:
+            text += f"; {self.negative_sites} sites have negative precision"
+        return text + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Solution:
+    """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64.
+
+    Attributes:
+        model: the model with the numbers that inference used.
+        method: the method.
+        X: the training inputs.
+        sites: ν and τ of every site (`sites.nu`, `sites.tau`); a warm start for another `infer`.
+        marginals: posterior mean and variance of f at every training input.
+        log_evidence: the method's approximation of log p(y).
+        loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
+        status: how inference ended.
+    """
+
+    model: Model
+    method: Method
+    X: Float[np.ndarray, "n d"]
+    sites: Natural
+    marginals: Normal
+    log_evidence: float
+    loo: Float[np.ndarray, " n"]
+    status: Status
+
+    def __repr__(self) -> str:
+        return text(of_solution(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_solution(self))
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fixed point was reached to `tol`."""
+        return self.status.reason == "converged"
+
+    @property
+    def sweeps(self) -> int:
+        """How many sweeps it took."""
+        return self.status.sweeps
+
+    @float64
+    def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
+        x = inputs(Xnew, "Xnew", features=self.X.shape[1])
+        return predicted(self._predictor, self.model, self.X, x, full_cov)
+
+    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
+        """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
+
+        `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
+        """
+        latent = self.predict(Xnew)
+        likelihood = self.model.plain_likelihood
+        more = scales(likelihood, np.shape(latent.mean), exposure, trials)
+        return Predictive(likelihood, latent, **more)
+
+    @float64
+    def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
+        """n joint draws of f at new inputs (rows: draws)."""
+        latent = self.predict(Xnew, full_cov=True)
+        values, vectors = np.linalg.eigh(latent.covariance)
+        root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
+        return latent.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return predictor_of(self.model, self.X, self.sites)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the predictor, which is soon computed again and holds arrays of a device."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}

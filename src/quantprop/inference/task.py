@@ -1,0 +1,104 @@
+"""Data and method of a problem, checked, coded and padded; and the sites that sweeps start from."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from quantprop.data import ROUNDING, bucket, encode, finite_array, first_bad, inputs, pad, row_weights
+from quantprop.gaussian import Natural
+from quantprop.kernels import Kernel
+from quantprop.likelihoods.base import Datum
+from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
+from quantprop.methods.base import Weight
+from quantprop.model import Model
+from quantprop.runtime.memory import check_memory
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
+
+METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
+SOME = 16  # rows that stand for all when a kernel is asked for white noise
+
+
+class Task(NamedTuple):
+    """Checked data: inputs as given; the rest padded to the bucketed size, extra rows with weight 0."""
+
+    x: np.ndarray
+    padded: np.ndarray
+    data: Datum
+    weight: Weight
+
+
+def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure: Any, trials: Any) -> Task:
+    """Check the data against model and method, and pad them."""
+    x = inputs(X, "X")
+    likelihood = model.plain_likelihood
+    expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
+    if np.shape(y) != expected:
+        raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
+    data = encode(likelihood, y, (len(x),), exposure, trials)
+    check_memory(model.process.cost(bucket(len(x))))
+    total = row_weights(weights, len(x))
+    size, weight = bucket(len(x)), _weight(total)
+    method.check(likelihood, weight)
+    _check_copies(model, x, total)
+    return Task(x, pad(x, size), pad(data, size), weight)
+
+
+def as_method(method: Method | str) -> Method:
+    """A method by name or as given."""
+    if isinstance(method, Method):
+        return method
+    if not isinstance(method, str) or method not in METHODS:
+        raise ValueError(f"method must be a Method or one of {', '.join(METHODS)}; got {method!r}")
+    return METHODS[method]()
+
+
+def _weight(total: np.ndarray) -> Weight:
+    """Weights as copies and exponents; padded rows get weight 0."""
+    copies = np.maximum(total, 1.0)
+    exponent = np.where(total > 0, np.minimum(total, 1.0), 1.0)
+    more = bucket(len(total)) - len(total)
+    total, copies = np.pad(total, (0, more)), np.pad(copies, (0, more), constant_values=1.0)
+    return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
+
+
+def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
+    """Refuse weights above 1 where the kernel has white noise: copies of a row then have each their own, not one f."""
+    several = total > 1.0
+    if several.any() and has_white_noise(model.plain_kernel, x[several]):
+        raise ValueError(
+            f"{first_bad(several, total, 'weights')}: with white noise in the kernel, weights must be at most 1, since "
+            "equal rows are data with noise of their own; repeat the rows (np.repeat(X, weights, axis=0), y likewise), "
+            "or leave the noise to the likelihood"
+        )
+
+
+@float64
+def has_white_noise(kernel: Kernel, x: np.ndarray) -> bool:
+    """Whether equal rows are different data to the kernel: it is shown some rows of x, each of them twice."""
+    some = x[:SOME]
+    k = np.asarray(_gram(kernel, pad(np.concatenate([some, some]), 2 * SOME)))
+    own, other = np.diagonal(k)[: len(some)], np.diagonal(k, len(some))[: len(some)]
+    return bool((np.abs(own - other) > ROUNDING * own).any())
+
+
+_gram = program(lambda kernel, x: kernel.gram(x))
+_likelihood_start = program(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
+
+
+def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natural:
+    """The sites to start from, padded: those given, or the likelihood's own, times weights; 0 where these are 0."""
+    n = len(task.x)
+    if sites is None:
+        chosen = jax.tree.map(lambda s: task.weight.total * s, _likelihood_start(likelihood, task.data))
+    else:
+        given = [finite_array(part, f"sites.{name}", ndim=1) for name, part in (("nu", sites.nu), ("tau", sites.tau))]
+        if any(len(part) != n for part in given):
+            raise ValueError(f"sites must hold {n} values each, one per row; got {len(given[0])} and {len(given[1])}")
+        if likelihood.log_concave and (given[1] < 0).any():
+            raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
+        chosen = Natural(*(np.pad(part, (0, bucket(n) - n)) for part in given))
+    return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)

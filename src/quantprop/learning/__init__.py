@@ -1,0 +1,1 @@
+"""Learning hyperparameters: objectives, their gradients, and searches."""

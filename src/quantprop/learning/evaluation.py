@@ -1,0 +1,150 @@
+"""The objective at θ: prior, inference, gradient. Written once, for every search and for one problem or a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from quantprop.data import pad
+from quantprop.gaussian import Natural
+from quantprop.inference.engine import REASONS, Outcome, Problem, solve_parallel
+from quantprop.inference.task import Task
+from quantprop.learning.implicit import Gradient, gradient
+from quantprop.learning.objectives import Objective
+from quantprop.likelihoods.base import Datum
+from quantprop.methods import Method
+from quantprop.methods.base import Weight
+from quantprop.model import Model, mean_at
+from quantprop.parameters import Parameter, declared, log_prior, unpacked
+from quantprop.priors import Prior
+from quantprop.runtime.programs import program
+
+ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
+
+
+class Declared(NamedTuple):
+    """What a model consists of, every number declared as a Parameter."""
+
+    kernel: Any
+    likelihood: Any
+    mean: Any
+    process: Any
+
+
+def declared_parts(model: Model, task: Task) -> Declared:
+    """The declared parts of a model; a mean that is an opaque function becomes its values at the inputs."""
+    whole = declared(model)
+    mean = whole.mean
+    if callable(model.mean) and not isinstance(model.mean, eqx.Module):
+        mean = Parameter(pad(model.prior_mean(task.x), len(task.padded)), fixed=True)
+    return Declared(whole.kernel, whole.likelihood, mean, whole.process)
+
+
+class Inputs(NamedTuple):
+    """The rows of X, and what the process needs of them at every θ."""
+
+    x: Float[Array, "n d"]
+    prepared: Any
+
+
+def inputs_of(theta, parts: Declared, x) -> Inputs:
+    """What is computed of x once; θ only gives kernel and process their numbers."""
+    plain = unpacked(parts, theta)
+    return Inputs(x, plain.process.prepare(plain.kernel, x))
+
+
+class Question(NamedTuple):
+    """All that defines an objective but θ: one problem's, or many problems' stacked."""
+
+    parts: Declared
+    inputs: Inputs
+    data: Datum
+    weight: Weight
+
+
+class Precision(NamedTuple):
+    """How far inference goes."""
+
+    tol: Any
+    max_sweeps: Any
+
+
+class Found(NamedTuple):
+    """The objective at θ with its gradient, and how inference went there."""
+
+    value: Any
+    gradient: Any
+    likelihood: Any  # at θ
+    out: Outcome
+    adjoint_residual: Any  # of the gradient's equation
+
+
+# --- the stages ------------------------------------------------------------------------------------------------------
+
+
+def prior(theta, parts: Declared, inputs: Inputs) -> tuple[Prior, Any]:
+    """Prior and plain likelihood at θ."""
+    plain = unpacked(parts, theta)
+    mean = jnp.broadcast_to(mean_at(plain.mean, inputs.x), (len(inputs.x),)) + 0.0
+    return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood
+
+
+def solved(problem: Problem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
+    """The converged sites, and what the gradient there needs of the prior and of its factor."""
+    out, factor = solve_parallel(problem, start, tol, max_sweeps)
+    return out, *problem.prior.for_derivatives(factor)
+
+
+def pull_back(theta, parts: Declared, inputs: Inputs, by: Gradient) -> tuple[Array, Array]:
+    """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
+
+    def ends(theta):
+        made, likelihood = prior(theta, parts, inputs)
+        return made, ravel_pytree(likelihood)[0].astype(jnp.float64)  # ravel makes float32 of nothing
+
+    slope = jax.vjp(ends, theta)[1]((by.prior, by.likelihood))[0]
+    log_density, its_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
+    return log_density, slope + its_slope
+
+
+class Stages(NamedTuple):
+    """The stages of an evaluation: as functions inside a larger program, or as programs apart."""
+
+    prior: Any = prior
+    solved: Any = solved
+    gradient: Any = gradient
+    pull_back: Any = pull_back
+    refined: Callable[[Prior], Prior] = lambda prior: prior  # of concrete numbers only, hence between programs
+
+
+# Programs apart, so that the two that take long to compile, solved and gradient, serve every kernel and all features.
+PROGRAMS = Stages(program(prior), program(solved), program(gradient, static_argnames="exact"), program(pull_back))
+
+
+def evaluated(
+    question: Question, theta, start: Natural, precision: Precision, method: Method, objective: Objective, exact: bool,
+    stages: Stages,
+) -> Found:  # fmt: skip
+    """The objective at θ, inference starting from the sites given."""
+    parts, inputs, data, weight = question
+    made, likelihood = stages.prior(theta, parts, inputs)
+    problem = Problem(likelihood, method, stages.refined(made), data, weight)
+    del made  # the gradient needs less of it: nothing shall hold the rest then
+    out, rest, factor = stages.solved(problem, start, *precision)
+    problem = replace(problem, prior=rest)
+    value, by = stages.gradient(problem, objective, out.at, factor, exact=exact)
+    log_density, slope = stages.pull_back(theta, parts, inputs, by)
+    return Found(value + log_density, slope, likelihood, out, by.adjoint_residual)
+
+
+def how_it_ended(reason: Any, adjoint_residual: float) -> str:
+    """The word for how inference ended, and the equation for the gradient after it."""
+    word = REASONS[int(reason)]
+    return "adjoint-failed" if word == "converged" and not adjoint_residual <= ADJOINT else word

@@ -1,0 +1,194 @@
+"""Learning hyperparameters: `fit`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any
+
+import jax
+import numpy as np
+
+import quantprop.storage  # noqa: F401  # so that results can be saved
+from quantprop.gaussian import Natural
+from quantprop.inference.engine import Outcome
+from quantprop.inference.inferring import solution_of
+from quantprop.inference.leave_one_out import loo_at
+from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.task import as_method, prepare
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.objectives import Objective, as_objective
+from quantprop.learning.search import FLAT, FTOL, Climb
+from quantprop.learning.starts import Manner, at_bounds, further_manner, start_in, warn_if_blind
+from quantprop.methods import QP, Method
+from quantprop.model import Model
+from quantprop.parameters import at, box, declared, is_parameter, labels, packed
+from quantprop.runtime.threads import blas_threads_for
+
+MOST = 300  # evaluations
+SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
+
+_watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
+
+
+def fit(
+    model: Model,
+    X: Any,
+    y: Any,
+    method: Method | str = QP(),
+    objective: Objective | str = "evidence",
+    gradient: str = "exact",
+    restarts: int = 0,
+    seed: int = 0,
+    progress: bool = False,
+    *,
+    weights: Any = None,
+    exposure: Any = None,
+    trials: Any = None,
+    tol: float = 1e-8,
+    max_evaluations: int = MOST,
+    ftol: float = FTOL,
+    sites: Natural | None = None,
+) -> Fitted:
+    """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
+
+    `weights`, `exposure` and `trials` are one number or one per row; a row of weight 2 counts as two equal rows.
+    `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
+    as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent else.
+    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective; where the noise of y
+    is learned, an end that takes all of y for noise, or none of it, or stands at a bound, is followed by another start
+    as well. `tol` is inference's, `ftol` the relative gain of one step below which the optimiser stops.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, fit, kernels, likelihoods
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
+    >>> fitted = fit(model, X, np.sin(2 * X[:, 0]), method="ep")
+    >>> fitted.status.reason
+    'converged'
+    """
+    method, objective = as_method(method), as_objective(objective)
+    objective.check(method)
+    if gradient not in ("exact", "partial"):
+        raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
+    if restarts < 0:
+        raise ValueError(f"restarts must be at least 0; got {restarts}")
+    task = prepare(model, X, y, method, weights, exposure, trials)
+    landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
+    theta, bounds = starting_point(landscape.parts)
+    if len(theta):
+        remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
+        warn_if_blind(model.kernel, task.x, "fit", remedy, 3)
+    if sites is not None:
+        landscape.warmed(theta, sites)
+    draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
+    starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
+    return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective))
+
+
+def learn(
+    landscape: Landscape,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    most: int,
+    ftol: float,
+    report: Callable | None = None,
+) -> Fitted:
+    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious.
+
+    Every evaluation is told to `report`, or to who watches.
+    """
+    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get())
+    with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
+        landscape.compile()
+        best, ended = climb.best_of(starts)
+        tried: set[Manner] = set()
+        while (more := _further(landscape, best, ended, bounds)) is not None and more not in tried:
+            tried.add(more)
+            best, ended = climb.best_of([start_in(more, landscape, starts[0], bounds)], (best, ended))
+    landscape.at_rest()
+    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    return fitted_at(landscape, best, tuple(climb.trace), ending)
+
+
+def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> Manner | None:
+    """The manner of a further start, if the best point is an end at all, and a suspicious one."""
+    an_end = best.usable and ended != "max-evaluations"
+    return further_manner(landscape, best.theta, bounds) if an_end else None
+
+
+@contextmanager
+def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
+    """Tell every evaluation of the block to `report`, with its number: for callers who learn through an estimator,
+    whose arguments are scikit-learn's.
+    """
+    token = _watcher.set(report)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
+    """The result at a point of a landscape."""
+    loo = loo_at(best.likelihood, landscape.task, best.out.at)
+    return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
+
+
+def fitted_from(
+    landscape: Landscape, theta: np.ndarray, value: float, out: Outcome, loo: Any, trace: tuple[Step, ...],
+    ending: Ending,
+) -> Fitted:  # fmt: skip
+    """The result at θ, inference having ended as `out` says."""
+    model = _as_given(landscape.model, at(declared(landscape.model), theta))
+    solution = solution_of(model, landscape.method, landscape.task.x, out, loo, "parallel", landscape.tol)
+    return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
+
+
+def ending_of(
+    landscape: Landscape, bounds: np.ndarray, theta: np.ndarray, slope: float, why: str, trace: Sequence[Step]
+) -> Ending:
+    """The end in words: an optimiser that stopped for any reason where the slope is small is at an optimum."""
+    stopped = why in ("small-gain", "no-progress", "max-evaluations")
+    reason = "converged" if stopped and slope <= FLAT else why
+    touching = zip(labels(landscape.parts), at_bounds(theta, bounds), strict=True)
+    bounded = tuple(name for name, touches in touching if touches)
+    failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)
+    return Ending(reason, len(trace), failed, slope, bounded)
+
+
+def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
+    """θ of a declared model and its box, or an error that names a value outside its bounds."""
+    theta, bounds = packed(parts), box(parts)
+    bad = ~((theta >= bounds[:, 0]) & (theta <= bounds[:, 1]))
+    if bad.any():
+        i = int(np.argmax(bad))
+        raise ValueError(f"{labels(parts)[i]} starts outside its bounds; give a Parameter with wider bounds, or fixed")
+    return theta, bounds
+
+
+def _as_given(model: Model, learned: Model) -> Model:
+    """The learned model, with plain numbers where the user wrote plain numbers."""
+    given, structure = jax.tree.flatten(model, is_leaf=is_parameter)
+    new = jax.tree.leaves(learned, is_leaf=is_parameter)
+    mixed = [_plain(old, node) for old, node in zip(given, new, strict=True)]
+    return jax.tree.unflatten(structure, mixed)
+
+
+def _plain(old: Any, new: Any) -> Any:
+    if is_parameter(old) or not is_parameter(new):
+        return new
+    return float(new.value) if np.ndim(new.value) == 0 else np.asarray(new.value)
+
+
+def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], None] | None:
+    def report(step: Step, count: int) -> None:
+        sys.stderr.write(
+            f"\rfit: evaluation {count}, {objective.name} {step.value:.6g}, gradient {step.gradient:.1e}, "
+            f"{step.sweeps} sweeps   "
+        )
+        sys.stderr.flush()
+
+    return report if progress else None

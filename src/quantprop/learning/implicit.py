@@ -1,0 +1,209 @@
+"""The exact derivative of an objective at a fixed point of the sites.
+
+A fixed point s = R(s, θ) moves with the hyperparameters θ, and with it every objective J(s, θ) that is not stationary
+in the sites (all but the evidence of EP and power EP and the bound of VB). By the implicit function theorem
+
+    dJ/dθ = ∂J/∂θ + yᵀ ∂R/∂θ,   (I − ∂R/∂s)ᵀ y = ∂J/∂s.
+
+Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, in which the marginals answer
+the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and Q = (ρ ∘ ρ) q. A
+datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is exactly zero.
+So the adjoint equation needs the prior's answer once a step and no 2n × 2n matrix.
+
+Where the objective is stationary none of this is needed at the fixed point: its derivative in the prior is that of the
+log integral of prior times sites.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import Natural
+from quantprop.inference.engine.fixed_point import Evaluation, Problem, conditioned
+from quantprop.learning.objectives import Objective
+from quantprop.likelihoods.base import Scalar
+from quantprop.methods.base import Summary, Weight, renewal
+from quantprop.numerics.krylov import minimal_residual
+from quantprop.priors.base import Cotangent, Prior, Response
+from quantprop.sites import Marginal, moved
+
+TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
+SHARE = 1e-3  # and relative to inference's residual: the gradient's error is of first order in that one too
+LOOSEST = 1e-6  # at most
+
+
+class Gradient(eqx.Module):
+    """dJ in the prior's own numbers and in the likelihood's (flattened)."""
+
+    prior: Prior
+    likelihood: Float[Array, " l"]
+    adjoint_residual: Scalar  # of the adjoint equation, relative: how far the gradient can be trusted
+
+
+class Slopes(eqx.Module):
+    """Derivatives of every datum's renewed site and value, (p, q, value), in its surroundings c, its site, and the
+    likelihood's numbers.
+    """
+
+    around: Float[Array, "2 3 n"]
+    site: Float[Array, "2 3 n"]
+    likelihood: Float[Array, "l 3 n"]
+
+
+def slopes(problem: Problem, objective: Objective, marginals: Marginal, sites: Natural) -> tuple[Array, Slopes]:
+    """Every datum's value, and the derivatives of its rule; zero where the weight is zero."""
+    flat, rebuilt = ravel_pytree(problem.likelihood)
+
+    def rules(c, s, numbers):
+        likelihood = rebuilt(numbers)
+        near, own = moved(marginals, sites, c, s)
+        data = (problem.data, problem.weight, near, own)
+        new = jax.vmap(partial(renewal, problem.method, likelihood))(*data)
+        value = jax.vmap(partial(objective.local, likelihood))(*data, new)
+        p = jnp.sqrt(marginals.variance) * (new.site.nu - marginals.mean * new.site.tau)
+        return jnp.stack([p, marginals.variance * new.site.tau, value]), value
+
+    nothing = jnp.zeros((2, len(sites.nu)))
+
+    def along(direction):
+        c, s, numbers = jnp.split(direction, (2, 4))
+        towards = (nothing + c[:, None], nothing + s[:, None], numbers.astype(flat.dtype))  # float32 if there are none
+        _, slope, value = jax.jvp(rules, (nothing, nothing, flat), towards, has_aux=True)
+        return value, slope
+
+    value, slope = jax.vmap(along, out_axes=(None, 0))(jnp.eye(4 + len(flat)))
+    counts = problem.weight.total > 0
+    return jnp.where(counts, value, 0.0), Slopes(*jnp.split(jnp.where(counts, slope, 0.0), (2, 4)))
+
+
+class Pull(eqx.Module):
+    """∂J of everything that is not local, as cotangents."""
+
+    value: Float[Array, " n"]
+    around: Float[Array, "2 n"]
+    site: Float[Array, "2 n"]
+    log_determinant: Scalar
+    mean: Float[Array, " n"]
+
+
+def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) -> tuple[Scalar, Pull]:
+    """The objective's total, and ∂J/∂(values, surroundings, sites, log |I + S K|, prior mean) of it."""
+
+    def total(values, c, s, log_determinant, mean):
+        near, own = moved(at.marginals, at.sites, c, s)
+        summary = Summary(mean, own, near, log_determinant, problem.weight.total)
+        return objective.total(problem.method, values, summary)
+
+    nothing = jnp.zeros((2, len(values)))
+    value, by = jax.value_and_grad(total, argnums=(0, 1, 2, 3, 4))(
+        values, nothing, nothing, at.log_determinant, problem.prior.mean
+    )
+    return value, Pull(*by)
+
+
+def adjoint(
+    slope: Slopes, response: Response, right: Float[Array, "2 n"], weight: Weight, scale: Scalar, tol: Scalar
+) -> tuple[Array, Scalar]:
+    """y of (I − ∂R/∂s)ᵀ y = right, and what is left of the equation, relative to `scale`: `tol` if all went well.
+
+    Solved for √w y, since each of the w copies of a row of weight w has the row's y: residuals are those of equal rows.
+    """
+    counts, root = weight.total > 0, jnp.sqrt(weight.copies)
+
+    def others(x):  # (M − I)ᵀ x: what the surroundings of each datum send back to all sites
+        return jnp.where(counts, response.answer(x) - x, 0.0)
+
+    def operator(y):
+        around = jnp.einsum("jin,in->jn", slope.around[:, :2], y)
+        site = jnp.einsum("jin,in->jn", slope.site[:, :2], y)
+        return y - site - others(around)
+
+    scaled, left = minimal_residual(lambda y: root * operator(y / root), root * right, tol * scale)
+    return scaled / root, left / jnp.where(scale > 0, scale, 1.0)
+
+
+class Local(eqx.Module):
+    """Cotangents of what the data see: each one's surroundings, and the likelihood's numbers."""
+
+    around: Float[Array, "2 n"]
+    likelihood: Float[Array, " l"]
+
+
+def gradient(
+    problem: Problem, objective: Objective, at: Evaluation, factor: Any, exact: bool
+) -> tuple[Scalar, Gradient]:
+    """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`.
+
+    `factor` is the prior's for these sites.
+    """
+    if exact and objective.stationary(problem.method):
+        return _stationary(problem, objective, at, factor)
+    response = problem.prior.response(conditioned(at, factor), problem.negative_sites)
+    values, slope = slopes(problem, objective, at.marginals, at.sites)
+    value, total = pull(problem, objective, at, values)
+    local = Local(
+        total.around + slope.around[:, 2] * total.value,
+        slope.likelihood[:, 2] @ total.value,
+    )
+    moving = Moving(local, jnp.zeros(()), jnp.zeros(()))
+    if exact:
+        moving = with_moving_sites(problem, at, response, slope, total, local)
+    by = response.to_prior(Cotangent(moving.local.around, total.log_determinant, total.mean))
+    return value + moving.gain, Gradient(by, moving.local.likelihood, moving.adjoint_residual)
+
+
+def _stationary(problem: Problem, objective: Objective, at: Evaluation, factor: Any) -> tuple[Scalar, Gradient]:
+    """The gradient of an objective that does not change with the sites: they and the marginals stand still."""
+    flat, rebuilt = ravel_pytree(problem.likelihood)
+
+    def one(datum, weight, marginal, site):
+        def value(lik):
+            new = renewal(problem.method, rebuilt(lik), datum, weight, marginal, site)
+            value = objective.local(rebuilt(lik), datum, weight, marginal, site, new)
+            return value, value
+
+        return jax.jacfwd(value, has_aux=True)(flat)
+
+    by, values = jax.vmap(one)(problem.data, problem.weight, at.marginals, at.sites)
+    counts = problem.weight.total > 0
+    values, by = jnp.where(counts, values, 0.0), jnp.where(counts[:, None], by, 0.0)
+    summary = Summary(problem.prior.mean, at.sites, at.marginals, at.log_determinant, problem.weight.total)
+    by_prior = problem.prior.evidence_slope(conditioned(at, factor), problem.negative_sites)
+    value = objective.total(problem.method, values, summary)
+    return value, Gradient(by_prior, jnp.sum(by, axis=0), jnp.zeros(()))
+
+
+class Moving(eqx.Module):
+    """Cotangents with what comes through the sites, what they still have to gain, and how well that was solved."""
+
+    local: Local
+    gain: Scalar  # yᵀ(R(s) − s): the objective at the fixed point less that at these sites, to first order
+    adjoint_residual: Scalar
+
+
+def with_moving_sites(
+    problem: Problem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: Local
+) -> Moving:
+    """Let the sites follow the prior and the likelihood."""
+    site = total.site + slope.site[:, 2] * total.value
+    site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
+    mean, variance = at.marginals.mean, at.marginals.variance
+    sd = jnp.sqrt(variance)
+    weight, counts = problem.weight, problem.weight.total > 0
+    one = fixed.around / weight.copies  # of one copy of a row, to whose surroundings the other copies belong
+    site = jnp.where(counts, site - fixed.around + one, 0.0)
+    sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
+    tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
+    scale = sum(jnp.linalg.norm(jnp.sqrt(weight.copies) * part) for part in (site, sent))
+    y, left = adjoint(slope, response, site + sent, weight, scale, tol)
+    around = fixed.around + jnp.einsum("jin,in->jn", slope.around[:, :2], y)
+    likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
+    change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
+    return Moving(Local(around, likelihood), jnp.sum(y * change), left)

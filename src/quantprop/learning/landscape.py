@@ -1,0 +1,179 @@
+"""An objective as a function of the hyperparameters, with its gradient; sites are warm-started from call to call."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.gaussian import Natural
+from quantprop.inference.engine import Outcome, Problem
+from quantprop.inference.leave_one_out import loo_program
+from quantprop.inference.task import Task, starting_sites
+from quantprop.learning.evaluation import (
+    PROGRAMS,
+    Declared,
+    Inputs,
+    Precision,
+    Question,
+    Stages,
+    declared_parts,
+    evaluated,
+    how_it_ended,
+    inputs_of,
+)
+from quantprop.learning.objectives import Objective
+from quantprop.learning.warm_starts import Known
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.parameters import packed, values, without_bounds
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import compiling, program
+
+ONE = np.zeros(1, dtype=int)  # the only problem there is
+ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
+
+
+class Point(NamedTuple):
+    """One evaluation of an objective."""
+
+    theta: Float[np.ndarray, " theta"]
+    value: float
+    gradient: Float[np.ndarray, " theta"]
+    likelihood: Any  # at θ
+    out: Outcome
+    reason: str  # how inference ended, and the equation for the gradient after it
+    seconds: float
+
+    @property
+    def usable(self) -> bool:
+        """Whether inference converged and everything is a number."""
+        return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
+
+
+_inputs = program(inputs_of)
+
+
+@dataclass
+class Landscape:
+    """objective(θ) for one model, data set and method. Sites start from those that the last usable points foretell."""
+
+    model: Model
+    task: Task
+    method: Method
+    objective: Objective
+    exact: bool = True
+    tol: float = 1e-8
+    max_sweeps: int = 200
+    known_parts: Declared | None = None  # of the model, where another landscape has them already
+
+    @cached_property
+    def parts(self) -> Declared:
+        """The model's parts, every number declared."""
+        return declared_parts(self.model, self.task) if self.known_parts is None else self.known_parts
+
+    @cached_property
+    def unbounded(self) -> Declared:
+        """The same parts, as compiled programs see them."""
+        return without_bounds(self.parts)
+
+    @cached_property
+    @float64
+    def inputs(self) -> Inputs:
+        """The padded inputs, prepared."""
+        return _inputs(packed(self.parts), self.unbounded, self.task.padded)
+
+    @cached_property
+    def cold(self) -> Natural:
+        """The likelihood's own starting sites."""
+        return self.padded_sites(None)
+
+    @cached_property
+    def known(self) -> Known:
+        """Sites at the last usable points."""
+        return Known(packed(self.parts)[None], _one(self.cold))
+
+    @property
+    def question(self) -> Question:
+        """What is asked, but for θ."""
+        return Question(self.unbounded, self.inputs, self.task.data, self.task.weight)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is prepared of the inputs, which can be large and is soon computed again."""
+        return {name: part for name, part in vars(self).items() if name != "inputs"}
+
+    def at_rest(self) -> None:
+        """Give the memory of what was prepared back."""
+        vars(self).pop("inputs", None)
+
+    @float64
+    def padded_sites(self, sites: Natural | None) -> Natural:
+        """Sites to start from, checked and padded; None for the likelihood's own."""
+        return starting_sites(values(self.parts.likelihood), self.task, sites)
+
+    def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
+        """Start the next evaluation from sites that someone knows for θ."""
+        self.known.add(ONE, theta[None], _one(self.padded_sites(sites)))
+
+    def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
+        """The objective at θ, whatever was evaluated before."""
+        return self._from(theta, self.cold, self.tol)
+
+    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
+        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller roundings.
+
+        Inference stops at `tol` where that is larger than the landscape's own.
+        """
+        tol, warm = max(tol, self.tol), self.known.at(ONE, theta[None])
+        point = self._from(theta, Natural(warm.nu[0], warm.tau[0]), tol)
+        if not point.usable and self.known.seen.any():
+            point = self._from(theta, self.cold, tol)
+        if not point.usable and point.reason == "max-sweeps":
+            point = self._from(theta, self.cold, tol, PROGRAMS._replace(refined=self.model.process.refined))
+        if point.usable:
+            self.known.add(ONE, point.theta[None], _one(point.out.at.sites))
+        return point
+
+    @float64
+    def compile(self) -> None:
+        """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
+        theta = packed(self.parts)
+        made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
+        problem = Problem(likelihood, self.method, made, self.task.data, self.task.weight)
+        leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
+        key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
+        with compiling(key, self._programs(theta, problem)):
+            import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
+
+    def _programs(self, theta: Float[np.ndarray, " theta"], problem: Problem) -> Iterator[Any]:
+        """All programs that are to come, the large ones first."""
+        solving = (problem, self.cold, self.tol, self.max_sweeps)
+        yield PROGRAMS.solved.lowered(*solving)
+        out, prior, factor = PROGRAMS.solved.shapes(*solving)
+        problem = replace(problem, prior=prior)
+        yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
+        _, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
+        yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, by)
+        yield loo_program.lowered(problem.likelihood, self.task.data, self.task.weight, out.at)
+
+    @float64
+    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
+        began = time.perf_counter()
+        theta, precision = np.array(theta, dtype=np.float64), Precision(tol, self.max_sweeps)
+        found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
+        value, slope = float(found.value), np.asarray(found.gradient, dtype=np.float64)
+        reason = how_it_ended(found.out.reason, float(found.adjoint_residual))
+        return Point(theta, value, slope, found.likelihood, found.out, reason, time.perf_counter() - began)
+
+
+def _one(sites: Natural) -> Natural:
+    """Sites of one problem as a batch."""
+    return Natural(np.asarray(sites.nu)[None], np.asarray(sites.tau)[None])

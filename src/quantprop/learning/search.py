@@ -1,0 +1,129 @@
+"""The search for an optimum of one landscape: L-BFGS-B, with inference as precise as each step deserves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from quantprop.inference.results import Step
+from quantprop.learning.ascent import steepness
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.starts import units
+
+FTOL = 1e-12
+FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
+ROUNDS = 5  # of L-BFGS-B from one start
+LOOSE = 1e-3  # tolerance of inference on the way, at most
+PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
+SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
+ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
+
+
+def loose(landscape: Landscape, incline: Any) -> Any:
+    """Tolerance of inference on the way, given the slope along the step that led there."""
+    return np.clip(SHARP * incline, landscape.tol, LOOSE if landscape.exact else PARTIAL)
+
+
+def rough(residual: Any, slope: Any, tol: float) -> Any:
+    """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
+    return residual > np.maximum(ROUGH * slope, tol)
+
+
+class Climb:
+    """L-BFGS-B over a landscape, with a trace. Where inference fails, it sees a slope back to the best point."""
+
+    def __init__(self, landscape: Landscape, bounds: np.ndarray, most: int, ftol: float, report: Callable) -> None:
+        self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
+        self.unit = units(landscape)
+        self.trace: list[Step] = []
+        self.restart = -1
+
+    def best_of(self, starts: list[np.ndarray], known: tuple[Point, str] | None = None) -> tuple[Point, str]:
+        """The best end over several starts, and one that is known already."""
+        ends = [*([] if known is None else [known]), *(self.from_(start) for start in starts)]
+        return max(ends, key=lambda end: end[0].value if end[0].usable else -np.inf)
+
+    def from_(self, theta: np.ndarray) -> tuple[Point, str]:
+        """The best point reached from θ, and the optimiser's word on why it stopped."""
+        self.restart += 1
+        best = self._visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
+        if not best.usable:
+            return best, "inference-failed"
+        if not len(theta):
+            return best, "nothing-to-learn"
+        best, why = self._climbed(best, partial(loose, self.landscape))
+        best = self._settled(best)
+        if self.landscape.exact and self.ftol <= FTOL and why == "small-gain" and self.slope(best) > FLAT:
+            best, why = self._climbed(best, lambda incline: self.landscape.tol)  # gains below the errors on the way
+        return self._settled(best), why
+
+    def _climbed(self, best: Point, precision: Callable) -> tuple[Point, str]:
+        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step deserves."""
+        from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
+
+        best = self._compared(best)
+        scale, unit = 1.0 + abs(best.value), self.unit
+
+        def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
+            nonlocal best
+            away = steps - best.theta / unit
+            far = float(np.sqrt(away @ away))
+            incline = abs((unit * best.gradient) @ away) / far if far > 0 else 0.0
+            point = self._visit(unit * steps, float(precision(incline))) if far > 0 else best
+            if not point.usable:
+                return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
+            if point.value > best.value:
+                point = self._compared(point)
+            if point.value > best.value:
+                best = point
+            return -point.value, -unit * point.gradient
+
+        # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
+        # With a partial gradient every search ends below one, since slopes do not lead up to the end.
+        last, why = len(self.trace) + self.most, "no-progress"
+        for _ in range(ROUNDS if self.landscape.exact else 1):
+            left = last - len(self.trace)
+            result = minimize(
+                negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
+                options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT, "maxcor": 10},
+            )  # fmt: skip
+            if len(self.trace) >= last:
+                return best, "max-evaluations"
+            why = "small-gain" if result.success else "no-progress"
+            if -result.fun >= best.value - 1e-8 * scale:
+                break
+        return best, why
+
+    def _compared(self, point: Point) -> Point:
+        """A point whose value can be compared with those of its neighbours.
+
+        With a partial gradient values and slopes do not belong together, and more precision only shows it.
+        """
+        slope = self.slope(point)
+        if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
+            return point
+        finer = self._visit(point.theta, float(loose(self.landscape, slope)))
+        return finer if finer.usable else point
+
+    def _settled(self, point: Point) -> Point:
+        """The same point with inference at the landscape's own tolerance."""
+        if float(point.out.at.residual) <= self.landscape.tol:
+            return point
+        tight = self._visit(point.theta)
+        return tight if tight.usable else point
+
+    def _visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
+        point = self.landscape.at(theta, tol)
+        slope = self.slope(point)
+        self.trace.append(
+            Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
+        )
+        self.report(self.trace[-1], len(self.trace))
+        return point
+
+    def slope(self, point: Point) -> float:
+        """The largest entry of the projected gradient, in units of θ."""
+        return float(steepness(self.unit * point.gradient, point.theta, self.bounds))

@@ -1,0 +1,271 @@
+"""Where learning starts, and how to tell that it starts, or has ended, where nothing can be learned."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from quantprop import means
+from quantprop.data import bucket, pad
+from quantprop.inference.prediction import gram_of
+from quantprop.kernels import VARIANCE, Kernel, Power, Product, Sum
+from quantprop.learning.landscape import Landscape
+from quantprop.likelihoods.base import Likelihood
+from quantprop.parameters import Parameter, at, declared, is_parameter, labels, named, packed, values
+from quantprop.runtime.precision import float64
+
+NORMAL_MAD = 0.6744897501960817  # median of |z| for z ~ N(0, 1)
+ROUNDING = 1e-12  # of the largest y: deviations below this are none
+NOISE = 0.5  # of the spread of y, where learning starts
+NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
+SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
+FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+SOME = 200  # rows that stand for all when the kernel is looked at
+
+
+class KernelWarning(UserWarning):
+    """A kernel that cannot learn from the data it was given."""
+
+
+# --- the size of y and of X ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """Where y lies and how far it spreads, outliers left aside; a row of weight 2 counts as two equal rows."""
+
+    centre: float
+    spread: float
+
+    def variance_about(self, mean: float) -> float:
+        """Of y about a prior mean: what a kernel has to explain."""
+        return self.spread**2 + (self.centre - mean) ** 2
+
+
+def size_of(y: np.ndarray, weights: Float[np.ndarray, " n"] | None = None) -> Size:
+    """The median, and the median absolute deviation as the standard deviation of a normal distribution has it.
+
+    Of a censored y the middle counts, or its finite end. Where more than half of y are equal, the standard deviation
+    takes the place of the median one; where all are, their size does.
+    """
+    ends = np.where(np.isfinite(y), y, np.nan)
+    points = ends if ends.ndim == 1 else np.nanmean(ends, axis=1)
+    weights = np.ones(len(points)) if weights is None else weights
+    centre = _median(points, weights)
+    spread = _median(np.abs(points - centre), weights) / NORMAL_MAD
+    largest = float(np.abs(points).max())
+    if spread > ROUNDING * largest:
+        return Size(centre, spread)
+    unit = largest if largest > 0 else 1.0
+    around = (points - np.average(points, weights=weights)) / unit
+    deviation = float(np.sqrt(np.average(around**2, weights=weights)))
+    return Size(centre, unit * deviation if deviation > ROUNDING else unit)
+
+
+def _median(values: np.ndarray, weights: np.ndarray) -> float:
+    return float(np.quantile(values, 0.5, weights=weights, method="inverted_cdf"))
+
+
+def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
+    """The median distance between (at most 500) different rows; 1 if all are equal."""
+    from scipy.spatial.distance import pdist  # here, since importing the library need not wait for it
+
+    rows = x[distinct(x, 500)]
+    scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
+    distances = pdist(rows / scale)
+    distances = distances[distances > 0]
+    return float(np.median(distances) * scale) if len(distances) else 1.0
+
+
+def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
+    """The indices of about so many of the different rows."""
+    rows = np.unique(x, axis=0, return_index=True)[1]
+    return rows[:: max(1, len(rows) // most)]
+
+
+def size_in(landscape: Landscape) -> Size:
+    """The size of a landscape's y, rows that do not count left out."""
+    n, weights = len(landscape.task.x), landscape.task.weight.total
+    counted = weights[:n] > 0
+    return size_of(landscape.task.data.y[:n][counted], weights[:n][counted])
+
+
+# --- the first start -------------------------------------------------------------------------------------------------
+
+
+def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
+    """A likelihood whose noise starts at the spread of y, where it was left at its default, within bounds of that size.
+
+    A Parameter stays as it is, bounds and all; another number stays where learning starts.
+    """
+    name = likelihood.noise
+    if name is None or is_parameter(getattr(likelihood, name)):
+        return likelihood
+    given = float(getattr(likelihood, name))
+    default = next(field.default for field in dataclasses.fields(likelihood) if field.name == name)
+    start = NOISE * size.spread if given == default else given
+    lower, upper = (end * size.spread for end in NOISE_BOUNDS)
+    return _with(likelihood, name, Parameter(start, bounds=(min(lower, start), max(upper, start))))
+
+
+def _with(node: Any, name: str, value: Any) -> Any:
+    return eqx.tree_at(lambda n: getattr(n, name), node, value, is_leaf=is_parameter)
+
+
+def variance_bounds(variance: float) -> tuple[float, float]:
+    """Bounds of a kernel's variance that starts at a value from the data."""
+    return VARIANCE[0] * variance, VARIANCE[1] * variance
+
+
+# --- further starts --------------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Manner:
+    """How a further start explains y: its noise in units of the spread of y, and lengthscales in units of the first."""
+
+    noise: float
+    lengthscale: float
+
+
+CALM = Manner(noise=1.0, lengthscale=1.0)  # all of it may be noise
+ROUGH = Manner(noise=0.2, lengthscale=0.25)  # most of it is a function
+
+
+def further_manner(
+    landscape: Landscape, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+) -> Manner | None:
+    """What else to try where learning ended in an optimum that takes all of y for noise, or none of it, or at a bound.
+
+    None where the end is not suspicious, or where the likelihood has no noise to learn.
+    """
+    name = landscape.parts.likelihood.noise
+    if name is None or getattr(landscape.parts.likelihood, name).fixed:
+        return None
+    parts = at(landscape.parts, end)
+    noise, k = float(getattr(parts.likelihood, name).value), covariance_of(parts.kernel, landscape.task.x)
+    signal = float(np.mean(np.diagonal(k)) - np.mean(k))  # how far f varies between rows
+    if signal < SUSPICIOUS * noise**2:
+        return ROUGH
+    correlation = np.abs(_correlations(k)).max(initial=0.0)
+    interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
+    return CALM if interpolating or _at_wall(landscape, end, bounds) else None
+
+
+def start_in(
+    manner: Manner, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+) -> Float[np.ndarray, " theta"]:
+    """θ in another manner than the first start: a kernel of the size of y, with other noise and lengthscales."""
+    parts, spread = at(landscape.parts, first), size_in(landscape).spread
+    name, k = parts.likelihood.noise, covariance_of(parts.kernel, landscape.task.x)
+    kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), manner.lengthscale)
+    noise = _moved(getattr(parts.likelihood, name), manner.noise * spread)
+    likelihood = _with(parts.likelihood, name, noise)
+    return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
+
+
+def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]) -> Int[np.ndarray, " theta"]:
+    """Which entries of θ touch a bound: −1 the lower, 1 the upper, 0 none."""
+    edge = 1e-6 * np.maximum(1.0, np.abs(theta))
+    return (theta >= bounds[:, 1] - edge).astype(int) - (theta <= bounds[:, 0] + edge)
+
+
+def _at_wall(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
+    """Whether a bound holds learning up; a longest lengthscale only says that a feature does not matter."""
+    sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
+    return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)
+
+
+def scaled(kernel: Any, variance: float, lengthscale: float) -> Any:
+    """A declared kernel with its variance, and all its lengthscales, times factors, as far as they are free."""
+    if isinstance(kernel, Sum):
+        return Sum(scaled(kernel.left, variance, lengthscale), scaled(kernel.right, variance, lengthscale))
+    if isinstance(kernel, Product):
+        left = scaled(kernel.left, variance, lengthscale)
+        taken = any(not p.fixed and name.endswith("variance") for name, p in named(kernel.left))
+        return Product(left, scaled(kernel.right, 1.0 if taken else variance, lengthscale))
+    if isinstance(kernel, Power):
+        return Power(scaled(kernel.base, variance ** (1.0 / kernel.exponent), lengthscale), kernel.exponent)
+    for name, factor in (("variance", variance), ("lengthscale", lengthscale)):
+        given = getattr(kernel, name, None)
+        if is_parameter(given) and not given.fixed:
+            kernel = _with(kernel, name, _moved(given, factor * given.value))
+    return kernel
+
+
+def _moved(parameter: Parameter, value: Any) -> Parameter:
+    return eqx.tree_at(lambda p: p.value, parameter, np.asarray(value, dtype=np.float64))
+
+
+# --- units of θ ------------------------------------------------------------------------------------------------------
+
+
+def units(landscape: Landscape) -> Float[np.ndarray, " theta"]:
+    """What a step of 1 is for each entry of θ: 1 for logarithms; for a constant or linear mean the spread of y, over
+    that of the feature, so that learning does not depend on the units of X and y.
+    """
+    parts, x = landscape.parts, landscape.task.x
+    names = [label.split("[")[0] for label in labels(parts)]
+    unit = np.ones(len(names))
+    if not any(name.startswith("mean") for name in names):
+        return unit
+    size = 1.0 if parts.likelihood.noise is None else size_in(landscape).spread
+    spread = x.std(axis=0)
+    slopes = size / np.where(spread > 0, spread, 1.0)
+    known = {"mean": size} if is_parameter(parts.mean) else {}
+    if isinstance(parts.mean, means.Linear):
+        known = {"mean.intercept": size, "mean.coefficients": slopes}
+    for name, step in known.items():
+        unit[np.array(names) == name] = step
+    return unit
+
+
+# --- kernels that see nothing ----------------------------------------------------------------------------------------
+
+
+def _correlations(k: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " pairs"]:
+    """Of all pairs of rows that have a variance."""
+    some = np.diagonal(k) > 0
+    k = k[np.ix_(some, some)]
+    sd = np.sqrt(np.diagonal(k))
+    return (k / (sd[:, None] * sd))[np.triu_indices(len(k), 1)]
+
+
+def blindness(k: Float[np.ndarray, "n n"]) -> tuple[str, str] | None:
+    """Whether a prior covariance of different rows is diagonal or flat, in words, and which lengthscale would help."""
+    correlations = _correlations(k)
+    if not len(correlations):
+        return None
+    if np.abs(correlations).max() < FLAT:
+        return "diagonal (no two rows are correlated)", "longer"
+    if correlations.min() > 1.0 - FLAT:
+        return "flat (all rows are the same to it)", "shorter"
+    return None
+
+
+def warn_if_blind(kernel: Kernel, x: Float[np.ndarray, "n d"], name: str, remedy: str, stacklevel: int) -> None:
+    """Warn where a kernel with a lengthscale is flat or diagonal on the data: nothing can be learned from there."""
+    if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
+        return
+    found = blindness(covariance_of(kernel, x))
+    if found is not None:
+        problem, change = found
+        warnings.warn(
+            f"{name}: the kernel starts {problem} on these data, where its gradient vanishes: give it a {change} "
+            f"lengthscale (typical distance between rows: {typical_distance(x):.3g}), scale the features, or {remedy}",
+            KernelWarning,
+            stacklevel=stacklevel,
+        )
+
+
+@float64
+def covariance_of(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "k k"]:
+    """The covariance that a kernel gives `distinct` rows of x."""
+    rows = x[distinct(x)]
+    k = gram_of(values(kernel), pad(rows, bucket(len(rows))))
+    return np.asarray(k)[: len(rows), : len(rows)]

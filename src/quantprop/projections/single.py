@@ -1,0 +1,81 @@
+"""One projection by itself: what EP or QP does to a single datum."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.data import bucket, encode, finite_array, first_bad, pad
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Likelihood
+from quantprop.parameters import values
+from quantprop.projections import KL, Projection
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
+
+
+class Projected(eqx.Module):
+    """N(mean, variance), and log ∫ p(y | f) N(f | cavity) df."""
+
+    log_normalizer: Float[np.ndarray, "*shape"]
+    mean: Float[np.ndarray, "*shape"]
+    variance: Float[np.ndarray, "*shape"]
+
+
+@float64
+def project(
+    likelihood: Likelihood,
+    y: Any,
+    cavity: tuple[Any, Any],
+    projection: Projection = KL(),
+    *,
+    exposure: Any = None,
+    trials: Any = None,
+) -> Projected:
+    """The Gaussian that a projection picks for p(y | f) N(f | cavity); y and the cavity's (mean, variance) broadcast.
+
+    >>> from quantprop import likelihoods, project, projections
+    >>> kl = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0))
+    >>> w2 = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0), projection=projections.Wasserstein(2))
+    >>> float(kl.mean.round(6)), float(kl.variance.round(6)), float(w2.variance.round(6))
+    (1.427299, 1.962817, 1.931829)
+    """
+    if not isinstance(projection, Projection):
+        raise TypeError(f"projection must be a Projection, such as KL() or Wasserstein(2); got {projection!r}")
+    likelihood = values(likelihood)
+    mean, variance = finite_array(cavity[0], "cavity mean"), finite_array(cavity[1], "cavity variance")
+    bad = variance <= 0
+    if bad.any():
+        raise ValueError(f"{first_bad(bad, variance, 'cavity variance')}: must be positive")
+    tail = 1 if likelihood.columns > 1 else 0
+    y_shape = np.shape(y)[: np.ndim(y) - tail]
+    shapes = {"cavity mean": mean.shape, "cavity variance": variance.shape, "y": y_shape,
+              "exposure": np.shape(exposure), "trials": np.shape(trials)}  # fmt: skip
+    try:
+        shape = np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"the shapes of y and the cavity do not broadcast: {listed}") from None
+    data = encode(likelihood, y, shape, exposure, trials)
+    rows = jax.tree.map(
+        lambda column: np.broadcast_to(column, shape + np.shape(column)[len(shape) :]).reshape(
+            -1, *np.shape(column)[len(shape) :]
+        ),
+        (data, Normal(np.broadcast_to(mean, shape), np.broadcast_to(variance, shape))),
+    )
+    count = len(rows[1].mean)
+    out = _project(projection, likelihood, *pad(rows, bucket(count)))
+    return Projected(*(np.asarray(column)[:count].reshape(shape)[()] for column in out))
+
+
+@program
+def _project(projection: Projection, likelihood: Likelihood, data, cavities: Normal):
+    def one(datum, cavity):
+        moments = projection.project(likelihood, datum, cavity)
+        return moments.log_normalizer, cavity.mean + moments.shift, cavity.variance * moments.ratio
+
+    return jax.vmap(one)(data, cavities)

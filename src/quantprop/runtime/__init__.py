@@ -1,0 +1,1 @@
+"""How programs run: compilation, precision, memory, threads, batches."""

@@ -1,0 +1,188 @@
+"""What objects print: a record of numbers as the expression that makes it, a result as a few lines, in text or HTML.
+
+Everything that goes into HTML is escaped. Objects are looked at, never imported: this is below all of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.core import Tracer
+
+from quantprop.runtime.markup import element, joined
+
+LONG = 20  # entries of a vector that are written out
+SHOWN = 3  # entries at each end of a longer one
+WIDE = 96  # letters of a value on one line
+Rows = list[tuple[str, str]]
+Form = Callable[[Any], str]
+
+
+# --- records as expressions ------------------------------------------------------------------------------------------
+
+
+def full(number: Any) -> str:
+    """All digits, as Python writes them."""
+    return repr(float(number))
+
+
+def short(number: Any) -> str:
+    """Four digits."""
+    return f"{float(number):.4g}"
+
+
+def expression(node: Any, form: Form = full) -> str:
+    """The Python expression of a kernel, likelihood, mean, method or Parameter.
+
+    Numbers are always written, settings where they are not the default. A class attribute `_operator`, a symbol and how
+    strongly it binds, makes an infix of two fields; a method `_expression` stands for a class that says it better.
+    """
+    if isinstance(node, type) or not dataclasses.is_dataclass(node):
+        return _leaf(node, form)
+    if getattr(node, "_operator", None):
+        return _infix(node, form)
+    if own := getattr(node, "_expression", None):
+        return own(form)
+    fields = [field for field in dataclasses.fields(node) if field.init]
+    given = [(field, getattr(node, field.name, None)) for field in fields]
+    parts = [f"{f.name}={expression(value, form)}" for f, value in given if _worth_saying(f, value)]
+    return f"{type(node).__name__}({', '.join(parts)})"
+
+
+def _worth_saying(field: dataclasses.Field, value: Any) -> bool:
+    """Numbers are; a setting, which has none, where it is not the default."""
+    setting = field.metadata.get("static") or not jax.tree.leaves(value)
+    return value is not None and not (setting and (value is field.default or value == field.default))
+
+
+def _infix(node: Any, form: Form) -> str:
+    """Left to right, powers right to left, as Python reads them."""
+    symbol, strength = node._operator
+    left, right = (getattr(node, field.name) for field in dataclasses.fields(node))
+    ends = []
+    for operand, weaker in ((left, strength + (symbol == "**")), (right, strength + (symbol != "**"))):
+        text = expression(operand, form)
+        ends.append(f"({text})" if getattr(operand, "_operator", ("", 9))[1] < weaker else text)
+    return f"{ends[0]} {symbol} {ends[1]}"
+
+
+def _leaf(value: Any, form: Form) -> str:
+    if isinstance(value, (str, bool, type(None), Tracer)):
+        return repr(value)
+    if isinstance(value, (int, float, np.ndarray, np.generic, jax.Array)):
+        return numbers(value, form)
+    if isinstance(value, list):
+        return f"[{', '.join(_leaf(part, form) for part in value)}]"
+    if isinstance(value, tuple):
+        return f"({', '.join(_leaf(part, form) for part in value)}{',' * (len(value) == 1)})"
+    return getattr(value, "__name__", None) or repr(value)
+
+
+def numbers(value: Any, form: Form = full) -> str:
+    """A number, or a list of them; of a long one its ends."""
+    if isinstance(value, int):
+        return repr(value)
+    array = np.asarray(value)
+    if array.ndim == 0:
+        return form(array)
+    if array.ndim > 1:
+        return f"an array of {' × '.join(map(str, array.shape))}"
+    if (len(array) <= LONG and form is full) or len(array) <= 2 * SHOWN + 1:
+        return f"[{', '.join(form(x) for x in array)}]"
+    ends = [*(form(x) for x in array[:SHOWN]), "...", *(form(x) for x in array[-SHOWN:])]
+    return f"[{', '.join(ends)}]"
+
+
+def expression_html(node: Any) -> str:
+    """The expression with four digits a number, for a notebook."""
+    return element("code", expression(node, short))
+
+
+# --- results as a few lines ------------------------------------------------------------------------------------------
+
+
+def gaussians(node: Any) -> str:
+    """Normal or Natural: how many, and the first and last of them."""
+    parts = [f"{f.name}={_leaf(value, short)}" for f in dataclasses.fields(node)
+             if (value := getattr(node, f.name)) is not None]  # fmt: skip
+    return f"{type(node).__name__}({', '.join(parts)})"
+
+
+def gaussians_html(node: Any) -> str:
+    """The same as a table."""
+    rows = [(field.name, _leaf(value, short)) for field in dataclasses.fields(node)
+            if (value := getattr(node, field.name)) is not None]  # fmt: skip
+    return html((f"{type(node).__name__}: {_size(node)}", rows))
+
+
+def _size(node: Any) -> str:
+    shape = np.shape(getattr(node, dataclasses.fields(node)[0].name))
+    return " × ".join(map(str, shape)) if shape else "one"
+
+
+def model_rows(model: Any) -> Rows:
+    """The parts of a model with their numbers."""
+    given = [(field, getattr(model, field.name)) for field in dataclasses.fields(model)]
+    return [(field.name, expression(value, short)) for field, value in given if _worth_saying(field, value)]
+
+
+def of_solution(solution: Any) -> tuple[str, Rows]:
+    """Heading and rows of a posterior."""
+    n, d = solution.X.shape
+    loo = solution.loo[np.isfinite(solution.loo)]
+    more = "" if len(loo) == n else f" (of {len(loo)} rows with a proper cavity)"
+    heading = f"Solution by {expression(solution.method, short)}: {n} rows, {d} feature{'s' * (d != 1)}"
+    return heading, [
+        *model_rows(solution.model),
+        ("inference", str(solution.status)),
+        ("log evidence", f"{solution.log_evidence:.6g}"),
+        ("leave-one-out", f"{loo.mean():.4g} a row{more}" if len(loo) else "no proper cavity"),
+    ]
+
+
+def of_fitted(fitted: Any) -> tuple[str, Rows]:
+    """Heading and rows of what learning returned; parameters at a bound with their values."""
+    heading, rows = of_solution(fitted.solution)
+    parts = len(model_rows(fitted.model))
+    values = fitted.hyperparameters
+    ends = [f"{name} = {short(values[name])}" for name in fitted.status.at_bounds if name in values]
+    bounds = [("at a bound", ", ".join(ends))] if ends else []
+    learned = ("learning", str(dataclasses.replace(fitted.status, at_bounds=())))
+    objective = [] if fitted.objective == "evidence" else [(fitted.objective, f"{fitted.objective_value:.6g}")]
+    return f"Fitted, {heading.removeprefix('Solution ')}", [*rows[:parts], learned, *bounds, *rows[parts:], *objective]
+
+
+def of_predictive(predictive: Any) -> tuple[str, Rows]:
+    """Heading and rows of the distribution of new y."""
+    latent = predictive.latent
+    heading = f"Predictive distributions of y, {len(predictive.exposure)}"
+    rows = [("likelihood", expression(predictive.likelihood, short)), ("latent f", gaussians(latent))]
+    scales = ((name, getattr(predictive, name)) for name in ("exposure", "trials"))
+    return heading, rows + [(name, numbers(value, short)) for name, value in scales if np.any(value != 1.0)]
+
+
+def text(summary: tuple[str, Rows]) -> str:
+    """A heading, and a line for every row."""
+    heading, rows = summary
+    width = max(len(name) for name, _ in rows)
+    lines = [heading]
+    for name, value in rows:
+        first, *rest = textwrap.wrap(value, WIDE, break_long_words=False) or [""]
+        lines += [f"  {name:<{width}}  {first}", *(f"  {'':<{width}}  {more}" for more in rest)]
+    return "\n".join(lines)
+
+
+def html(summary: tuple[str, Rows]) -> str:
+    """The same as a table."""
+    heading, rows = summary
+    style = "text-align: left"
+    cells = (
+        element("tr", element("th", name, scope="row", style=style), element("td", value, style=style))
+        for name, value in rows
+    )
+    return joined([element("div", element("b", heading)), element("table", element("tbody", *cells))])

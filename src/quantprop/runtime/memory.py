@@ -1,0 +1,57 @@
+"""What a problem takes of a device's memory: asked before the work, and explained where it was too much."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import jax
+
+from quantprop.runtime.system import available_memory
+
+
+def check_memory(cost: Any) -> None:
+    """Raise before a problem of this cost takes more memory than there is. Where nothing says how much, it is tried."""
+    have = _available()
+    if have is not None and cost.peak > have:
+        need = f"{cost.words} takes about {cost.peak / 2**30:.1f} GiB ({cost.parts})"
+        raise MemoryError(f"{need}, and at most {have / 2**30:.1f} GiB are available: {ways_out()}")
+
+
+def _available() -> int | None:
+    """Bytes to be had of the device that computes."""
+    if jax.default_backend() == "cpu":
+        return available_memory()
+    stats = jax.devices()[0].memory_stats() or {}
+    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
+
+
+def ways_out() -> str:
+    """What to do about too many rows, where this process computes."""
+    if jax.default_backend() == "cpu":
+        return "use fewer rows, end other work that holds memory, or take a computer or container with more of it"
+    return "use fewer rows, a device with more memory, or the CPU (JAX_PLATFORMS=cpu in the environment)"
+
+
+@contextmanager
+def explained(arguments: Any) -> Iterator[None]:
+    """Turn XLA's word for a full memory into a MemoryError that says what to do; all other errors pass."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise MemoryError(advice(arguments, str(error))) from error
+
+
+def advice(arguments: Any, said: str) -> str:
+    """What was too large for which device, and the ways out."""
+    sizes = [size for leaf in jax.tree.leaves(arguments) for size in getattr(leaf, "shape", ())]
+    n, device = max(sizes, default=0), jax.devices()[0]
+    limit = (device.memory_stats() or {}).get("bytes_limit")
+    there = f", and it has {limit / 2**30:.1f} GiB in all" if limit else ""
+    return (
+        f"{device.device_kind} ran out of memory: the largest array has {n} rows{there}: {ways_out()}; with "
+        f"fit_many, fewer problems in one call. XLA said: {said.splitlines()[0][:200]}"
+    )

@@ -1,0 +1,34 @@
+"""float64 for every computation of the library, without touching the user's JAX settings."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
+
+import jax
+import numpy as np
+
+from quantprop.runtime.memory import explained
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def float64(function: Callable[P, R]) -> Callable[P, R]:
+    """Run a public function with 64-bit types on, whatever the caller's global setting is.
+
+    JAX keeps compiled programs per setting, so a user's own float32 programs are unaffected.
+    """
+
+    @wraps(function)
+    def in_float64(*args: P.args, **kwargs: P.kwargs) -> R:
+        with jax.enable_x64(True), explained((args, kwargs)):  # an accelerator may say so only when asked for numbers
+            return function(*args, **kwargs)
+
+    return in_float64
+
+
+def to_numpy(tree: Any) -> Any:
+    """Every array leaf as a NumPy array (a float64 JAX array turns float32 at a user's next `+`)."""
+    return jax.tree.map(np.asarray, tree)

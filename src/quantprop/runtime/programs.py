@@ -1,0 +1,178 @@
+"""Compiled programs: `jax.jit`, with the choice of XLA's code generator that suits programs like these; of those kept
+in memory the least recently used go before there are too many.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import cache, update_wrapper
+from itertools import count
+from threading import Lock
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import jax
+
+from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.memory import explained
+from quantprop.runtime.system import cores, memory_maps, most_memory_maps
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+# XLA's newer generator for fused loops takes about twice as long over programs of many small scalar formulas, and what
+# it makes is no faster: at n = 200, 2.4 s against 1.3 s to compile probit EP.
+OLDER_GENERATOR = {"xla_cpu_use_fusion_emitters": False}
+# LLVM's level 3 takes a quarter longer than level 1, and fits are 2 to 3 % faster with it: loops over data are short,
+# and matrices are BLAS's.
+LOWER_LEVEL = {"xla_backend_optimization_level": 1}
+
+MOST = 256  # programs kept: those of some 35 different fits; each takes about 3 MB and 70 memory maps
+FEWEST = 32  # kept whatever else the process holds: more than one fit needs
+SHARE = 1 / 3  # of the memory maps that a process may have, above which programs go; at the limit it would die
+WATCHED = 8  # new programs between two counts of the memory maps
+
+
+class Compiled:
+    """A function of arrays as JAX compiles it, for arguments of one form and one set of shapes."""
+
+    __slots__ = ("call", "used")
+
+    def __init__(self, call: Any, used: int) -> None:
+        self.call, self.used = call, used
+
+
+class Kept:
+    """The compiled programs of the process, and when each was used.
+
+    JAX keeps what it compiled for a function as long as the function lives, and frees it with the function. Therefore
+    each form and set of shapes has a function of its own, held here and nowhere else.
+    """
+
+    def __init__(self) -> None:
+        self.programs: dict[Hashable, Compiled] = {}
+        self.ahead: set[Hashable] = set()  # of what all programs have been compiled, none of which has gone since
+        self.parts: list[Any] = []  # functions inside programs, whose traces JAX would keep
+        self.gate, self.clock, self.made = Lock(), count(), 0
+
+    def find(self, key: Hashable) -> Compiled | None:
+        """The program of this key, if it is there."""
+        found = self.programs.get(key)
+        if found is not None:
+            found.used = next(self.clock)
+        return found
+
+    def add(self, key: Hashable, call: Any) -> Compiled:
+        """Keep a program under its key, or the one that another thread has put there meanwhile."""
+        with self.gate:
+            new = Compiled(call, next(self.clock))
+            found = self.programs.setdefault(key, new)
+            self.made += found is new
+            if len(self.programs) > MOST or (self.made % WATCHED == 0 and _crowded()):
+                self._clear_out()
+            return found
+
+    def _clear_out(self) -> None:
+        """Give up a quarter of the programs, the least recently used, and all traces of their parts."""
+        by_use = sorted(self.programs, key=lambda key: self.programs[key].used)
+        for key in by_use[: min(len(by_use) // 4, max(0, len(by_use) - FEWEST))]:
+            del self.programs[key]
+        for part in self.parts:
+            part.clear_cache()
+        self.ahead.clear()
+
+
+_kept = Kept()
+
+
+def _crowded() -> bool:
+    maps = memory_maps()
+    return maps is not None and maps > SHARE * most_memory_maps()
+
+
+class Program(Generic[P, R]):
+    """A function, compiled once for every shape and structure of its arguments, and value of the static ones, which are
+    passed by name.
+    """
+
+    def __init__(self, function: Callable[P, R], static_argnames: str | None) -> None:
+        self.function, self.static_argnames = function, static_argnames
+        update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        with explained((args, kwargs)):
+            compiled, leaves = self._compiled(args, kwargs)
+            return compiled(*leaves)
+
+    def shapes(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """What it would return, shapes and types in place of numbers."""
+        compiled, leaves = self._compiled(args, kwargs)
+        return compiled.eval_shape(*leaves)
+
+    def lowered(self, *args: Any, **kwargs: Any) -> Any:
+        """What XLA compiles for arguments of these shapes; once it has, a call with such arguments finds it."""
+        compiled, leaves = self._compiled(args, kwargs)
+        return compiled.lower(*leaves)
+
+    def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
+        """The program for arguments like these, and the arrays in them."""
+        static = {}
+        if self.static_argnames in kwargs:
+            kwargs = dict(kwargs)
+            static = {self.static_argnames: kwargs.pop(self.static_argnames)}
+        leaves, form = jax.tree.flatten((args, kwargs))
+        key = (self, form, *static.items(), *[getattr(leaf, "shape", ()) for leaf in leaves])
+        found = _kept.find(key) or _kept.add(key, self._jitted(static, form))
+        return found.call, leaves
+
+    def _jitted(self, static: dict[str, Any], form: Any) -> Any:
+        function = self.function
+
+        def of_arrays(*leaves: Any) -> Any:
+            args, kwargs = jax.tree.unflatten(form, leaves)
+            return function(*args, **kwargs, **static)
+
+        of_arrays.__name__ = getattr(function, "__name__", "program")
+        chosen = _compiler_options() if jax.default_backend() == "cpu" else None
+        return jax.jit(of_arrays, compiler_options=chosen)
+
+
+def program(function: Callable[P, R], static_argnames: str | None = None) -> Program[P, R]:
+    """The function as a program."""
+    return Program(function, static_argnames)
+
+
+def part(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that programs call, traced once for all places that need it."""
+    traced = jax.jit(function)
+    _kept.parts.append(traced)
+    return traced
+
+
+@contextmanager
+def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
+    """Compile programs in threads, as they come, until the end of the block, unless those of this key are there: XLA
+    does it without Python's lock, and mostly on one core for each.
+    """
+    if key in _kept.ahead:
+        yield
+        return
+    with uncollected(), ThreadPoolExecutor(cores()) as threads:
+        tasks = [threads.submit(one.compile) for one in lowered]
+        yield
+        for task in tasks:
+            task.result()
+    _kept.ahead.add(key)
+
+
+@cache
+def _compiler_options() -> dict[str, Any]:
+    """For CPUs: the older generator, where this XLA still has it, and the lower level, unless the user chose one."""
+    chosen = {} if next(iter(LOWER_LEVEL)) in os.environ.get("XLA_FLAGS", "") else LOWER_LEVEL
+    try:
+        jax.jit(lambda x: x, compiler_options=OLDER_GENERATOR).lower(0.0).compile()
+    except jax.errors.JaxRuntimeError:  # an XLA with one generator only
+        return chosen
+    return chosen | OLDER_GENERATOR
