@@ -96,7 +96,7 @@ def test_choices_in_help_are_those_of_the_library():
 
     assert set(options.LIKELIHOODS) == set(targets.LIKELIHOODS)
     assert set(options.METHODS) == set(sys.modules[infer.__module__].METHODS)
-    assert (options.KERNELS, options.DATES, reading.DECIMALS) == (models.KERNELS, dates.DATES, (".", ","))
+    assert (tuple(models.KERNELS), dates.DATES, (".", ",")) == (options.KERNELS, options.DATES, reading.DECIMALS)
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------
@@ -263,7 +263,8 @@ def test_compare_scores_rows_that_were_not_learned_from(compared, data):
     assert qp["brier"] == pytest.approx(brier.mean(), abs=1e-9)
     assert qp["ntll_less_first"] == qp["ntll_less_first_se"] == 0.0
     assert 0 < qp["calibration_if_perfect"] < qp["calibration_if_perfect_95"] < 1
-    assert qp["seconds_to_compile"] > qp["seconds"] > 0
+    assert qp["seconds_to_compile"] >= 0  # 0 where another test has compiled the programs
+    assert qp["seconds"] > 0
     rows = {one.method: one.rows["ntll"] for one in found.all}
     constant, linear = said["baselines"]
     shares = [

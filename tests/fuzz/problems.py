@@ -187,6 +187,8 @@ def problem(number: int, menu: Menu = WHOLE_MENU) -> Problem:
     trouble = "constant" if family.linear and shape == "close" else trouble
     y = family.draw(rng, latent if family.linear else 2.0 * np.sin(latent), trouble)
     options = _options(rng, family, y, method, menu.fractional)
+    if kind == "noisy" and "weights" in options:  # weights above 1 are refused with white noise
+        options["weights"] = np.minimum(options["weights"], 1.0)
     model = Model(KERNELS[kind](variance, lengthscale), family.make(rng), family.mean)
     schedule = "sequential" if method in EXACT and rng.random() < 0.05 else "parallel"
     new = np.concatenate([x[:1], x[:1] + rng.normal(size=(1, d)), np.full((1, d), 1e3)])

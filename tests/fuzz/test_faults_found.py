@@ -97,9 +97,9 @@ def test_a_kernel_that_is_no_covariance_is_named():
 
 def test_rows_without_weight_under_a_huge_kernel():
     """254: from variance 1e6 on, means of rows without a site were noise, and NaN where their variance was negative."""
-    x = np.repeat(RNG.normal(size=(3, 2)), 4, axis=0)
-    weights = np.tile([1.0, 0.0, 5.0, 1.0], 3)
-    y = np.tile([1.0, -1.0, -1.0, 1.0], 3)
+    x = np.repeat(RNG.normal(size=(3, 2)), 8, axis=0)
+    weights = np.tile([1.0, 0.0, *[1.0] * 5, 1.0], 3)
+    y = np.tile([1.0, -1.0, *[-1.0] * 5, 1.0], 3)
     kernel = kernels.SquaredExponential(1.3e6, 6.5) + kernels.White(1.3e4)
     solution = infer(Model(kernel, likelihoods.Logit()), x, y, "laplace", weights=weights)
     assert solution.converged, solution.status
