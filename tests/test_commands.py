@@ -21,12 +21,12 @@ from quantprop import (
     GaussianProcessClassifier,
     GaussianProcessRegressor,
     comparison,
-    insight,
     likelihoods,
     report,
     tables,
 )
 from quantprop.cli import app
+from quantprop.comparison import insight
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("fit", "predict", "compare", "explain", "reproduce", "datasets", "demo", "version")
@@ -90,12 +90,12 @@ def test_help_does_not_wait_for_jax():
 
 
 def test_choices_in_help_are_those_of_the_library():
-    from quantprop import infer  # the function; its module is found by name
     from quantprop.cli import options
+    from quantprop.inference import task
     from quantprop.tables import dates, models, reading, targets
 
     assert set(options.LIKELIHOODS) == set(targets.LIKELIHOODS)
-    assert set(options.METHODS) == set(sys.modules[infer.__module__].METHODS)
+    assert set(options.METHODS) == set(task.METHODS)
     assert (tuple(models.KERNELS), dates.DATES, (".", ",")) == (options.KERNELS, options.DATES, reading.DECIMALS)
 
 

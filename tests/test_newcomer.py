@@ -10,7 +10,6 @@ import io
 import json
 import re
 import shlex
-import sys
 from typing import NamedTuple
 
 import numpy as np
@@ -18,8 +17,9 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from quantprop import GaussianProcessRegressor, infer, likelihoods, tables
+from quantprop import GaussianProcessRegressor, likelihoods, tables
 from quantprop.cli import app
+from quantprop.inference import task
 
 FLAGS = ("--drop-missing", "--blank-missing", "--log")
 ADVICE = re.compile(r"(--[a-z-]+)(?: ([^-\s(;:][^\s(;:]*))?")
@@ -320,7 +320,7 @@ def test_five_thousand_rows(home, size, monkeypatch):
     def full(_):
         raise MemoryError("a dense prior over 5000 rows takes about 1.3 GiB, and 0.2 GiB are free: use fewer rows")
 
-    monkeypatch.setattr(sys.modules[infer.__module__], "check_memory", full)
+    monkeypatch.setattr(task, "check_memory", full)
     failing = call("fit", data, "--target", "y", *size.options)
     assert "note: 5000 rows: time grows with their cube, 125 times that of 1000" in said(failing)
     assert "1.3 GiB" in said(failing)

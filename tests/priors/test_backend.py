@@ -137,7 +137,6 @@ def test_thirty_thousand_rows_in_less_than_two_gigabytes():
         from resource import getrusage
         import numpy as np
         from priors.lowrank import LowRank
-from sklearn.gaussian_process import kernels as sk
         from quantprop import Model, fit, infer, kernels, likelihoods
         rng = np.random.default_rng(0)
         x = rng.uniform(-3, 3, (30_000, 2))

@@ -15,7 +15,8 @@ LEAD = (
     "Gaussian-process models learned by Quantile Propagation (QP), expectation propagation (EP), variational Bayes "
     "(VB) and Laplace's method from the same rows of the same data, each with hyperparameters that it learned itself."
 )
-CODE = """from quantprop import comparison, demo, tables
+CODE = """from quantprop import comparison, tables
+from quantprop.report import demo
 
 problem = tables.problem(demo.bundled({0.name!r}), "y", {0.likelihood!r})
 division = comparison.{0.division}(problem, {0.parts})
