@@ -77,10 +77,10 @@ def test_a_level_that_the_user_chose_stands(monkeypatch, flags, level):
 @pytest.fixture
 def kept(monkeypatch):
     """Nothing kept at first, and then few programs."""
-    monkeypatch.setattr(programs, "_kept", programs.Kept())
+    monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
     monkeypatch.setattr(programs, "MOST", 8)
     monkeypatch.setattr(programs, "FEWEST", 4)
-    return programs._kept
+    return programs._cache
 
 
 def squares():

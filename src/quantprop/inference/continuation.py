@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Evaluation, Problem, climb, conditioned, swept
+from quantprop.inference.engine import Evaluation, InferenceProblem, climb, conditioned, swept
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, Laplace
 from quantprop.methods.base import Weight, renewal
@@ -50,11 +50,11 @@ STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the
 class Path(eqx.Module):
     """A family of problems in u = log t ≤ 0."""
 
-    def exists(self, problem: Problem) -> bool:
+    def exists(self, problem: InferenceProblem) -> bool:
         """Whether the family is defined for this problem."""
         return True
 
-    def at(self, problem: Problem, u: Scalar) -> Problem:
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
         """The problem at u; at 0 it is the given one."""
         raise NotImplementedError
 
@@ -66,7 +66,7 @@ class Path(eqx.Module):
         """How the marginals answer a move along u while the sites rest: δμ/σ and −δσ²/σ²."""
         return jnp.zeros((2, len(at.sites.nu)))
 
-    def start(self, problem: Problem) -> float:
+    def start(self, problem: InferenceProblem) -> float:
         """log t of a problem that plain sweeps solve."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class Path(eqx.Module):
 class Narrow(Path):
     """The prior covariance times t: for small t every likelihood is Gaussian as far as the prior reaches."""
 
-    def at(self, problem: Problem, u: Scalar) -> Problem:
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
         return eqx.tree_at(lambda p: p.prior, problem, problem.prior.scaled(jnp.exp(u)))
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
@@ -83,17 +83,17 @@ class Narrow(Path):
         widened = jnp.sum(joint.covariance * joint.transfer, axis=1)
         return jnp.stack([joint.covariance @ at.marginals.alpha / sd, -widened / sd**2])
 
-    def start(self, problem: Problem) -> float:
+    def start(self, problem: InferenceProblem) -> float:
         return float(np.log(1e-20 / max(1.0, float(np.max(problem.prior.variances())))))
 
 
 class Flat(Path):
     """The likelihood to the power t: for small t it says next to nothing, and the posterior is the prior."""
 
-    def exists(self, problem: Problem) -> bool:
+    def exists(self, problem: InferenceProblem) -> bool:
         return not problem.likelihood.singular
 
-    def at(self, problem: Problem, u: Scalar) -> Problem:
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
         weight = self.weighted(problem.weight, u)
         return eqx.tree_at(lambda p: p.weight, problem, weight, is_leaf=lambda x: x is None)
 
@@ -101,7 +101,7 @@ class Flat(Path):
         exponent = jnp.ones_like(weight.copies) if weight.exponent is None else weight.exponent
         return Weight(weight.total * jnp.exp(u), weight.copies, exponent * jnp.exp(u))
 
-    def start(self, problem: Problem) -> float:
+    def start(self, problem: InferenceProblem) -> float:
         return float(np.log(1e-10))
 
 
@@ -134,7 +134,9 @@ class Visit(NamedTuple):
 
 
 @program
-def _visited(problem: Problem, path: Path, u: Scalar, sites: Natural) -> tuple[Evaluation, Array, Array, Array]:
+def _visited(
+    problem: InferenceProblem, path: Path, u: Scalar, sites: Natural
+) -> tuple[Evaluation, Array, Array, Array]:
     problem = path.at(problem, u)
     at, factor = swept(problem, sites)
     joint = problem.prior.joint(conditioned(at, factor), problem.negative_sites)
@@ -150,7 +152,9 @@ def _visited(problem: Problem, path: Path, u: Scalar, sites: Natural) -> tuple[E
     return at, change, jnp.eye(2 * len(sd)) - slope, along.T.ravel()
 
 
-def _slopes(problem: Problem, path: Path, at: Evaluation, answer: Float[Array, "2 n"]) -> tuple[Array, Array, Array]:
+def _slopes(
+    problem: InferenceProblem, path: Path, at: Evaluation, answer: Float[Array, "2 n"]
+) -> tuple[Array, Array, Array]:
     """Derivatives of every datum's renewed site (p, q) in its surroundings, its site, and u; 0 without weight."""
 
     def one(datum, weight, marginal, site, answer):
@@ -167,7 +171,7 @@ def _slopes(problem: Problem, path: Path, at: Evaluation, answer: Float[Array, "
     return jax.tree.map(lambda x: jnp.where(counts.reshape((-1,) + (1,) * (x.ndim - 1)), x, 0.0), slopes)
 
 
-def _stepped(problem: Problem, here: Visit, step: Float[np.ndarray, " 2n"]) -> Natural:
+def _stepped(problem: InferenceProblem, here: Visit, step: Float[np.ndarray, " 2n"]) -> Natural:
     """Sites after a step; where the likelihood is log-concave, a τ below 0 becomes 0 with the same pull at the mean."""
     p, q = step.reshape(2, -1)
     marginals, sites = here.at.marginals, here.at.sites
@@ -185,7 +189,7 @@ def _stepped(problem: Problem, here: Visit, step: Float[np.ndarray, " 2n"]) -> N
 class Follower:
     """Newton's method and path following for one problem; `visits` counts the sweeps they took."""
 
-    def __init__(self, problem: Problem, path: Path) -> None:
+    def __init__(self, problem: InferenceProblem, path: Path) -> None:
         self.problem, self.path, self.visits = problem, path, 0
         counts = np.asarray(problem.weight.total) > 0
         self.scale = 1.0 / (2.0 * counts.sum())  # of squared lengths in the scaled coordinates
@@ -327,7 +331,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of points that are tried and found unusable
-def continued(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
+def continued(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
     """A fixed point by Newton's method from these sites, else from the end of a path; and how many sweeps it took."""
     if isinstance(problem.method, Laplace) and problem.negative_sites:  # modes have no paths between them
         mode, visits = climb(problem, sites, tol)

@@ -11,7 +11,7 @@ import numpy as np
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.continuation import continued
-from quantprop.inference.engine import PATIENCE, REASONS, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.prediction import PrecisionWarning, padded_prior
 from quantprop.inference.solution import Solution, Status
@@ -78,22 +78,24 @@ def infer(
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
-def _problem(model: Model, method: Method, task: Task) -> Problem:
+def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
     prior = padded_prior(model, task.x)
     if not finite(prior):
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    return Problem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
+    return InferenceProblem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
 
 
 @program
-def _parallel(problem: Problem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+def _parallel(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
     return solve_parallel(problem, start, tol, max_sweeps)[0]
 
 
 _sequential = program(solve_sequential)
 
 
-def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
+def _solve(
+    problem: InferenceProblem, start: Natural, schedule: str, tol: float, max_sweeps: int
+) -> tuple[Outcome, str]:
     """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones.
 
     Where the start has no proper posterior in double precision, sweeps start from the prior.
@@ -118,7 +120,7 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
-def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
+def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
     """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
     if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
         return out, schedule
@@ -129,7 +131,7 @@ def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tup
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
 
 
-def _warn_of_lost_digits(problem: Problem, sites: Natural) -> None:
+def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
     """Where data know f so much better than the prior that roundings of the prior reach the size of the posterior."""
     contrast = float(np.max(np.asarray(sites.tau)) * np.max(problem.prior.variances()))
     if contrast > MOST_CONTRAST:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from quantprop.data import pad
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import REASONS, Outcome, Problem, solve_parallel
+from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
 from quantprop.learning.implicit import Gradient, gradient
 from quantprop.learning.objectives import Objective
@@ -96,7 +96,7 @@ def prior(theta, parts: Declared, inputs: Inputs) -> tuple[Prior, Any]:
     return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood
 
 
-def solved(problem: Problem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
+def solved(problem: InferenceProblem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
     """The converged sites, and what the gradient there needs of the prior and of its factor."""
     out, factor = solve_parallel(problem, start, tol, max_sweeps)
     return out, *problem.prior.for_derivatives(factor)
@@ -135,7 +135,7 @@ def evaluated(
     """The objective at θ, inference starting from the sites given."""
     parts, inputs, data, weight = question
     made, likelihood = stages.prior(theta, parts, inputs)
-    problem = Problem(likelihood, method, stages.refined(made), data, weight)
+    problem = InferenceProblem(likelihood, method, stages.refined(made), data, weight)
     del made  # the gradient needs less of it: nothing shall hold the rest then
     out, rest, factor = stages.solved(problem, start, *precision)
     problem = replace(problem, prior=rest)

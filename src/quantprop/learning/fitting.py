@@ -21,7 +21,7 @@ from quantprop.inference.task import as_method, prepare
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
-from quantprop.learning.starts import Manner, at_bounds, further_manner, start_in, warn_if_blind
+from quantprop.learning.starts import StartRule, at_bounds, further_start, start_by, warn_if_blind
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
@@ -104,19 +104,19 @@ def learn(
     with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
         landscape.compile()
         best, ended = climb.best_of(starts)
-        tried: set[Manner] = set()
+        tried: set[StartRule] = set()
         while (more := _further(landscape, best, ended, bounds)) is not None and more not in tried:
             tried.add(more)
-            best, ended = climb.best_of([start_in(more, landscape, starts[0], bounds)], (best, ended))
-    landscape.at_rest()
+            best, ended = climb.best_of([start_by(more, landscape, starts[0], bounds)], (best, ended))
+    landscape.release()
     ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
     return fitted_at(landscape, best, tuple(climb.trace), ending)
 
 
-def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> Manner | None:
-    """The manner of a further start, if the best point is an end at all, and a suspicious one."""
+def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> StartRule | None:
+    """The rule of a further start, if the best point is an end at all, and a suspicious one."""
     an_end = best.usable and ended != "max-evaluations"
-    return further_manner(landscape, best.theta, bounds) if an_end else None
+    return further_start(landscape, best.theta, bounds) if an_end else None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Outcome, Problem
+from quantprop.inference.engine import InferenceProblem, Outcome
 from quantprop.inference.leave_one_out import loo_program
 from quantprop.inference.task import Task, starting_sites
 from quantprop.learning.evaluation import (
@@ -31,7 +31,7 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.objectives import Objective
-from quantprop.learning.warm_starts import Known
+from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import packed, values, without_bounds
@@ -97,9 +97,9 @@ class Landscape:
         return self.padded_sites(None)
 
     @cached_property
-    def known(self) -> Known:
+    def warm_starts(self) -> WarmStarts:
         """Sites at the last usable points."""
-        return Known(packed(self.parts)[None], _one(self.cold))
+        return WarmStarts(packed(self.parts)[None], _one(self.cold))
 
     @property
     def question(self) -> Question:
@@ -110,7 +110,7 @@ class Landscape:
         """Without what is prepared of the inputs, which can be large and is soon computed again."""
         return {name: part for name, part in vars(self).items() if name != "inputs"}
 
-    def at_rest(self) -> None:
+    def release(self) -> None:
         """Give the memory of what was prepared back."""
         vars(self).pop("inputs", None)
 
@@ -121,7 +121,7 @@ class Landscape:
 
     def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
         """Start the next evaluation from sites that someone knows for θ."""
-        self.known.add(ONE, theta[None], _one(self.padded_sites(sites)))
+        self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""
@@ -132,14 +132,14 @@ class Landscape:
 
         Inference stops at `tol` where that is larger than the landscape's own.
         """
-        tol, warm = max(tol, self.tol), self.known.at(ONE, theta[None])
+        tol, warm = max(tol, self.tol), self.warm_starts.at(ONE, theta[None])
         point = self._from(theta, Natural(warm.nu[0], warm.tau[0]), tol)
-        if not point.usable and self.known.seen.any():
+        if not point.usable and self.warm_starts.seen.any():
             point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
             point = self._from(theta, self.cold, tol, PROGRAMS._replace(refined=self.model.process.refined))
         if point.usable:
-            self.known.add(ONE, point.theta[None], _one(point.out.at.sites))
+            self.warm_starts.add(ONE, point.theta[None], _one(point.out.at.sites))
         return point
 
     @float64
@@ -147,13 +147,13 @@ class Landscape:
         """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
-        problem = Problem(likelihood, self.method, made, self.task.data, self.task.weight)
+        problem = InferenceProblem(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         with compiling(key, self._programs(theta, problem)):
             import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
 
-    def _programs(self, theta: Float[np.ndarray, " theta"], problem: Problem) -> Iterator[Any]:
+    def _programs(self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem) -> Iterator[Any]:
         """All programs that are to come, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
         yield PROGRAMS.solved.lowered(*solving)

@@ -126,20 +126,20 @@ def variance_bounds(variance: float) -> tuple[float, float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Manner:
+class StartRule:
     """How a further start explains y: its noise in units of the spread of y, and lengthscales in units of the first."""
 
     noise: float
     lengthscale: float
 
 
-CALM = Manner(noise=1.0, lengthscale=1.0)  # all of it may be noise
-ROUGH = Manner(noise=0.2, lengthscale=0.25)  # most of it is a function
+CALM = StartRule(noise=1.0, lengthscale=1.0)  # all of it may be noise
+ROUGH = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
 
 
-def further_manner(
+def further_start(
     landscape: Landscape, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
-) -> Manner | None:
+) -> StartRule | None:
     """What else to try where learning ended in an optimum that takes all of y for noise, or none of it, or at a bound.
 
     None where the end is not suspicious, or where the likelihood has no noise to learn.
@@ -157,14 +157,14 @@ def further_manner(
     return CALM if interpolating or _at_wall(landscape, end, bounds) else None
 
 
-def start_in(
-    manner: Manner, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+def start_by(
+    rule: StartRule, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"]:
-    """θ in another manner than the first start: a kernel of the size of y, with other noise and lengthscales."""
+    """θ in another rule than the first start: a kernel of the size of y, with other noise and lengthscales."""
     parts, spread = at(landscape.parts, first), size_in(landscape).spread
     name, k = parts.likelihood.noise, covariance_of(parts.kernel, landscape.task.x)
-    kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), manner.lengthscale)
-    noise = _moved(getattr(parts.likelihood, name), manner.noise * spread)
+    kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
+    noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
     likelihood = _with(parts.likelihood, name, noise)
     return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
 

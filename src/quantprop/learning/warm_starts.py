@@ -12,7 +12,7 @@ TINY = 1e-100
 REACH = 4.0  # largest multiple of a known difference that is trusted
 
 
-class Known:
+class WarmStarts:
     """Sites at rest at the last MEMORY values of θ for each of b problems; equal ones count once.
 
     Until a problem has any, it has the sites that it starts from (`seen` says which have). Kept are log τ and ν/√τ, in

@@ -23,7 +23,7 @@ TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `facto
 RANK = 16  # of the dominant part
 
 
-class Split(eqx.Module):
+class LowRankSplit(eqx.Module):
     """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
 
     low: Float[Array, "n r"]
@@ -31,7 +31,7 @@ class Split(eqx.Module):
 
 
 @program
-def dominant(k: Float[Array, "n n"]) -> Split:
+def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
 
     A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
@@ -53,7 +53,7 @@ def dominant(k: Float[Array, "n n"]) -> Split:
 
     low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
     known = left > rounding
-    return Split(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
+    return LowRankSplit(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
 
 class Factor(eqx.Module):
@@ -69,7 +69,7 @@ class Factor(eqx.Module):
     reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
 
-def factorize(k: Float[Array, "n n"], parts: Split | None, tau: Float[Array, " n"]) -> Factor:
+def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Array, " n"]) -> Factor:
     """Cholesky factor of B and its inverse: the n³ work of a sweep.
 
     Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
@@ -111,7 +111,9 @@ def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     return Factor(factor.own, root, lower, inverse, b, direct, log_determinant, (along / s) @ wt)
 
 
-def solve(k: Float[Array, "n n"], parts: Split | None, factor: Factor, d: Float[Array, " n"]) -> tuple[Array, Array]:
+def solve(
+    k: Float[Array, "n n"], parts: LowRankSplit | None, factor: Factor, d: Float[Array, " n"]
+) -> tuple[Array, Array]:
     """α = (I + S₊ K)⁻¹ d and K α.
 
     Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a

@@ -23,7 +23,7 @@ from quantprop.numerics.triangular import folded_gram, folded_product
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
     Factor,
-    Split,
+    LowRankSplit,
     b_inverse,
     covariance_of,
     dominant,
@@ -73,14 +73,14 @@ class DensePrior(Prior):
 
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
-    parts: Split | None = None
+    parts: LowRankSplit | None = None
 
     def is_psd(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
     def scaled(self, by: Any) -> DensePrior:
-        parts = None if self.parts is None else Split(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
+        parts = None if self.parts is None else LowRankSplit(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
         return DensePrior(self.mean, by * self.k, parts)
 
     def variances(self) -> Float[Array, " n"]:

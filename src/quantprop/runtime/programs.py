@@ -44,7 +44,7 @@ class Compiled:
         self.call, self.used = call, used
 
 
-class Kept:
+class ProgramCache:
     """The compiled programs of the process, and when each was used.
 
     JAX keeps what it compiled for a function as long as the function lives, and frees it with the function. Therefore
@@ -71,10 +71,10 @@ class Kept:
             found = self.programs.setdefault(key, new)
             self.made += found is new
             if len(self.programs) > MOST or (self.made % WATCHED == 0 and _crowded()):
-                self._clear_out()
+                self._evict()
             return found
 
-    def _clear_out(self) -> None:
+    def _evict(self) -> None:
         """Give up a quarter of the programs, the least recently used, and all traces of their parts."""
         by_use = sorted(self.programs, key=lambda key: self.programs[key].used)
         for key in by_use[: min(len(by_use) // 4, max(0, len(by_use) - FEWEST))]:
@@ -84,7 +84,7 @@ class Kept:
         self.ahead.clear()
 
 
-_kept = Kept()
+_cache = ProgramCache()
 
 
 def _crowded() -> bool:
@@ -124,7 +124,7 @@ class Program(Generic[P, R]):
             static = {self.static_argnames: kwargs.pop(self.static_argnames)}
         leaves, form = jax.tree.flatten((args, kwargs))
         key = (self, form, *static.items(), *[getattr(leaf, "shape", ()) for leaf in leaves])
-        found = _kept.find(key) or _kept.add(key, self._jitted(static, form))
+        found = _cache.find(key) or _cache.add(key, self._jitted(static, form))
         return found.call, leaves
 
     def _jitted(self, static: dict[str, Any], form: Any) -> Any:
@@ -147,7 +147,7 @@ def program(function: Callable[P, R], static_argnames: str | None = None) -> Pro
 def part(function: Callable[P, R]) -> Callable[P, R]:
     """A function that programs call, traced once for all places that need it."""
     traced = jax.jit(function)
-    _kept.parts.append(traced)
+    _cache.parts.append(traced)
     return traced
 
 
@@ -156,7 +156,7 @@ def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
     """Compile programs in threads, as they come, until the end of the block, unless those of this key are there: XLA
     does it without Python's lock, and mostly on one core for each.
     """
-    if key in _kept.ahead:
+    if key in _cache.ahead:
         yield
         return
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
@@ -164,7 +164,7 @@ def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
         yield
         for task in tasks:
             task.result()
-    _kept.ahead.add(key)
+    _cache.ahead.add(key)
 
 
 @cache

@@ -21,7 +21,7 @@ RETURN = 0.25  # of the first renewal's change, below which the second one only 
 FARTHEST = 2.0  # standard deviations that means may move before the precisions have answered
 
 
-class Problem(eqx.Module):
+class InferenceProblem(eqx.Module):
     """Everything that defines the fixed point."""
 
     likelihood: Likelihood
@@ -51,7 +51,7 @@ class Evaluation(eqx.Module):
     improper_cavities: Int[Array, ""]
 
 
-def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
+def evaluate(problem: InferenceProblem, post: Conditioned) -> Evaluation:
     """Every datum's renewed site under the posterior, and how far old and new sites are apart.
 
     A datum whose cavity is improper keeps its site until the others have moved, and adds 1 (each of its copies) to the
@@ -76,7 +76,7 @@ def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
     return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, several)
 
 
-def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:
+def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Renewal]:
     """Every datum's renewed site; and the same after the means have followed it, the covariance being what it was.
 
     What couples the sites most is that one of them moves the means of others, whose precisions then answer. Renewed
@@ -92,7 +92,7 @@ def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:
     return new, renew(problem.data, problem.weight, marginals, near)
 
 
-def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:
+def followed(problem: InferenceProblem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:
     """Sites and marginals after the renewed sites' pull on the means; as they were, if that pull is too strong."""
     sites, at = post.sites, post.marginals
     counts = (problem.weight.total > 0) & new.proper
@@ -104,7 +104,7 @@ def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural
 
 
 @part
-def swept(problem: Problem, sites: Natural) -> tuple[Evaluation, Any]:
+def swept(problem: InferenceProblem, sites: Natural) -> tuple[Evaluation, Any]:
     """One sweep, and the prior's factor behind it."""
     post = problem.prior.condition(sites, problem.negative_sites)
     return evaluate(problem, post), post.factor
@@ -115,7 +115,7 @@ def conditioned(at: Evaluation, factor: Any) -> Conditioned:
     return Conditioned(at.sites, at.marginals, at.log_determinant, at.proper, factor)
 
 
-def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
+def scaled(problem: InferenceProblem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
     """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); free of the scale of f.
 
     The w copies of a row of weight w each change by 1/w of it: their squares sum to 1/w of its square.
