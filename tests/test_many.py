@@ -190,9 +190,9 @@ def test_overlapping_limits_of_blas_threads_end_with_the_last():
 
 def test_columns_of_different_length_are_refused():
     x, y = problems(2)
-    with pytest.raises(ValueError, match="one entry a problem"):
+    with pytest.raises(ValueError, match="one entry per problem"):
         fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), x, y[:1])
-    with pytest.raises(ValueError, match="one entry a solution"):
+    with pytest.raises(ValueError, match="one entry per solution"):
         predict_many([], x)
 
 

@@ -67,7 +67,7 @@ def problem(name: str, power: float) -> InferenceProblem:
 
 @cache
 def fixed_point(name: str, power: float) -> Evaluation:
-    """Plain full steps until the sites rest."""
+    """Plain full steps until the sites converge."""
     with jax.enable_x64(True):
         at = sweep(problem(name, power), Natural(np.zeros(N), 0.1 * ONES))
         for _ in range(200):

@@ -50,7 +50,7 @@ def reproduce(
     kernel: Annotated[str, typer.Option(help="One of isotropic, ard.")] = "isotropic",
     variant: Annotated[str, typer.Option(help="One of paper, code, clean.")] = "paper",
     split: Annotated[str, typer.Option(help="Of mining. One of year, event.")] = "year",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one a core]")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one per core]")] = None,
     batched: Annotated[bool, typer.Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
     dask: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),

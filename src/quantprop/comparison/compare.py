@@ -231,7 +231,7 @@ def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarr
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
-    """The forecast of some rows of a problem, beside what came."""
+    """The forecast of some rows of a problem, beside the outcomes."""
     x = model.encoding.standardised(problem.raw[rows])
     y, estimator = problem.target.y[rows], model.estimator
     if isinstance(estimator, GaussianProcessClassifier):

@@ -1,6 +1,6 @@
 """EP and QP as in the authors' public code: the last stretch of learning does not wait for inference to converge.
 
-Beyond the text of the paper, both methods resume from EP's optimum with few sweeps an evaluation, a loose stop of the
+Beyond the text of the paper, both methods resume from EP's optimum with few sweeps per evaluation, a loose stop of the
 sweeps, and site precisions clipped at machine epsilon. It is here for the reproduction only: `fit` does none of it.
 """
 
@@ -36,7 +36,7 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 from quantprop.sites import Marginal
 
-SWEEPS = 3  # an evaluation, at most
+SWEEPS = 3  # per evaluation, at most
 CHANGE = 1e-6  # mean square change of ν, and of τ, in a sweep below which no other follows
 ITERATIONS = 10  # of L-BFGS-B, at most
 EPSILON = float(np.finfo(np.float64).eps)
@@ -67,7 +67,7 @@ def sweep(problem: InferenceProblem, sites: Natural) -> Natural:
 
 
 def few_sweeps(problem: InferenceProblem, start: Natural) -> tuple[Outcome, Any]:
-    """At most SWEEPS sweeps, fewer if the sites hardly change; then how far from rest they are, and their factor."""
+    """At most SWEEPS sweeps, fewer if the sites hardly change; then their residual, and their factor."""
     counts = problem.weight.total > 0
 
     def unfinished(state):

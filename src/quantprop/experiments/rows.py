@@ -64,7 +64,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What the row is about; there is one row a key."""
+        """What the row is about; there is one row per key."""
         experiment = (self.dataset, self.variant, self.kernel, self.objective, self.split, self.round, self.fold)
         return (*experiment, self.method)
 

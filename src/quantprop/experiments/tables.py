@@ -32,7 +32,7 @@ def write(folder: Path) -> list[Path]:
 
 
 def table_csv(summaries: Sequence[MethodSummary]) -> str:
-    """One line a summary, numbers in full; empty where there is none."""
+    """One line per summary, numbers in full; empty where there is none."""
     records = [_record(summary) for summary in summaries]
     out = io.StringIO()
     writer = csv.DictWriter(out, records[0], lineterminator="\n")

@@ -1,11 +1,11 @@
-"""Where sweeps do not come to rest: Newton's method, and paths of fixed points from an easy problem to the one asked.
+"""Where sweeps do not converge: Newton's method, and continuation from an easy problem to the one asked.
 
-A fixed point of the sites that sweeps run away from, or circle, is a root of R(s) − s all the same. Newton's method
-finds it from nearby. From afar it is followed: a path is a family of problems with a parameter t in (0, 1], easy where
-t is small and the problem itself at t = 1. The fixed points (s, t) form a curve, which is followed by its length and
-not by t, so that it may turn round (Allgower and Georg 2003, Introduction to Numerical Continuation Methods,
-chapter 6): a step along the tangent, then Newton's method across it. A curve ends short of t = 1 only where a cavity
-or the posterior turns improper, or where sites run to infinity.
+A fixed point of the sites that sweeps diverge from, or circle, is still a root of R(s) − s. Newton's method finds it
+from nearby. From afar it is reached along a path: a family of problems with a parameter t in (0, 1], easy where t is
+small and the problem itself at t = 1. The fixed points (s, t) form a curve, which is followed by its arc length and
+not by t, so that it may turn back (Allgower and Georg 2003, Introduction to Numerical Continuation Methods,
+chapter 6): a predictor step along the tangent, then Newton's method as the corrector. A curve ends short of t = 1 only
+where a cavity or the posterior becomes improper, or where sites diverge.
 
 Coordinates are the scaled ones of `implicit`: p = σ(δν − μ δτ), q = σ² δτ of each datum, stacked.
 """
@@ -41,7 +41,7 @@ MOST_INTEGRATED = 1000  # where a visit differentiates quadratures of tilted den
 MOST_WORK = 200_000  # visits times rows of one path: fewer visits where each takes long
 GROWTH = (2.0, 2.0, 2.0, 1.3, 0.8, 0.8)  # of steps, by the corrections that the last one took
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
-STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the sites are running to infinity
+STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the sites are diverging
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ class Path(eqx.Module):
         return weight
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
-        """How the marginals answer a move along u while the sites rest: δμ/σ and −δσ²/σ²."""
+        """How the marginals respond to a move along u with the sites held fixed: δμ/σ and −δσ²/σ²."""
         return jnp.zeros((2, len(at.sites.nu)))
 
     def start(self, problem: InferenceProblem) -> float:
@@ -119,17 +119,17 @@ class Visit(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether the posterior and all cavities are proper, and all numbers are numbers."""
+        """Whether the posterior and all cavities are proper, and everything is finite."""
         finite = np.isfinite(self.matrix).all() and np.isfinite(self.along).all()
         return bool(self.at.proper) and int(self.at.improper_cavities) == 0 and bool(finite)
 
     @property
     def residual(self) -> float:
-        """How far the sites are from rest."""
+        """How far the sites are from convergence."""
         return float(self.at.residual)
 
     def converged(self, tol: float) -> bool:
-        """Whether the sites rest."""
+        """Whether the sites have converged."""
         return self.usable and self.residual <= tol
 
 
@@ -199,18 +199,18 @@ class Follower:
         return Visit(u, *to_numpy(_visited(self.problem, self.path, u, sites)))
 
     def newton(self, here: Visit, tol: float) -> Visit:
-        """Newton's method, its steps halved until R(s) − s shrinks; ends with a residual of at most `tol`, or stuck."""
+        """Newton's method with backtracking until R(s) − s shrinks; ends with a residual up to `tol`, or stalled."""
         for _ in range(NEWTON_STEPS):
             if not here.usable or here.residual <= tol:
                 break
-            after = self._nearer(here)
+            after = self._backtracked(here)
             if after is None:
                 break
             here = after
         return here
 
-    def _nearer(self, here: Visit) -> Visit | None:
-        """The end of Newton's step, or of the first half of it, of a half of that ..., that is nearer to rest."""
+    def _backtracked(self, here: Visit) -> Visit | None:
+        """Newton's step, halved until R(s) − s has shrunk enough; None where no step is short enough."""
         step, size = _solved(here.matrix, here.change), 1.0
         while step is not None and size >= SHORTEST:
             after = self.visit(here.u, _stepped(self.problem, here, size * step))

@@ -46,7 +46,7 @@ def infer(
 
     `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
     `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out;
-    weights above 1 are refused where the kernel has white noise, which is another one in each of two equal rows.
+    weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
     Never raises for lack of convergence: `solution.status` says how it ended and what to try.
 
     >>> import numpy as np
@@ -132,11 +132,11 @@ def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: floa
 
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
-    """Where data know f so much better than the prior that roundings of the prior reach the size of the posterior."""
+    """Warn where data determine f so precisely that rounding errors of the prior are as large as the posterior."""
     contrast = float(np.max(np.asarray(sites.tau)) * np.max(problem.prior.variances()))
     if contrast > MOST_CONTRAST:
         warnings.warn(
-            f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by "
+            f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
@@ -151,7 +151,7 @@ def solution_of(
     n = len(x)
     sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
-    if reason == "converged" and residual > tol:  # to a looser tolerance, on the way of learning
+    if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
     return Solution(
         model=model,

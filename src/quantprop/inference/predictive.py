@@ -73,7 +73,7 @@ class Predictive:
 
     @float64
     def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
-        """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value an input, an array of q one row each."""
+        """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
         probability = np.asarray(q, dtype=np.float64)
         outside = ~((probability >= 0) & (probability <= 1))
         if outside.any():

@@ -1,7 +1,7 @@
 """Many maximisations at once inside boxes: quasi-Newton steps, each problem at its own pace.
 
 A caller asks for trial points and tells what it found there; nothing here knows what is maximised. The steps are those
-of the BFGS method with the entries of θ that are held by their bounds left out, shortened until the objective rises.
+of the BFGS method with the entries of θ that are held by their bounds left out, with a backtracking line search.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-RISE = 1e-4  # least share of the promised rise
+RISE = 1e-4  # least share of the predicted increase (Armijo's condition)
 LONGEST = 3.0  # step of an entry of θ (logarithms)
 SHORTEST = 1e-9
 TINY = np.finfo(float).tiny
@@ -68,7 +68,7 @@ class Ascent:
         failed = rows[first & ~usable]
         self.reason[failed] = FAILED
         back = ~first & ~risen
-        self._shorten(rows[back], np.where(usable, value - old, -np.inf)[back], promised[back])
+        self._backtrack(rows[back], np.where(usable, value - old, -np.inf)[back], promised[back])
         late = rows[(self.reason[rows] == GOING) & (self.evaluations[rows] >= self.most)]
         self.reason[late] = MAX_EVALUATIONS
 
@@ -136,8 +136,8 @@ class Ascent:
             room = np.where(step != 0, (ends - theta) / step, np.inf)
         return np.clip(room.min(axis=1, initial=np.inf), 0.0, 1.0)
 
-    def _shorten(self, rows: Int[np.ndarray, " k"], gain: np.ndarray, promised: np.ndarray) -> None:
-        """A trial nearer by: at the top of the parabola through both ends, or a quarter of the way to a failure."""
+    def _backtrack(self, rows: Int[np.ndarray, " k"], gain: np.ndarray, promised: np.ndarray) -> None:
+        """Backtrack: to the maximum of the parabola through both ends, or a quarter of the way to a failure."""
         share = np.where(np.isfinite(gain), 0.5 * promised / np.maximum(promised - gain, 1e-300), 0.25)
         share = np.where(np.isfinite(gain), np.clip(share, 0.1, 0.5), share)
         step = share[:, None] * (self.trial[rows] - self.theta[rows])

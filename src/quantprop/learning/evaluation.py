@@ -136,7 +136,7 @@ def evaluated(
     parts, inputs, data, weight = question
     made, likelihood = stages.prior(theta, parts, inputs)
     problem = InferenceProblem(likelihood, method, stages.refined(made), data, weight)
-    del made  # the gradient needs less of it: nothing shall hold the rest then
+    del made  # the gradient needs less of it: the rest can be freed
     out, rest, factor = stages.solved(problem, start, *precision)
     problem = replace(problem, prior=rest)
     value, by = stages.gradient(problem, objective, out.at, factor, exact=exact)

@@ -5,10 +5,10 @@ in the sites (all but the evidence of EP and power EP and the bound of VB). By t
 
     dJ/dθ = ∂J/∂θ + yᵀ ∂R/∂θ,   (I − ∂R/∂s)ᵀ y = ∂J/∂s.
 
-Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, in which the marginals answer
-the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and Q = (ρ ∘ ρ) q. A
-datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is exactly zero.
-So the adjoint equation needs the prior's answer once a step and no 2n × 2n matrix.
+Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, in which the marginals
+respond to the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and
+Q = (ρ ∘ ρ) q. A datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is
+exactly zero. So the adjoint equation needs the prior's response once per step and no 2n × 2n matrix.
 
 Where the objective is stationary none of this is needed at the fixed point: its derivative in the prior is that of the
 log integral of prior times sites.
@@ -164,7 +164,7 @@ def gradient(
 def _stationary(
     problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any
 ) -> tuple[Scalar, Gradient]:
-    """The gradient of an objective that does not change with the sites: they and the marginals stand still."""
+    """The gradient of an objective that does not change with the sites: they and the marginals are held fixed."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
 
     def one(datum, weight, marginal, site):

@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether inference converged and everything is a number."""
+        """Whether inference converged and everything is finite."""
         return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
 
 
@@ -64,7 +64,7 @@ _inputs = program(inputs_of)
 
 @dataclass
 class Landscape:
-    """objective(θ) for one model, data set and method. Sites start from those that the last usable points foretell."""
+    """objective(θ) for one model, data set and method. Sites are warm-started from the last usable points."""
 
     model: Model
     task: Task
@@ -98,7 +98,7 @@ class Landscape:
 
     @cached_property
     def warm_starts(self) -> WarmStarts:
-        """Sites at the last usable points."""
+        """Converged sites at the last usable points."""
         return WarmStarts(packed(self.parts)[None], _one(self.cold))
 
     @property
@@ -111,7 +111,7 @@ class Landscape:
         return {name: part for name, part in vars(self).items() if name != "inputs"}
 
     def release(self) -> None:
-        """Give the memory of what was prepared back."""
+        """Free the memory of what was prepared."""
         vars(self).pop("inputs", None)
 
     @float64
@@ -120,7 +120,7 @@ class Landscape:
         return starting_sites(values(self.parts.likelihood), self.task, sites)
 
     def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
-        """Start the next evaluation from sites that someone knows for θ."""
+        """Warm-start the next evaluation from sites given for θ."""
         self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
@@ -128,7 +128,7 @@ class Landscape:
         return self._from(theta, self.cold, self.tol)
 
     def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller roundings.
+        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller rounding errors.
 
         Inference stops at `tol` where that is larger than the landscape's own.
         """

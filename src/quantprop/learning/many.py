@@ -89,7 +89,7 @@ def fit_many(
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
-        raise ValueError(f"model, X, y, weights, exposure and trials must have one entry a problem; got "
+        raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
     surfaces: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
@@ -118,7 +118,7 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
 
 
 def cost_of(surface: Landscape) -> Cost:
-    """Of one problem."""
+    """The cost of one problem."""
     return surface.model.process.cost(len(surface.task.padded))
 
 
@@ -167,7 +167,7 @@ class BatchSearch:
         self.start: Natural = jax.tree.map(np.copy, self.cold)
         self.warm_starts = WarmStarts(theta, self.cold)
         self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial
-        self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
+        self.warm = np.zeros(b, dtype=bool)  # whether it started from extrapolated sites
         self.seen = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
         self.ends: dict[int, Found] = {}  # the last evaluation of problems that ended as precisely as is asked
@@ -186,8 +186,8 @@ class BatchSearch:
     def step(self) -> None:
         """One evaluation of as many unfinished problems as there are slots.
 
-        A trial that is still converging, or not precise enough yet, is gone on with; one that failed from foretold
-        sites begins again from cold ones; all others are told to the ascent, which names the next trial.
+        A trial that is still converging, or not precise enough yet, is continued; one that failed from extrapolated
+        sites starts again from cold ones; all others are reported to the ascent, which proposes the next trial.
         """
         began, first = time.perf_counter(), self.first
         rows = self.ascent.unfinished()[: self.slots]
@@ -259,7 +259,7 @@ class BatchSearch:
         return found
 
     def results(self) -> list[Fitted]:
-        """What was learned; a problem whose inference failed is done again by itself, with all of `fit`'s remedies."""
+        """What was learned; a problem whose inference failed is learned again alone, with all of `fit`'s remedies."""
         found, loo = self.settled()
         usable, why = _usable(found), [REASONS[r] for r in self.ascent.reason]
         slopes = steepness(found.gradient, self.ascent.theta, self.box)

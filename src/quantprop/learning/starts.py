@@ -140,7 +140,7 @@ ROUGH = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
 def further_start(
     landscape: Landscape, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> StartRule | None:
-    """What else to try where learning ended in an optimum that takes all of y for noise, or none of it, or at a bound.
+    """The rule for a further start where learning took all of y for noise, or none of it, or ended at a bound.
 
     None where the end is not suspicious, or where the likelihood has no noise to learn.
     """
@@ -160,7 +160,7 @@ def further_start(
 def start_by(
     rule: StartRule, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"]:
-    """θ in another rule than the first start: a kernel of the size of y, with other noise and lengthscales."""
+    """θ of a further start: a kernel of the size of y, with noise and lengthscales as the rule says."""
     parts, spread = at(landscape.parts, first), size_in(landscape).spread
     name, k = parts.likelihood.noise, covariance_of(parts.kernel, landscape.task.x)
     kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
@@ -176,7 +176,7 @@ def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "the
 
 
 def _at_wall(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
-    """Whether a bound holds learning up; a longest lengthscale only says that a feature does not matter."""
+    """Whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
     sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
     return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)
 

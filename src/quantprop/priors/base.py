@@ -4,9 +4,9 @@ Only a backend knows how its Gaussian is stored: no n × n array exists outside 
 `Process.prepare`, `prior`, `cross` and `cost`, and `Prior.condition`, `predictor`, `scaled` and `variances`. Everything
 else follows by differentiation of `condition`, and may be overridden where closed formulas are cheaper or more stable.
 
-A small move of sites is measured in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, and the answer of
-the marginals in P = δμ/σ, Q = −δσ²/σ². In them the answer is a symmetric linear map: P = ρ p and Q = (ρ ∘ ρ) q with the
-posterior correlations ρ.
+A small move of sites is measured in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, and the response
+of the marginals in P = δμ/σ, Q = −δσ²/σ². In them the response is a symmetric linear map: P = ρ p and Q = (ρ ∘ ρ) q
+with the posterior correlations ρ.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Joint(NamedTuple):
 
 
 class Response(eqx.Module):
-    """How a posterior answers small moves of the sites, and how derivatives are carried back to the prior."""
+    """How a posterior responds to small moves of the sites, and how derivatives are carried back to the prior."""
 
     def answer(self, moves: Moves) -> Moves:
         """(ρ p, (ρ ∘ ρ) q)."""
@@ -110,7 +110,7 @@ class Prior(eqx.Module):
         return self, factor
 
     def response(self, given: Conditioned, signed: bool) -> Response:
-        """How the posterior answers small moves."""
+        """How the posterior responds to small moves."""
         return _Linearised.of(self, given, signed)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
@@ -125,7 +125,7 @@ class Prior(eqx.Module):
         return jax.grad(log_integral)(self)
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
-        """The joint posterior, up to `largest_joint` rows: by its answers to a move of each site."""
+        """The joint posterior, up to `largest_joint` rows: by its responses to a move of each site."""
         n, sd = len(self.mean), jnp.sqrt(given.marginals.variance)
         answer = self.response(given, signed).answer
         correlation = jax.vmap(lambda p: answer(jnp.stack([p, jnp.zeros(n)]))[0])(jnp.eye(n))
@@ -194,10 +194,10 @@ class Process(eqx.Module):
         raise NotImplementedError
 
     def refined(self, prior: Prior) -> Prior:
-        """The same prior, from concrete numbers, with smaller roundings where it can be had at some cost."""
+        """The same prior, from concrete numbers, with smaller rounding errors where that is possible at some cost."""
         return prior
 
 
 def finite(prior: Prior) -> bool:
-    """Whether all numbers of a prior are numbers."""
+    """Whether all numbers of a prior are finite."""
     return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(prior))

@@ -1,6 +1,6 @@
 """Factors of B = I + S½ K S½ for a dense K: all that a dense posterior is made of.
 
-Everything comes from one Cholesky factor and one triangular inverse a sweep, without forming K⁻¹ or a difference of
+Everything comes from one Cholesky factor and one triangular inverse per sweep, without forming K⁻¹ or a difference of
 large numbers. With S = diag τ ≥ 0, B = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K: V S½ = L⁻¹(B − I) =
 Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹.
 """
@@ -34,9 +34,9 @@ class LowRankSplit(eqx.Module):
 def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
 
-    A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
+    A long lengthscale and a huge variance make k nearly of low rank. Rounding errors of a Cholesky factor of B are then
     about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
-    small roundings, and the dominant part comes back by an update that has none of that size.
+    small rounding errors, and the dominant part comes back by an update that has none of that size.
 
     A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
     as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
@@ -94,7 +94,7 @@ def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Arr
 def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     """The factor for K + G Gᵀ: L (I + c cᵀ)^½ with c = L⁻¹ S½ G = Q diag(σ) Wᵀ and s = √(1 + σ²).
 
-    Written with c W in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Written with c W in place of Q: singular vectors have rounding errors of that size in every row, also where c is 0.
     Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
     """
     root = factor.root

@@ -40,7 +40,7 @@ MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with it
 
 
 class Dense(Process):
-    """The exact process: all covariances of the training values, n² numbers, n³ operations a sweep.
+    """The exact process: all covariances of the training values, n² numbers, n³ operations per sweep.
 
     >>> from quantprop import Dense, Model, kernels, likelihoods
     >>> Model(kernels.SquaredExponential(), likelihoods.Probit()).process == Dense()
@@ -61,7 +61,7 @@ class Dense(Process):
         return Cost(MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)
 
     def refined(self, prior: Prior) -> DensePrior:
-        """Its dominant part split off where the variance is huge: sweeps have smaller roundings then."""
+        """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
         assert isinstance(prior, DensePrior)
         return DensePrior(prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > HUGE else None)
 
@@ -132,7 +132,7 @@ class DensePrior(Prior):
         return DenseResponse(correlation, correlation**2, transfer, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
-        """From K whole: where a dominant part was split off, L⁻¹ has roundings that new inputs would see."""
+        """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
         given = DensePrior(self.mean, self.k).condition(sites, signed)
         alpha, root, inverse = given.marginals.alpha, given.factor.root, given.factor.inverse
         if not signed:

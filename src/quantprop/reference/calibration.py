@@ -2,7 +2,7 @@
 
 Draw f from the prior at n inputs and one more, y from the likelihood, infer, and ask where the true f and y at the
 held-out input lie in their predictive distributions. Under exact inference both probability integral transforms (PIT)
-are uniform. One held-out input a draw keeps draws independent, so that tests of uniformity mean what they say.
+are uniform. One held-out input per draw keeps draws independent, so that tests of uniformity mean what they say.
 """
 
 from __future__ import annotations

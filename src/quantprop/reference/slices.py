@@ -40,7 +40,7 @@ def step(
 ) -> ChainState:  # fmt: skip
     """A move that leaves N(d | 0, factor factorᵀ) exp(beta · log_likelihood(d)) invariant.
 
-    One product with `factor` a step; along the ellipse everything linear in d follows by cosine and sine.
+    One product with `factor` per step; along the ellipse everything linear in d follows by cosine and sine.
     """
     for_other, for_level, for_ends, key = jax.random.split(key, 4)
     other = factor @ jax.random.normal(for_other, factor.shape[1:])  # Fig. 2, line 1: the ellipse

@@ -1,5 +1,5 @@
-"""Compiled programs: `jax.jit`, with the choice of XLA's code generator that suits programs like these; of those kept
-in memory the least recently used go before there are too many.
+"""Compiled programs: `jax.jit`, with the choice of XLA's code generator that suits programs like these, and an LRU
+cache that evicts programs before there are too many.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOWER_LEVEL = {"xla_backend_optimization_level": 1}
 
 MOST = 256  # programs kept: those of some 35 different fits; each takes about 3 MB and 70 memory maps
 FEWEST = 32  # kept whatever else the process holds: more than one fit needs
-SHARE = 1 / 3  # of the memory maps that a process may have, above which programs go; at the limit it would die
+SHARE = 1 / 3  # of the memory maps that a process may have, above which programs are evicted; at the limit it would die
 WATCHED = 8  # new programs between two counts of the memory maps
 
 
@@ -45,7 +45,7 @@ class Compiled:
 
 
 class ProgramCache:
-    """The compiled programs of the process, and when each was used.
+    """The compiled programs of the process, the least recently used of which are evicted.
 
     JAX keeps what it compiled for a function as long as the function lives, and frees it with the function. Therefore
     each form and set of shapes has a function of its own, held here and nowhere else.
@@ -53,7 +53,7 @@ class ProgramCache:
 
     def __init__(self) -> None:
         self.programs: dict[Hashable, Compiled] = {}
-        self.ahead: set[Hashable] = set()  # of what all programs have been compiled, none of which has gone since
+        self.ahead: set[Hashable] = set()  # keys whose programs have all been compiled, and none evicted since
         self.parts: list[Any] = []  # functions inside programs, whose traces JAX would keep
         self.gate, self.clock, self.made = Lock(), count(), 0
 
@@ -65,7 +65,7 @@ class ProgramCache:
         return found
 
     def add(self, key: Hashable, call: Any) -> Compiled:
-        """Keep a program under its key, or the one that another thread has put there meanwhile."""
+        """Cache a program under its key, unless another thread has done so meanwhile; returns the cached one."""
         with self.gate:
             new = Compiled(call, next(self.clock))
             found = self.programs.setdefault(key, new)
@@ -75,7 +75,7 @@ class ProgramCache:
             return found
 
     def _evict(self) -> None:
-        """Give up a quarter of the programs, the least recently used, and all traces of their parts."""
+        """Evict a quarter of the programs, the least recently used, and all traces of their parts."""
         by_use = sorted(self.programs, key=lambda key: self.programs[key].used)
         for key in by_use[: min(len(by_use) // 4, max(0, len(by_use) - FEWEST))]:
             del self.programs[key]

@@ -49,7 +49,7 @@ def climb(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evalua
 def _upwards(
     problem: InferenceProblem, visit: Callable[[Natural], Evaluation], here: Evaluation, newton: Natural
 ) -> Evaluation | None:
-    """A step from f towards f + (K⁻¹ + |W|)⁻¹ ∇, halved until it leads up.
+    """A step from f towards f + (K⁻¹ + |W|)⁻¹ ∇, backtracking until it leads up.
 
     The mean under sites (α + τ f, τ) is f for every τ, if K α = f − m: so the line from f can be searched, its start
     included, which negative sites may have left with fewer digits.

@@ -17,11 +17,11 @@ DEPTH = 5  # of Anderson's memory; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
 SMALLEST_STEP = 1e-6
 ROUNDING = 1e-10  # of a merit, relative
-PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a near-solution, which plain steps leave
+PATIENCE = 60  # sweeps; acceleration that has not converged by then circles a near-solution, which plain steps leave
 
 
 class Memory(NamedTuple):
-    """Anderson's memory: the last DEPTH accepted sites and the steps they want, (ν, τ) each; `held` are in use."""
+    """Anderson's memory: the last DEPTH accepted sites and their proposed changes, (ν, τ) each; `held` are in use."""
 
     sites: Float[Array, "m 2 n"]
     changes: Float[Array, "m 2 n"]
@@ -29,7 +29,7 @@ class Memory(NamedTuple):
 
 
 class SweepState(NamedTuple):
-    """Between two sweeps. `factor` is the prior's for the last trial, and so for the accepted sites once they rest."""
+    """Between two sweeps. `factor` is the prior's for the last trial, and for the accepted sites on convergence."""
 
     trial: Natural
     accepted: Evaluation
@@ -92,7 +92,7 @@ def improved(problem: InferenceProblem, new: Evaluation, old: Evaluation) -> Boo
 def solve_parallel(
     problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Array | int
 ) -> tuple[Outcome, Any]:
-    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the sites at rest.
+    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the converged sites.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
     A method without a merit falls back to plain half steps after PATIENCE sweeps.

@@ -17,7 +17,7 @@ from quantprop.sites import Marginal
 
 
 class JointPosterior(NamedTuple):
-    """The joint posterior in the middle of a sweep; alpha and b as in `Marginal`, kept up by their own updates."""
+    """The joint posterior in the middle of a sweep; alpha and b as in `Marginal`, maintained by their own updates."""
 
     sites: Natural
     mean: Float[Array, " n"]
@@ -54,7 +54,7 @@ def renew_one(problem: InferenceProblem, i: Int[Array, ""], joint: JointPosterio
 def solve_sequential(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
     """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep.
 
-    Rank-one updates carry their roundings along: where a sweep ends in sites without a proper posterior, the sites
+    Rank-one updates accumulate rounding errors: where a sweep ends in sites without a proper posterior, the sites
     before it are the result.
     """
     first, factor = swept(problem, start)
