@@ -235,7 +235,7 @@ class Follower:
 
     def follow(self) -> Visit | None:
         """The end of the path, near its fixed point; or None where the path could not be followed to it."""
-        here = self._begun()
+        here = self._started()
         tangent, before, size = None, None, FIRST_STEP
         seen: list[float] = []
         most = self._most_visits()
@@ -257,7 +257,7 @@ class Follower:
         integrated = isinstance(method, EP) and not method.quick(likelihood, weight)
         return min(MOST_INTEGRATED if integrated else MOST_VISITS, MOST_WORK // len(weight.total))
 
-    def _begun(self) -> Visit:
+    def _started(self) -> Visit:
         """Plain sweeps at the easy end of the path."""
         n = len(self.problem.weight.total)
         here = self.visit(self.path.start(self.problem), Natural(np.zeros(n), np.zeros(n)))

@@ -145,6 +145,6 @@ def evaluated(
 
 
 def how_it_ended(reason: Any, adjoint_residual: float) -> str:
-    """The word for how inference ended, and the equation for the gradient after it."""
+    """The reason for which inference ended, or the failure of the gradient's equation after it."""
     word = REASONS[int(reason)]
     return "adjoint-failed" if word == "converged" and not adjoint_residual <= ADJOINT else word

@@ -154,7 +154,7 @@ def further_start(
         return ROUGH
     correlation = np.abs(_correlations(k)).max(initial=0.0)
     interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
-    return CALM if interpolating or _at_wall(landscape, end, bounds) else None
+    return CALM if interpolating or _stopped_by_bound(landscape, end, bounds) else None
 
 
 def start_by(
@@ -175,7 +175,7 @@ def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "the
     return (theta >= bounds[:, 1] - edge).astype(int) - (theta <= bounds[:, 0] + edge)
 
 
-def _at_wall(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
+def _stopped_by_bound(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
     """Whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
     sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
     return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)
