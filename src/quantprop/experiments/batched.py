@@ -99,7 +99,7 @@ def _results(
 
 
 def _told(cases: list[Case], method: str) -> list[tuple[dict[str, Any], list[str]]]:
-    """Learn all cases, forecast all their test rows, and say what came of it."""
+    """Learn all cases, forecast all their test rows, and report the results."""
     ends = _learned(cases, method)
     good = [(case, end) for case, end in zip(cases, ends, strict=True) if isinstance(end, Learned)]
     latent = predict_many([end.solution for _, end in good], [case.parts.x_test for case, _ in good])

@@ -1,4 +1,4 @@
-"""One method in one experiment: learn, predict, and put down what happened."""
+"""One method in one experiment: learn, predict, and record what happened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from quantprop.experiments.rows import Row
 from quantprop.gaussian import Normal
 from quantprop.inference.predictive import Predictive
 
-FAILURES = (ValueError, ArithmeticError)  # of a fit, by the library's word; anything else is a fault of the program
+FAILURES = (ValueError, ArithmeticError)  # raised by the library for a failed fit; anything else is a bug
 TOL = 1e-8  # of inference, as in learning
 
 

@@ -32,7 +32,7 @@ class Busy(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one method in one experiment. Numbers are in natural units; None where there are none.
+    """The outcome of one method in one experiment. Numbers are in natural units; None where there are none.
 
     `converged` says that learning ended by its own rule and inference converged there. `evidence` is the objective,
     `sweeps` are those of the last inference. `forecasts` holds, for mining, te and ntll of each kind of forecast.

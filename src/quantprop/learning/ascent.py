@@ -58,7 +58,7 @@ class Ascent:
         gradient: Float[np.ndarray, "k theta"],
         usable: Bool[np.ndarray, " k"],
     ) -> None:
-        """What the objective is at the trials of some problems, and where it could not be had."""
+        """Report the objective at the trials of some problems, and where it could not be computed."""
         self.evaluations[rows] += 1
         first = np.isneginf(self.value[rows])
         predicted = (self.gradient[rows] * (self.trial[rows] - self.theta[rows])).sum(1)

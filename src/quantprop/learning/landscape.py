@@ -103,7 +103,7 @@ class Landscape:
 
     @property
     def question(self) -> Question:
-        """What is asked, but for θ."""
+        """All that defines the objective but θ."""
         return Question(self.unbounded, self.inputs, self.task.data, self.task.weight)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class Landscape:
 
     @float64
     def compile(self) -> None:
-        """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
+        """Compile what evaluations and the solution at the end need, unless already compiled for such a problem."""
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem(likelihood, self.method, made, self.task.data, self.task.weight)
@@ -154,7 +154,7 @@ class Landscape:
             import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
 
     def _programs(self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem) -> Iterator[Any]:
-        """All programs that are to come, the large ones first."""
+        """All programs that will be needed, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
         yield PROGRAMS.solved.lowered(*solving)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)

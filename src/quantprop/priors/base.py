@@ -1,6 +1,6 @@
 """What a backend is: a `Process` makes a `Prior` of kernel, mean and inputs; a Prior is conditioned on Gaussian sites.
 
-Only a backend knows how its Gaussian is stored: no n × n array exists outside this folder. A backend must write
+Only a backend knows how its Gaussian is stored: no n × n array exists outside this folder. A backend must define
 `Process.prepare`, `prior`, `cross` and `cost`, and `Prior.condition`, `predictor`, `scaled` and `variances`. Everything
 else follows by differentiation of `condition`, and may be overridden where closed formulas are cheaper or more stable.
 
@@ -38,7 +38,7 @@ class Conditioned(eqx.Module):
 
 
 class Cotangent(eqx.Module):
-    """∂J of all that a prior tells: its answer (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
+    """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
 
     answer: Moves
     log_determinant: Scalar
@@ -165,7 +165,7 @@ class _Linearised(Response):
 
 
 class Cost(NamedTuple):
-    """What one evaluation with its gradient takes, and what lies at hand between evaluations."""
+    """What one evaluation with its gradient takes, and what is held between evaluations."""
 
     peak: int  # bytes
     held: int  # bytes

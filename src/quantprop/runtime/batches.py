@@ -43,7 +43,7 @@ def held(cost: Any) -> int:
 
 
 def _memory() -> int:
-    """Bytes of an accelerator; of a computer a size that any has."""
+    """Bytes of an accelerator's memory; on a CPU, a size that any computer has."""
     return (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
 
 

@@ -20,7 +20,7 @@ def check_memory(cost: Any) -> None:
 
 
 def _available() -> int | None:
-    """Bytes to be had of the device that computes."""
+    """Bytes available on the device that computes."""
     if jax.default_backend() == "cpu":
         return available_memory()
     stats = jax.devices()[0].memory_stats() or {}
