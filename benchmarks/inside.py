@@ -19,7 +19,7 @@ from scipy.linalg import lapack
 from quantprop import EP, QP, Model, datasets, fit, fit_many, infer, kernels, likelihoods
 from quantprop.experiments.protocol import Experiment, split
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.engine import Problem, swept
+from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.likelihoods import Datum
 from quantprop.methods.base import Weight
 from quantprop.priors import DensePrior
@@ -50,7 +50,7 @@ def sweep_against_lapack(n: int = 1000) -> tuple[float, float, float]:
     x = rng.normal(size=(n, 5))
     k = 10.0 * np.exp(-0.125 * ((x[:, None] - x[None]) ** 2).sum(-1))
     y, one = np.sign(rng.normal(size=n)), np.ones(n)
-    problem = Problem(
+    problem = InferenceProblem(
         likelihoods.Probit(),
         EP(),
         DensePrior(jnp.zeros(n), jnp.asarray(k)),

@@ -15,7 +15,7 @@ import numpy as np
 from quantprop import EP, Model, fit, kernels, likelihoods
 from quantprop.experiments.protocol import Experiment, split
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Problem, swept
+from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.inference.task import prepare
 from quantprop.priors import DensePrior
 
@@ -30,7 +30,7 @@ def radii(name: str) -> list[float]:
     task = prepare(model, part.x, part.y, EP(), None, None, None)
     with jax.enable_x64(True):
         prior = DensePrior(np.zeros(len(task.padded)), model.plain_kernel.gram(task.padded))
-        problem = Problem(model.plain_likelihood, EP(), prior, task.data, task.weight)
+        problem = InferenceProblem(model.plain_likelihood, EP(), prior, task.data, task.weight)
         blank = jnp.zeros(len(task.padded))
 
         def swept_once(s, step):

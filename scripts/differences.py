@@ -18,7 +18,7 @@ from quantprop.experiments.documents import Document, Section, markdown
 from quantprop.experiments.grouping import method_name
 from quantprop.experiments.rows import Row
 from quantprop.experiments.sheets import less_ep
-from quantprop.experiments.summary import Summary, summarise
+from quantprop.experiments.summary import MethodSummary, summarise
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 RESULTS = {"clean": "clean", "paper": "paper", "two-cores": "paper"}  # folder and variant
@@ -46,7 +46,7 @@ def _row(line: dict[str, str], variant: str) -> Row:
     )  # fmt: skip
 
 
-def side_by_side(summaries: list[Summary]) -> str:
+def side_by_side(summaries: list[MethodSummary]) -> str:
     """A line a data set: difference to EP ± standard error, and p, of each method."""
     methods = list(dict.fromkeys(summary.method for summary in summaries if summary.less_ep))
     head = ["data"]

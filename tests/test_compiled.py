@@ -31,7 +31,7 @@ def start(folder, **more):
 
 
 def kept(folder):
-    return sorted(folder.glob(f"*/{compiled.SHELF}/*-cache"))
+    return sorted(folder.glob(f"*/{compiled.STORE}/*-cache"))
 
 
 def test_processes_share_programs_and_leave_nothing_else(tmp_path):
@@ -48,7 +48,7 @@ def test_processes_share_programs_and_leave_nothing_else(tmp_path):
     values = {line for text in said for line in text.splitlines() if line.startswith("value ")}
     assert len(values) == 1
     assert "Persistent compilation cache hit" in said[2]
-    assert not list(tmp_path.glob(f"*/{compiled.DESK}/*"))
+    assert not list(tmp_path.glob(f"*/{compiled.WORKSPACE}/*"))
 
 
 @pytest.mark.parametrize("word", ["off", "OFF", "0"])
@@ -72,18 +72,18 @@ def test_a_folder_that_jax_was_told_of_is_kept(monkeypatch, tmp_path):
 
 
 def test_the_shelf_is_bounded_and_old_folders_are_swept(tmp_path):
-    shelf, desks = tmp_path / compiled.SHELF, tmp_path / compiled.DESK
-    shelf.mkdir()
+    store, workspaces = tmp_path / compiled.STORE, tmp_path / compiled.WORKSPACE
+    store.mkdir()
     for i, name in enumerate(("old", "middle", "new")):
-        (shelf / name).write_bytes(bytes(100))
-        os.utime(shelf / name, (i, i))
+        (store / name).write_bytes(bytes(100))
+        os.utime(store / name, (i, i))
     for name, age in (("killed", 8 * 86400), ("running", 60)):
-        (desks / name).mkdir(parents=True)
-        (desks / name / "half").write_bytes(b"part of a fi")
-        os.utime(desks / name, (time.time() - age,) * 2)
-    compiled._swept(tmp_path, most=250)
-    assert sorted(file.name for file in shelf.iterdir()) == ["middle", "new"]
-    assert [folder.name for folder in desks.iterdir()] == ["running"]
+        (workspaces / name).mkdir(parents=True)
+        (workspaces / name / "half").write_bytes(b"part of a fi")
+        os.utime(workspaces / name, (time.time() - age,) * 2)
+    compiled._evict(tmp_path, most=250)
+    assert sorted(file.name for file in store.iterdir()) == ["middle", "new"]
+    assert [folder.name for folder in workspaces.iterdir()] == ["running"]
 
 
 def test_without_links_files_are_copied_whole(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 
 from quantprop import EP, Model, datasets, infer, kernels, likelihoods
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Problem, swept
+from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.inference.task import prepare, starting_sites
 from quantprop.priors import DensePrior
 
@@ -78,7 +78,7 @@ def test_sites_renewed_twice_arrive_sooner():
         solved = starting_sites(model.plain_likelihood, task, found)
         start = Natural(solved.nu * (1.0 + 1e-3 * np.sin(np.arange(len(solved.nu)))), solved.tau)
         prior = DensePrior(np.zeros(len(task.padded)), model.plain_kernel.gram(task.padded))
-        problem = Problem(model.plain_likelihood, EP(), prior, task.data, task.weight)
+        problem = InferenceProblem(model.plain_likelihood, EP(), prior, task.data, task.weight)
 
         def shrunk(step):
             first = at = swept(problem, start)[0]

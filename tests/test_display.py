@@ -87,7 +87,7 @@ def test_results_print_a_few_lines():
     assert lines[0] == "Fitted, by QP(): 300 rows, 2 features"
     assert "  kernel         SquaredExponential(variance=1.235, lengthscale=0.5)" in lines
     assert "  at a bound     kernel.variance = 1.235" in lines
-    assert "  leave-one-out  -1.5 a row (of 150 rows with a proper cavity)" in lines
+    assert "  leave-one-out  -1.5 per row (of 150 rows with a proper cavity)" in lines
     assert "  loo            -2.5" in lines
     assert any("raise max_sweeps" in line for line in lines)  # the remedy
     assert "  log evidence   -12.5" in repr(found).splitlines()

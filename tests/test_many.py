@@ -8,7 +8,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from quantprop import Dense, Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.gaussian import Natural
 from quantprop.learning.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
-from quantprop.learning.warm_starts import Known
+from quantprop.learning.warm_starts import WarmStarts
 from quantprop.runtime import batches
 from quantprop.runtime.threads import one_blas_thread
 
@@ -59,7 +59,7 @@ def test_an_ascent_says_how_it_ended():
     assert (nothing.reason != GOING).all()
 
 
-def test_sites_that_scale_with_the_hyperparameters_are_foretold_exactly():
+def test_sites_that_scale_with_the_hyperparameters_are_extrapolated_exactly():
     """log τ and ν/√τ affine in θ: three points tell the rest. A site that is not positive stays."""
     slope, pull = RNG.normal(size=(4, 2)), RNG.normal(size=(4, 2))
 
@@ -70,7 +70,7 @@ def test_sites_that_scale_with_the_hyperparameters_are_foretold_exactly():
         return Natural(nu[None], tau[None])
 
     one = np.zeros(1, dtype=int)
-    known = Known(np.zeros((1, 2)), sites(np.zeros(2)))
+    known = WarmStarts(np.zeros((1, 2)), sites(np.zeros(2)))
     thetas = np.array([[0.0, 0.0], [0.5, 0.1], [0.2, 0.6]])
     for theta in thetas:
         known.add(one, theta[None], sites(theta))
@@ -88,7 +88,7 @@ def test_near_points_tell_more_than_far_ones():
         return Natural(np.ones((1, 1)), np.exp(np.array([[t + 0.3 * t**2]])))
 
     one = np.zeros(1, dtype=int)
-    known = Known(np.full((1, 1), -4.0), sites(-4.0))
+    known = WarmStarts(np.full((1, 1), -4.0), sites(-4.0))
     for theta in (-4.0, -3.0, 3.0, 4.0, 1.01, 1.0):
         known.add(one, np.full((1, 1), theta), sites(theta))
     found = known.at(one, np.full((1, 1), 1.02))
@@ -190,9 +190,9 @@ def test_overlapping_limits_of_blas_threads_end_with_the_last():
 
 def test_columns_of_different_length_are_refused():
     x, y = problems(2)
-    with pytest.raises(ValueError, match="one entry a problem"):
+    with pytest.raises(ValueError, match="one entry per problem"):
         fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), x, y[:1])
-    with pytest.raises(ValueError, match="one entry a solution"):
+    with pytest.raises(ValueError, match="one entry per solution"):
         predict_many([], x)
 
 

@@ -75,12 +75,12 @@ def test_a_level_that_the_user_chose_stands(monkeypatch, flags, level):
 
 
 @pytest.fixture
-def kept(monkeypatch):
-    """Nothing kept at first, and then few programs."""
-    monkeypatch.setattr(programs, "_kept", programs.Kept())
+def cache(monkeypatch):
+    """An empty cache, which holds few programs."""
+    monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
     monkeypatch.setattr(programs, "MOST", 8)
     monkeypatch.setattr(programs, "FEWEST", 4)
-    return programs._kept
+    return programs._cache
 
 
 def squares():
@@ -98,13 +98,13 @@ def executables():
     return len(jax.devices()[0].client.live_executables())
 
 
-def test_what_was_not_used_for_long_goes_and_comes_back(kept):
+def test_the_least_recently_used_programs_are_evicted_and_come_back(cache):
     square, traced = squares()
     first = np.arange(1.0, 4.0)
     for n in range(4, 24):
         np.testing.assert_array_equal(square(np.full(n, 3.0)), np.full(n, 9.0))
         np.testing.assert_array_equal(square(first), first * first)  # always among the last used
-        assert len(kept.programs) <= 8
+        assert len(cache.programs) <= 8
     assert len(traced) == len(set(traced)) == 21
     square(np.ones(23))
     assert len(traced) == 21
@@ -112,7 +112,7 @@ def test_what_was_not_used_for_long_goes_and_comes_back(kept):
     assert traced[-1] == (4,)
 
 
-def test_programs_that_went_leave_no_executables(kept):
+def test_evicted_programs_leave_no_executables(cache):
     square, _ = squares()
     for n in range(1, 9):
         square(np.ones(n))
@@ -122,7 +122,7 @@ def test_programs_that_went_leave_no_executables(kept):
     assert executables() <= before
 
 
-def test_traces_of_parts_go_with_the_programs(kept):
+def test_traces_of_parts_are_evicted_with_the_programs(cache):
     traced = []
 
     @programs.part
@@ -140,17 +140,17 @@ def test_traces_of_parts_go_with_the_programs(kept):
 
 
 @pytest.mark.parametrize(("maps", "left"), [(39_999, 8), (40_001, 4), (None, 8)])
-def test_programs_go_before_the_system_has_no_memory_maps_left(kept, monkeypatch, maps, left):
+def test_programs_are_evicted_before_memory_maps_run_out(cache, monkeypatch, maps, left):
     monkeypatch.setattr(programs, "WATCHED", 1)
     monkeypatch.setattr(programs, "memory_maps", lambda: maps)
     monkeypatch.setattr(programs, "most_memory_maps", lambda: 120_000)
     square, _ = squares()
     for n in range(1, 9):
         assert square(np.ones(n)).shape == (n,)
-    assert len(kept.programs) == left  # FEWEST, however many maps others hold
+    assert len(cache.programs) == left  # FEWEST, however many maps others hold
 
 
-def test_the_users_own_programs_stay(kept):
+def test_the_users_own_programs_stay(cache):
     traced = []
 
     @jax.jit
@@ -163,12 +163,12 @@ def test_the_users_own_programs_stay(kept):
     outer = programs.program(lambda x: inner(x))
     for n in range(1, 13):
         outer(np.ones(n))
-    assert len(kept.programs) < 12
+    assert len(cache.programs) < 12
     own(np.ones(3))
     assert traced == [(3,)]
 
 
-def test_many_threads_may_use_more_programs_than_are_kept(kept):
+def test_many_threads_may_use_more_programs_than_are_kept(cache):
     square, _ = squares()
 
     def all_sizes(start):
@@ -176,18 +176,18 @@ def test_many_threads_may_use_more_programs_than_are_kept(kept):
 
     with ThreadPoolExecutor(4) as threads:
         assert all(threads.map(all_sizes, range(1, 5)))
-    assert len(kept.programs) <= 8
+    assert len(cache.programs) <= 8
 
 
-def test_static_arguments_and_structure_tell_programs_apart(kept):
+def test_static_arguments_and_structure_tell_programs_apart(cache):
     power = programs.program(lambda x, order=1: x["base"] ** order, static_argnames="order")
     three = {"base": np.full(2, 3.0)}
     found = [power(three), power(three, order=2), power(three, order=3), power({"base": np.full(2, 2.0)}, order=2)]
     assert [float(value[0]) for value in found] == [3.0, 9.0, 27.0, 4.0]
-    assert len(kept.programs) == 3
+    assert len(cache.programs) == 3
 
 
-def test_what_went_is_compiled_ahead_again(kept):
+def test_evicted_programs_are_compiled_ahead_again(cache):
     square, traced = squares()
     x = np.ones(3)
     for _ in range(2):
@@ -196,7 +196,7 @@ def test_what_went_is_compiled_ahead_again(kept):
     assert traced == [(3,)]
     for n in range(4, 14):
         square(np.ones(n))
-    assert "three" not in kept.ahead
+    assert "three" not in cache.ahead
     with programs.compiling("three", [square.lowered(x)]):
         pass
     square(x)

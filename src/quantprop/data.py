@@ -120,7 +120,7 @@ def positive_rows(values: Any, name: str, shape: tuple[int, ...], zero_allowed: 
 
 
 def row_weights(values: Any, n: int) -> np.ndarray:
-    """How often each of n rows counts; None stands for 1. Whole but for roundings (10 · (0.1 + 0.2)) is whole."""
+    """How often each of n rows counts; None stands for 1. Whole but for rounding errors (10 · (0.1 + 0.2)) is whole."""
     total = positive_rows(values, "weights", (n,), zero_allowed=True)
     if not (total > 0).any():
         raise ValueError("weights must not all be 0")

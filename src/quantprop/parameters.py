@@ -34,7 +34,7 @@ class Parameter(eqx.Module):
     """
 
     value: Any = eqx.field(converter=vector)
-    bounds: Any = eqx.field(default=None, static=True)  # (lower, upper), each a number or a tuple of one an entry
+    bounds: Any = eqx.field(default=None, static=True)  # (lower, upper), each a number or a tuple of one per entry
     prior: Callable | None = eqx.field(default=None, static=True)
     fixed: bool = eqx.field(default=False, static=True)
     ordered: bool = eqx.field(default=False, static=True)
@@ -150,7 +150,7 @@ def unpacked(tree: Any, theta: Any) -> Any:
 
 
 def _pieces(tree: Any, theta: Any) -> Iterator[Any]:
-    """θ cut into one piece a free parameter."""
+    """θ split into one piece per free parameter."""
     start = 0
     for parameter in free(tree):
         size = int(np.size(parameter.value))

@@ -41,7 +41,7 @@ class Removal(eqx.Module):
 def cavity(marginal: Marginal, site: Natural, removal: Removal) -> Normal:
     """The marginal without the removed part of its site (all of it for EP, a fraction for power EP or repeated data).
 
-    Improper (variance not positive) where the rest of the model does not hold the value; the caller decides.
+    Improper (variance not positive) where the rest of the model does not constrain the value; the caller decides.
     """
     left = removal.left(marginal)
     variance = marginal.variance / left

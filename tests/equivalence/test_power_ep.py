@@ -16,7 +16,7 @@ import pytest
 
 from quantprop import EP, VB, Model, PowerEP, infer, kernels, likelihoods
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.engine import Evaluation, Problem, swept
+from quantprop.inference.engine import Evaluation, InferenceProblem, swept
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
@@ -55,17 +55,19 @@ sweep = jax.jit(lambda problem, sites: swept(problem, sites)[0])
 moments = jax.jit(lambda likelihood, datum, cavity: likelihood.moments(datum, cavity))
 
 
-def problem(name: str, power: float) -> Problem:
+def problem(name: str, power: float) -> InferenceProblem:
     """EP on 1/power copies of each datum, as a fixed point on the plain kernel matrix."""
     case = CASES[name]
     covariance = 1.5 * np.exp(-0.5 * (X - X.T) ** 2 / 0.9**2)
     prior = DensePrior(np.full(N, case.mean), covariance)
-    return Problem(case.likelihood, EP(), prior, Datum(case.y, ONES, ONES), Weight(ONES, ONES / power, power * ONES))
+    return InferenceProblem(
+        case.likelihood, EP(), prior, Datum(case.y, ONES, ONES), Weight(ONES, ONES / power, power * ONES)
+    )
 
 
 @cache
 def fixed_point(name: str, power: float) -> Evaluation:
-    """Plain full steps until the sites rest."""
+    """Plain full steps until the sites converge."""
     with jax.enable_x64(True):
         at = sweep(problem(name, power), Natural(np.zeros(N), 0.1 * ONES))
         for _ in range(200):
@@ -120,7 +122,7 @@ def test_the_difference_from_vb_is_linear_in_the_power(name):
             assert np.linalg.norm(large - 10.0 * small) <= 0.05 * np.linalg.norm(large)
 
 
-def derivatives(stated: Problem, at: Evaluation, step: float = 1e-2) -> np.ndarray:
+def derivatives(stated: InferenceProblem, at: Evaluation, step: float = 1e-2) -> np.ndarray:
     """∂ evidence/∂(p, q) of every site, δν = p/σ + μ q/σ² and δτ = q/σ², by a central difference of sixth order."""
     mean, variance = at.marginals.mean, at.marginals.variance
     directions = [Natural(row / np.sqrt(variance), 0.0 * row) for row in np.eye(N)]

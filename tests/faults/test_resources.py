@@ -12,7 +12,7 @@ import pytest
 
 from quantprop import QP, Model, fit, infer, kernels, likelihoods
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Problem
+from quantprop.inference.engine import InferenceProblem
 from quantprop.inference.task import prepare
 from quantprop.learning import evaluation, implicit, landscape
 from quantprop.learning.objectives import Evidence
@@ -68,7 +68,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
     task = prepare(MODEL, x, y, QP(), None, None, None)
     with jax.enable_x64(True):
         prior = DensePrior(np.zeros(512), np.asarray(MODEL.plain_kernel.gram(x)))
-        problem = Problem(MODEL.plain_likelihood, QP(), prior, task.data, task.weight)
+        problem = InferenceProblem(MODEL.plain_likelihood, QP(), prior, task.data, task.weight)
         solving = (problem, Natural(np.zeros(512), np.ones(512)), 1e-6, 200)
         solved = jax.jit(evaluation.solved)
         out, rest, factor = solved.eval_shape(*solving)

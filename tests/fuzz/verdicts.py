@@ -15,7 +15,7 @@ from quantprop import infer
 from quantprop.inference.solution import Solution
 
 LARGEST = np.log(np.finfo(float).max)
-# Quantiles of the others take seconds a row, those of huge counts minutes.
+# Quantiles of the others take seconds per row, those of huge counts minutes.
 QUICK_QUANTILES = ("gaussian", "probit", "logit", "heaviside", "double-exponential", "ordinal")
 EXPONENTIAL = ("poisson, exp", "negative-binomial, exp", "gamma, exp")  # E[y] is of the size of exp(f)
 
@@ -103,7 +103,7 @@ def _solution_faults(problem: Problem, solution: Solution) -> Iterator[str]:
     for name, values in arrays.items():
         yield from _not(name, np.isfinite(values))
     yield from _not("marginals.variance at least 0", ~(solution.marginals.variance < 0))
-    # Where sites may be negative, or are not at rest, a plain cavity may be improper, and loo is NaN there.
+    # Where sites may be negative, or have not converged, a plain cavity may be improper, and loo is NaN there.
     excused = not (problem.log_concave and solution.converged)
     yield from _not("loo", np.isfinite(solution.loo) | (np.isnan(solution.loo) & excused))
 

@@ -1,5 +1,5 @@
 """Data drawn from each model itself: inference ends well or says why not, predictions are distributions, and they
-foretell held-out data better than the best constant model does (where inference converged)."""
+predict held-out data better than the best constant model does (where inference converged)."""
 
 from __future__ import annotations
 
@@ -170,9 +170,9 @@ def constant_score(case: Case, data: Data) -> float:
 
 
 def gain(name: str, data: Data, solution: Solution) -> float:
-    """How much better the held-out y are foretold than by a constant model: mean difference of log p."""
-    foretold = solution.predict_y(data.x_held_out, **CASES[name].scales).log_prob(data.y_held_out)
-    return float(foretold.mean()) - constant_score(CASES[name], data)
+    """How much better the held-out y are predicted than by a constant model: mean difference of log p."""
+    log_density = solution.predict_y(data.x_held_out, **CASES[name].scales).log_prob(data.y_held_out)
+    return float(log_density.mean()) - constant_score(CASES[name], data)
 
 
 def density(name: str, data: Data, solution: Solution, y: np.ndarray) -> np.ndarray:

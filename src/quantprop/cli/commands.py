@@ -31,7 +31,7 @@ models.register(app)
 KEPT = "stopped; rows so far are kept, and the same command goes on from them"
 
 
-class Target(StrEnum):
+class Artefact(StrEnum):
     """What can be reproduced."""
 
     table1 = "table1"
@@ -40,7 +40,7 @@ class Target(StrEnum):
 
 @app.command(epilog=CODES)
 def reproduce(
-    what: Annotated[Target, typer.Argument(help="table1 (with its figures), or figure1 alone: ep and qp.")],
+    what: Annotated[Artefact, typer.Argument(help="table1 (with its figures), or figure1 alone: ep and qp.")],
     names: Annotated[str, typer.Option("--datasets", help="Names with commas between them, or all.")] = "all",
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")
@@ -50,7 +50,7 @@ def reproduce(
     kernel: Annotated[str, typer.Option(help="One of isotropic, ard.")] = "isotropic",
     variant: Annotated[str, typer.Option(help="One of paper, code, clean.")] = "paper",
     split: Annotated[str, typer.Option(help="Of mining. One of year, event.")] = "year",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one a core]")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one per core]")] = None,
     batched: Annotated[bool, typer.Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
     dask: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
     out: Annotated[Path, typer.Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),
@@ -58,9 +58,9 @@ def reproduce(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     """Repeat the paper's experiments. What is in the folder already is not computed again."""
-    if what is Target.figure1 and methods is not None:
+    if what is Artefact.figure1 and methods is not None:
         raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
-    default = "ep,qp" if what is Target.figure1 else "ep,qp,vb"
+    default = "ep,qp" if what is Artefact.figure1 else "ep,qp,vb"
     with plainly(debug, KEPT):
         from quantprop import datasets
         from quantprop.experiments.protocol import METHODS
@@ -110,11 +110,11 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
     return Local(jobs or cpu_count())
 
 
-def _written(what: Target, out: Path) -> list[Path]:
+def _written(what: Artefact, out: Path) -> list[Path]:
     """The tables and figures made from the rows; figure1 is the figures alone."""
     from quantprop.experiments import tables
 
-    files = tables.write(out) if what is Target.table1 else []
+    files = tables.write(out) if what is Artefact.table1 else []
     try:
         from quantprop.experiments import figures
     except ImportError as error:

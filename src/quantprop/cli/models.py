@@ -233,7 +233,7 @@ def _told(model: TableModel) -> list[str]:
     lines = [
         f"{model.target} from {len(model.encoding.features)} features of {about['rows']} rows, {about['likelihood']} "
         "likelihood" + (f", labels {', '.join(model.labels)}" if model.labels else ""),
-        f"log evidence {about['log_evidence']:.4f}, leave-one-out {about['loo']:.4f} a row",
+        f"log evidence {about['log_evidence']:.4f}, leave-one-out {about['loo']:.4f} per row",
     ]
     for i, part in enumerate(about["models"]):
         if len(about["models"]) > 1:

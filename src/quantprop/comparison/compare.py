@@ -178,20 +178,20 @@ def compare(
         raise ValueError("methods are scored on y as it was observed: neither on censored y nor on its logarithm")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        tasks = [Task(method, method, {}) for method in methods]
-        simpler = [Task(name, methods[0], {"kernel": kernel}) for name, kernel in BASELINES.items()]
+        jobs = [Job(method, method, {}) for method in methods]
+        simpler = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in BASELINES.items()]
         evaluate = partial(_evaluated, problem, division, report)
         if threads == 1:
-            evaluated, baselines = tuple(map(evaluate, tasks)), tuple(map(evaluate, simpler))
+            evaluated, baselines = tuple(map(evaluate, jobs)), tuple(map(evaluate, simpler))
         else:
             with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-                evaluated = tuple(pool.map(evaluate, tasks))
+                evaluated = tuple(pool.map(evaluate, jobs))
                 baselines = tuple(pool.map(evaluate, simpler))  # after the first method, whose programs they share
         return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
 
 
 @dataclass(frozen=True)
-class Task:
+class Job:
     """What is to be evaluated: its name, a method, and settings of the estimator."""
 
     name: str
@@ -199,27 +199,27 @@ class Task:
     settings: dict[str, Any]
 
 
-def _evaluated(problem: Problem, division: Division, report: Report, task: Task) -> Evaluated:
+def _evaluated(problem: Problem, division: Division, report: Report, job: Job) -> Evaluated:
     """One method on every split. The first split is learned from twice: the first time compiles."""
     same = [i for i, (train, _) in enumerate(division.splits) if np.array_equal(train, division.shown)]
     done, total, shown = [], 1 + len(division.splits) + (not same), None
-    report(task.name, 0, total)
-    _, cold = _timed(problem, task, division.splits[0][0])
-    report(task.name, 1, total)
+    report(job.name, 0, total)
+    _, cold = _timed(problem, job, division.splits[0][0])
+    report(job.name, 1, total)
     for i, (train, test) in enumerate(division.splits):
-        model, seconds = _timed(problem, task, train)
+        model, seconds = _timed(problem, job, train)
         done.append(_fold(problem, model, train, test, seconds))
         shown = model if i in same else shown
-        report(task.name, 1 + len(done), total)
+        report(job.name, 1 + len(done), total)
     if shown is None:
-        shown = problem.fit(task.method, division.shown, **task.settings)
-        report(task.name, total, total)
-    return Evaluated(task.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
+        shown = problem.fit(job.method, division.shown, **job.settings)
+        report(job.name, total, total)
+    return Evaluated(job.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
 
 
-def _timed(problem: Problem, task: Task, rows: np.ndarray) -> tuple[TableModel, float]:
+def _timed(problem: Problem, job: Job, rows: np.ndarray) -> tuple[TableModel, float]:
     start = time.perf_counter()
-    model = problem.fit(task.method, rows, **task.settings)
+    model = problem.fit(job.method, rows, **job.settings)
     return model, time.perf_counter() - start
 
 
@@ -231,7 +231,7 @@ def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarr
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
-    """The forecast of some rows of a problem, beside what came."""
+    """The forecast of some rows of a problem, beside the outcomes."""
     x = model.encoding.standardised(problem.raw[rows])
     y, estimator = problem.target.y[rows], model.estimator
     if isinstance(estimator, GaussianProcessClassifier):

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from quantprop.inference.predictive import Predictive
 
-DRAWS = 200  # of y a row
+DRAWS = 200  # of y per row
 
 
 def drawn_pit(forecast: Predictive, seed: int) -> Float[np.ndarray, "n draws 2"]:
@@ -22,7 +22,7 @@ def drawn_pit(forecast: Predictive, seed: int) -> Float[np.ndarray, "n draws 2"]
 
 
 def _at_each(function: Callable[[np.ndarray], np.ndarray], points: Float[np.ndarray, "n m 2"]) -> np.ndarray:
-    """A function of one number a row, at many numbers a row: called once for every number that differs in its row."""
+    """A function of one number per row, at many numbers per row: called once for each that differs in its row."""
     rows = [np.unique(row, return_inverse=True) for row in points.reshape(len(points), -1)]
     most = max(len(distinct) for distinct, _ in rows)
     table = np.array([np.pad(distinct, (0, most - len(distinct)), mode="edge") for distinct, _ in rows])

@@ -1,4 +1,4 @@
-"""Scores of forecasts against what came, and what a perfect forecaster would score."""
+"""Scores of forecasts against outcomes, and what a perfect forecaster would score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LEVELS = np.linspace(0.05, 0.95, 19)
 
 @dataclass(frozen=True)
 class ClassForecast:
-    """Log probabilities of the classes at some rows, and which class came (its index)."""
+    """Log probabilities of the classes at some rows, and which class was observed (its index)."""
 
     log_p: Float[np.ndarray, "n k"]
     came: np.ndarray
@@ -31,7 +31,7 @@ class ClassForecast:
 
     @property
     def stated(self) -> tuple[np.ndarray, np.ndarray]:
-        """Probabilities stated and whether it came so: of the second of two classes, of the likeliest of more."""
+        """Probabilities stated, and whether the class was observed: the second of two, the likeliest of more."""
         p = np.exp(self.log_p)
         if p.shape[1] == 2:
             return p[:, 1], self.came == 1
@@ -39,7 +39,7 @@ class ClassForecast:
 
     @property
     def calibration(self) -> float:
-        """Expected calibration error: |share that came − probability stated|, averaged over ten bins of probability."""
+        """Expected calibration error: |observed share − probability stated|, averaged over ten bins of probability."""
         p, came = self.stated
         return float(_class_gaps(p, came[:, None])[0])
 
@@ -52,7 +52,7 @@ class ClassForecast:
 
 
 def _class_gaps(p: Float[np.ndarray, " n"], came: np.ndarray) -> Float[np.ndarray, " m"]:
-    """Calibration errors of forecasts p for every column of what came."""
+    """Calibration errors of forecasts p for every column of outcomes."""
     at = np.minimum((p * BINS).astype(int), BINS - 1)
     excess = came - p[:, None]
     sums = np.array([excess[at == b].sum(axis=0) for b in range(BINS)])

@@ -170,7 +170,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         return self
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
-        """One model for two classes; one a class, or one a pair of classes, for more."""
+        """One model for two classes; one per class, or one per pair of classes, for more."""
         recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default())
         if weights is not None:
             X, y, given = written_out(chosen.translation.kernel, X, y, {"weights": weights})
@@ -212,7 +212,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     @property
     def kernel_(self):
-        """The learned kernel; for several classes a CompoundKernel of one a model."""
+        """The learned kernel; for several classes a CompoundKernel of one per model."""
         models = self._models()
         return models[0].kernel_ if len(models) == 1 else CompoundKernel([m.kernel_ for m in models])
 
@@ -230,7 +230,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     @property
     def loo_(self):
-        """Leave-one-out log predictive densities of the training rows, one column a model for several classes."""
+        """Leave-one-out log predictive densities of the training rows, one column per model for several classes."""
         models = self._models()
         return models[0].solution_.loo if len(models) == 1 else np.stack([m.solution_.loo for m in models], axis=1)
 
@@ -310,7 +310,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         return normal.mean, normal.variance
 
     def latent(self, X):
-        """Means and variances of all latent functions: one column a two-class model, in their order."""
+        """Means and variances of all latent functions: one column per two-class model, in their order."""
         check_is_fitted(self)
         x = self._new_inputs(X)
         normals = [m.solution_.predict(x) for m in self._models()]

@@ -207,7 +207,7 @@ def _by_callable(recipe: Recipe, choice: Choice, landscape: Landscape, theta: np
     return fitted_at(landscape, point, (), _ending(point, "converged"))
 
 
-# --- warnings, one of a kind a fit -----------------------------------------------------------------------------------
+# --- warnings, one of each kind per fit -------------------------------------------------------------------------------
 
 
 def warn_at_bounds(cores: Sequence[Core], name: str, given: bool) -> None:

@@ -66,7 +66,7 @@ class Forecasts:
         return (mean, self._y_std * _deviation(y)) if return_std else mean
 
     def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
-        """Quantiles of y, noise included: one row an input, one column a q."""
+        """Quantiles of y, noise included: one row per input, one column per q."""
         return self._as_given(self._predictive(X, exposure, trials).quantile(np.atleast_1d(q)).T)
 
     def predict_interval(self, X, coverage=0.9, *, exposure=None, trials=None):

@@ -29,7 +29,7 @@ from quantprop.parameters import packed as theta_of
 from quantprop.priors import Process
 from quantprop.storage import fitted as learned
 from quantprop.storage import records
-from quantprop.storage.files import Document, Path, Shelf, read, reading, write
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, built, decode, encode, instance, refusing, require
 
 LATER = {"process": "dense", "_labels": None}  # what files of older versions lack
@@ -140,7 +140,7 @@ def save(model: Fitted | Estimator, path: Path, note: Any = None) -> None:
         return storage.save(model, path)  # type: ignore[arg-type]  # which says so where it cannot
     check_is_fitted(model, "log_marginal_likelihood_value_")
     tensors: dict[str, np.ndarray] = {}
-    write(Document(families[0].kind.name, _packed(model, families[0], tensors), tensors, note), path)
+    write(ModelFile(families[0].kind.name, _packed(model, families[0], tensors), tensors, note), path)
 
 
 WRITERS.update(dict.fromkeys((GaussianProcessClassifier, GaussianProcessRegressor), save))

@@ -59,7 +59,7 @@ def compare(matched: list[Pair]) -> AgainstEP:
 
 
 def log_likelihoods(matched: list[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    """EP's and the other's NTLL, a number a pair."""
+    """EP's and the other's NTLL, one number per pair."""
     ep, other = (np.array([pair[at].ntll for pair in matched], dtype=np.float64) for at in (0, 1))
     return ep, other
 

@@ -1,6 +1,6 @@
 """EP and QP as in the authors' public code: the last stretch of learning does not wait for inference to converge.
 
-Beyond the text of the paper, both methods resume from EP's optimum with few sweeps an evaluation, a loose stop of the
+Beyond the text of the paper, both methods resume from EP's optimum with few sweeps per evaluation, a loose stop of the
 sweeps, and site precisions clipped at machine epsilon. It is here for the reproduction only: `fit` does none of it.
 """
 
@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperparameters, model_at
-from quantprop.experiments.protocol import Experiment, Split, model_of, split
+from quantprop.experiments.protocol import Experiment, TrainTest, model_of, split
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Outcome, Problem, swept
+from quantprop.inference.engine import InferenceProblem, Outcome, swept
 from quantprop.inference.engine.fixed_point import outcome
 from quantprop.inference.engine.sequential import one_by_one
 from quantprop.inference.inferring import solution_of
@@ -36,7 +36,7 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 from quantprop.sites import Marginal
 
-SWEEPS = 3  # an evaluation, at most
+SWEEPS = 3  # per evaluation, at most
 CHANGE = 1e-6  # mean square change of ν, and of τ, in a sweep below which no other follows
 ITERATIONS = 10  # of L-BFGS-B, at most
 EPSILON = float(np.finfo(np.float64).eps)
@@ -57,15 +57,17 @@ def _clipped(site: Natural) -> Natural:
     return Natural(site.nu, jnp.maximum(site.tau, EPSILON))
 
 
-def sweep(problem: Problem, sites: Natural) -> Natural:
+def sweep(problem: InferenceProblem, sites: Natural) -> Natural:
     """Every site renewed once, one after the other: Algorithm 1 of the paper, with clipping."""
     post = problem.prior.condition(sites, problem.negative_sites)
-    clipping = Problem(problem.likelihood, Clipped(problem.method), problem.prior, problem.data, problem.weight)
+    clipping = InferenceProblem(
+        problem.likelihood, Clipped(problem.method), problem.prior, problem.data, problem.weight
+    )
     return one_by_one(clipping, post)
 
 
-def few_sweeps(problem: Problem, start: Natural) -> tuple[Outcome, Any]:
-    """At most SWEEPS sweeps, fewer if the sites hardly change; then how far from rest they are, and their factor."""
+def few_sweeps(problem: InferenceProblem, start: Natural) -> tuple[Outcome, Any]:
+    """At most SWEEPS sweeps, fewer if the sites hardly change; then their residual, and their factor."""
     counts = problem.weight.total > 0
 
     def unfinished(state):
@@ -85,7 +87,7 @@ def few_sweeps(problem: Problem, start: Natural) -> tuple[Outcome, Any]:
 
 
 @program
-def _few(problem: Problem, start: Natural) -> tuple[Outcome, Prior, Any]:
+def _few(problem: InferenceProblem, start: Natural) -> tuple[Outcome, Prior, Any]:
     out, factor = few_sweeps(problem, start)
     return out, *problem.prior.for_derivatives(factor)
 
@@ -93,7 +95,7 @@ def _few(problem: Problem, start: Natural) -> tuple[Outcome, Prior, Any]:
 STAGES = PROGRAMS._replace(solved=lambda problem, start, tol, max_sweeps: _few(problem, start))
 
 
-class Visit(NamedTuple):
+class CodedPoint(NamedTuple):
     """One evaluation: the objective, its gradient with the sites held fixed, and where the sweeps ended."""
 
     theta: np.ndarray
@@ -104,11 +106,11 @@ class Visit(NamedTuple):
 
 
 @float64
-def visited(landscape: Landscape, theta: np.ndarray, start: Natural) -> Visit:
+def visited(landscape: Landscape, theta: np.ndarray, start: Natural) -> CodedPoint:
     """The objective at θ after few sweeps from the sites given."""
     asked, precision = landscape.question, Precision(TOL, SWEEPS)
     found = evaluated(asked, theta, start, precision, landscape.method, landscape.objective, False, STAGES)
-    return Visit(np.array(theta), float(found.value), np.asarray(found.gradient), found.likelihood, found.out)
+    return CodedPoint(np.array(theta), float(found.value), np.asarray(found.gradient), found.likelihood, found.out)
 
 
 @dataclass
@@ -119,7 +121,7 @@ class Walk:
     sites: Natural
     evaluations: int = 0
 
-    def to(self, theta: np.ndarray) -> Visit:
+    def to(self, theta: np.ndarray) -> CodedPoint:
         """The objective at θ."""
         point = visited(self.landscape, theta, self.sites)
         self.sites = point.out.at.sites if bool(point.out.at.proper) else self.sites
@@ -138,7 +140,7 @@ def optimum(experiment: Experiment) -> Learned:
     return by_the_text(experiment, "ep", split(experiment), {})
 
 
-def as_coded(experiment: Experiment, method: str, parts: Split) -> Learned:
+def as_coded(experiment: Experiment, method: str, parts: TrainTest) -> Learned:
     """EP or QP, resumed from EP's optimum and its sites."""
     from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 

@@ -26,7 +26,7 @@ from quantprop.experiments.learning import (
     starts,
 )
 from quantprop.experiments.pool import ENVIRONMENT, in_processes
-from quantprop.experiments.protocol import METHODS, Experiment, Split, model_of, split
+from quantprop.experiments.protocol import METHODS, Experiment, TrainTest, model_of, split
 from quantprop.experiments.rows import Row
 from quantprop.experiments.sweep import Results, Unit
 from quantprop.gaussian import Normal
@@ -63,7 +63,7 @@ class Case(NamedTuple):
     """One experiment on its way through a method, with what EP learned where the method goes on from there."""
 
     experiment: Experiment
-    parts: Split
+    parts: TrainTest
     at_ep: Hyperparameters
 
 
@@ -84,7 +84,9 @@ def _rows_of(units: list[Unit]) -> list[tuple[Unit, list[Row]]]:
     return list(zip(units, rows, strict=True))
 
 
-def _results(given: list[tuple[Experiment, Split, Row | None]], method: str) -> list[tuple[dict[str, Any], list[str]]]:
+def _results(
+    given: list[tuple[Experiment, TrainTest, Row | None]], method: str
+) -> list[tuple[dict[str, Any], list[str]]]:
     """What rows say of one method in many experiments, and notes; failures as such."""
     cases: list[Case | str] = []
     for experiment, parts, ep in given:
@@ -97,7 +99,7 @@ def _results(given: list[tuple[Experiment, Split, Row | None]], method: str) -> 
 
 
 def _told(cases: list[Case], method: str) -> list[tuple[dict[str, Any], list[str]]]:
-    """Learn all cases, forecast all their test rows, and say what came of it."""
+    """Learn all cases, forecast all their test rows, and report the results."""
     ends = _learned(cases, method)
     good = [(case, end) for case, end in zip(cases, ends, strict=True) if isinstance(end, Learned)]
     latent = predict_many([end.solution for _, end in good], [case.parts.x_test for case, _ in good])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Sheet:
-    """One table. `align` has a letter a column: l and r as in LaTeX, p for prose that may wrap."""
+    """One table. `align` has one letter per column: l and r as in LaTeX, p for prose that may wrap."""
 
     title: str
     align: str

@@ -1,4 +1,4 @@
-"""One method in one experiment: learn, predict, and put down what happened."""
+"""One method in one experiment: learn, predict, and record what happened."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from quantprop import PrecisionWarning, infer
 from quantprop.experiments.as_coded import as_coded
 from quantprop.experiments.forecast import Forecast, exact_count, label, negative_binomial
 from quantprop.experiments.learning import Failed, Hyperparameters, Learned, by_the_text, hyperparameters, model_at
-from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of, split
+from quantprop.experiments.protocol import Experiment, TrainTest, follows_ep, model_of, split
 from quantprop.experiments.rows import Row
 from quantprop.gaussian import Normal
 from quantprop.inference.predictive import Predictive
 
-FAILURES = (ValueError, ArithmeticError)  # of a fit, by the library's word; anything else is a fault of the program
+FAILURES = (ValueError, ArithmeticError)  # raised by the library for a failed fit; anything else is a bug
 TOL = 1e-8  # of inference, as in learning
 
 
@@ -136,7 +136,7 @@ def _scores(forecast: Forecast) -> dict[str, float]:
     return {"te": float(np.mean(forecast.error)), "ntll": float(-np.mean(forecast.log_prob))}
 
 
-def _variance_of_qp(experiment: Experiment, parts: Split, at_ep: Hyperparameters) -> np.ndarray:
+def _variance_of_qp(experiment: Experiment, parts: TrainTest, at_ep: Hyperparameters) -> np.ndarray:
     """QP's latent predictive variance at EP's hyperparameters: the projections compared, and nothing else."""
     model = model_at(model_of(experiment, "qp", parts.x.shape[1]), at_ep)
     solution = infer(model, parts.x, parts.y, "qp", tol=TOL)

@@ -119,7 +119,7 @@ def variances(matched: Pairs, about: str) -> Figure:
 
 
 def log_likelihoods(matched: Pairs, about: str) -> Figure:
-    """NTLL of every experiment, EP's across and QP's less EP's upwards (the two differ by thousandths): one panel a
+    """NTLL of every experiment, EP's across and QP's less EP's upwards (the two differ by thousandths): one panel per
     data set. Infinite ones are counted only.
     """
     figure, panels = _grid(len(matched), columns=5, size=3.0)
@@ -139,7 +139,7 @@ def log_likelihoods(matched: Pairs, about: str) -> Figure:
 
 
 def reliability(rows: list[Row], dataset: str, about: str) -> Figure:
-    """How often +1 came where it was forecast with probability p: one panel a method.
+    """How often +1 came where it was forecast with probability p: one panel per method.
 
     Every row of the data is tested once a round, so the intervals, made for independent outcomes, are too narrow.
     """

@@ -1,4 +1,4 @@
-"""From a latent prediction to a point forecast and the log probability of what came."""
+"""From a latent prediction to a point forecast and the log probability of the outcome."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 
 from quantprop import Fitted, Model, Solution, fit
-from quantprop.experiments.protocol import Experiment, Split, follows_ep, model_of
+from quantprop.experiments.protocol import Experiment, TrainTest, follows_ep, model_of
 from quantprop.parameters import declared, named
 
 LIMITS: dict[str, Any] = {"max_evaluations": 1000, "ftol": 1e-9}  # of the optimiser: those of the paper
@@ -31,7 +31,7 @@ class Learned(NamedTuple):
     converged: bool
 
 
-def by_the_text(experiment: Experiment, method: str, parts: Split, ep: Hyperparameters) -> Learned:
+def by_the_text(experiment: Experiment, method: str, parts: TrainTest, ep: Hyperparameters) -> Learned:
     """Learn by L-BFGS-B from each start, and keep the best end by the objective."""
     options = {"objective": experiment.objective, "gradient": gradient_of(experiment, method)}
     begin = starts(experiment, method, parts.x.shape[1], ep)

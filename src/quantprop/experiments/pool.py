@@ -48,7 +48,7 @@ class Local:
 def in_processes(
     work: Callable[[T], R], tasks: Sequence[T], most: int, environment: Mapping[str, str]
 ) -> Generator[tuple[T, R], None, None]:
-    """Each task with what came of it, as they come, by up to `most` processes, which end with the loop."""
+    """Each task with its result, as they complete, by up to `most` processes, which end with the loop."""
     if not tasks:
         return
     executor = ProcessPoolExecutor(min(most, len(tasks)), initializer=_obey_parent, env=dict(environment))

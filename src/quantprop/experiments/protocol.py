@@ -60,7 +60,7 @@ class Experiment:
         return self.round if self.dataset == "mining" else 10 * self.round
 
 
-class Split(NamedTuple):
+class TrainTest(NamedTuple):
     """Training and test rows, as the model sees them."""
 
     x: Float[np.ndarray, "n d"]
@@ -69,7 +69,7 @@ class Split(NamedTuple):
     y_test: Float[np.ndarray, " k"]
 
 
-def split(experiment: Experiment) -> Split:
+def split(experiment: Experiment) -> TrainTest:
     """The training and test rows of an experiment.
 
     >>> parts = split(Experiment("wine2", round=3, fold=9))
@@ -84,7 +84,7 @@ def split(experiment: Experiment) -> Split:
     return _by_fold(data.X, data.y, experiment.seed, experiment.fold)
 
 
-def _by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> Split:
+def _by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> TrainTest:
     """The k-th block of ⌊m/10⌋ shuffled rows tests, all others train; standardised on the training rows.
 
     The authors shuffle the rows of one matrix of features and label in place. The legacy generator draws the same swaps
@@ -98,16 +98,16 @@ def _by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> Split:
     centre, scale = x[train].mean(0), x[train].std(0)
     constant = np.ptp(x[train], axis=0) == 0
     x = (x - centre) / np.where(constant, 1.0, scale)
-    return Split(x[train], y[train], x[test], y[test])
+    return TrainTest(x[train], y[train], x[test], y[test])
 
 
-def _by_year(x: np.ndarray, y: np.ndarray, seed: int) -> Split:
+def _by_year(x: np.ndarray, y: np.ndarray, seed: int) -> TrainTest:
     """Each year trains with probability ½; years are inputs as they are."""
     train = np.random.RandomState(seed).uniform(size=len(y)) > 0.5
-    return Split(x[train], y[train], x[~train], y[~train])
+    return TrainTest(x[train], y[train], x[~train], y[~train])
 
 
-def _by_event(seed: int) -> Split:
+def _by_event(seed: int) -> TrainTest:
     """Each event trains with probability ½, as the text says; training and test counts are over all 112 years.
 
     A year's test rate equals its training rate, since both get each event with probability ½: nothing is scaled.
@@ -118,7 +118,7 @@ def _by_event(seed: int) -> Split:
     train = np.random.RandomState(seed).uniform(size=len(dates)) > 0.5
     edges = np.append(YEARS, YEARS[-1] + 1.0)
     counts = [np.histogram(dates[kept], edges)[0].astype(np.float64) for kept in (train, ~train)]
-    return Split(YEARS[:, None], counts[0], YEARS[:, None], counts[1])
+    return TrainTest(YEARS[:, None], counts[0], YEARS[:, None], counts[1])
 
 
 def model_of(experiment: Experiment, method: str, features: int) -> Model:

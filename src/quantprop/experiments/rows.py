@@ -32,7 +32,7 @@ class Busy(RuntimeError):
 
 @dataclass(frozen=True)
 class Row:
-    """What came of one method in one experiment. Numbers are in natural units; None where there are none.
+    """The outcome of one method in one experiment. Numbers are in natural units; None where there are none.
 
     `converged` says that learning ended by its own rule and inference converged there. `evidence` is the objective,
     `sweeps` are those of the last inference. `forecasts` holds, for mining, te and ntll of each kind of forecast.
@@ -64,7 +64,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What the row is about; there is one row a key."""
+        """What the row is about; there is one row per key."""
         experiment = (self.dataset, self.variant, self.kernel, self.objective, self.split, self.round, self.fold)
         return (*experiment, self.method)
 

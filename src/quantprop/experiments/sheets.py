@@ -13,7 +13,7 @@ from quantprop.experiments.documents import Document, Section, Sheet
 from quantprop.experiments.grouping import Setting, in_order, label, method_name, setting
 from quantprop.experiments.published import MINING_ROUNDS, ROUNDS, Spread
 from quantprop.experiments.rows import Row
-from quantprop.experiments.summary import Summary
+from quantprop.experiments.summary import MethodSummary
 
 FORECASTS = ("negative-binomial", "exact")
 NOTHING = "–"
@@ -47,7 +47,7 @@ _NOTES = (
 )
 
 
-def document(rows: Sequence[Row], summaries: Sequence[Summary]) -> Document:
+def document(rows: Sequence[Row], summaries: Sequence[MethodSummary]) -> Document:
     """The report: for every setting the table, QP against EP, forecasts of counts, and what went wrong."""
     rows = in_order(rows)
     sections = tuple(
@@ -64,7 +64,7 @@ def _origin(rows: Sequence[Row]) -> str:
     return f"Made from {len(rows)} rows ({sum(row.seconds for row in rows) / 3600:.2f} hours of fits): {made}."
 
 
-def _section(key: Setting, summaries: list[Summary], troubled: list[Row]) -> Section:
+def _section(key: Setting, summaries: list[MethodSummary], troubled: list[Row]) -> Section:
     of_summaries = (_scores, less_ep, _against_ep, _forecasts)
     sheets = [*(sheet(summaries) for sheet in of_summaries), _troubles(troubled)]
     title = f"Variant {key.variant}: {key.kernel} kernel, learned by {key.objective}"
@@ -74,12 +74,12 @@ def _section(key: Setting, summaries: list[Summary], troubled: list[Row]) -> Sec
 # --- sheets ----------------------------------------------------------------------------------------------------------
 
 
-def _scores(summaries: list[Summary]) -> Sheet:
+def _scores(summaries: list[MethodSummary]) -> Sheet:
     header = ("data", "method", "TE", "paper", "Δ/sd", "NTLL", "paper", "Δ/sd", "rounds", "failed", "converged")
     return Sheet("Ours beside the paper's", "llrrrrrrrrr", header, tuple(_score(summary) for summary in summaries))
 
 
-def _score(summary: Summary) -> tuple[str, ...]:
+def _score(summary: MethodSummary) -> tuple[str, ...]:
     paper, star = summary.paper, summary.against_ep is not None and summary.against_ep.asterisk
     printed = (_plus_minus(paper.te), _plus_minus(paper.ntll, paper.asterisk)) if paper else (NOTHING, NOTHING)
     short = f" ({summary.short_rounds} short)" if summary.short_rounds else ""
@@ -91,7 +91,7 @@ def _score(summary: Summary) -> tuple[str, ...]:
     )  # fmt: skip
 
 
-def less_ep(summaries: Sequence[Summary]) -> Sheet:
+def less_ep(summaries: Sequence[MethodSummary]) -> Sheet:
     """Each method's NTLL less EP's, and whether that can be told from 0."""
     header = ("data", "method", "NTLL less EP's", "standard error", "t", "p", "divisions")
     lines = tuple(
@@ -102,7 +102,7 @@ def less_ep(summaries: Sequence[Summary]) -> Sheet:
     return Sheet("NTLL less EP's on the same divisions, by the corrected resampled t-test", "llrrrrr", header, lines)
 
 
-def _against_ep(summaries: list[Summary]) -> Sheet:
+def _against_ep(summaries: list[MethodSummary]) -> Sheet:
     header = (
         "data", "NTLL below EP's", "our *", "paper's *", "variance ≤ EP's at EP's hyperparameters", "largest ratio",
         "variance ≤ EP's, each at its own",
@@ -118,7 +118,7 @@ def _against_ep(summaries: list[Summary]) -> Sheet:
     return Sheet(title, "lrllrrr", header, tuple(lines))
 
 
-def _forecasts(summaries: list[Summary]) -> Sheet:
+def _forecasts(summaries: list[MethodSummary]) -> Sheet:
     header = ("data", "method", *(f"{score}, {name}" for name in FORECASTS for score in ("TE", "NTLL")))
     lines = []
     for summary in summaries:
@@ -148,7 +148,7 @@ def _troubles(rows: list[Row]) -> Sheet:
 # --- cells -----------------------------------------------------------------------------------------------------------
 
 
-def _data(summary: Summary) -> str:
+def _data(summary: MethodSummary) -> str:
     return label(summary.dataset, summary.split)
 
 

@@ -20,7 +20,7 @@ from quantprop.experiments.rows import Row
 
 
 @dataclass(frozen=True)
-class Summary:
+class MethodSummary:
     """One method on one data set: over a round's folds the mean, over rounds mean and standard deviation.
 
     `rounds` gave numbers; `short_rounds` of them with fewer folds than the fullest one has rows. Failed rows have no
@@ -63,7 +63,7 @@ def _difference(ours: Spread | None, paper: Spread | None) -> float | None:
     return (ours.mean - paper.mean) / paper.sd
 
 
-def summarise(rows: Iterable[Row]) -> list[Summary]:
+def summarise(rows: Iterable[Row]) -> list[MethodSummary]:
     """One summary per (variant, kernel, objective, split, data set, method), in the paper's order."""
     groups = {key: list(group) for key, group in groupby(in_order(rows), key=_group)}
     return [_summary(group, groups.get((*key[:-1], "ep"))) for key, group in groups.items()]
@@ -73,11 +73,11 @@ def _group(row: Row) -> tuple:
     return (setting(row), row.split, row.dataset, row.method)
 
 
-def _summary(rows: list[Row], ep: list[Row] | None) -> Summary:
+def _summary(rows: list[Row], ep: list[Row] | None) -> MethodSummary:
     first = rows[0]
     given = [row for row in rows if not row.failed]
     folds, full = Counter(row.round for row in given), max(Counter(row.round for row in rows).values())
-    return Summary(
+    return MethodSummary(
         setting=setting(first),
         split=first.split,
         dataset=first.dataset,

@@ -11,7 +11,7 @@ from quantprop.experiments.documents import latex, markdown, page
 from quantprop.experiments.published import Spread
 from quantprop.experiments.rows import read
 from quantprop.experiments.sheets import FORECASTS, document
-from quantprop.experiments.summary import Summary, summarise
+from quantprop.experiments.summary import MethodSummary, summarise
 from quantprop.storage.files import replace_file
 
 __all__ = ["summarise", "table_csv", "write"]
@@ -31,8 +31,8 @@ def write(folder: Path) -> list[Path]:
     return paths
 
 
-def table_csv(summaries: Sequence[Summary]) -> str:
-    """One line a summary, numbers in full; empty where there is none."""
+def table_csv(summaries: Sequence[MethodSummary]) -> str:
+    """One line per summary, numbers in full; empty where there is none."""
     records = [_record(summary) for summary in summaries]
     out = io.StringIO()
     writer = csv.DictWriter(out, records[0], lineterminator="\n")
@@ -41,7 +41,7 @@ def table_csv(summaries: Sequence[Summary]) -> str:
     return out.getvalue()
 
 
-def _record(summary: Summary) -> dict[str, object]:
+def _record(summary: MethodSummary) -> dict[str, object]:
     key, paper, qp = summary.setting, summary.paper, summary.against_ep
     record: dict[str, object] = {**key._asdict(), "split": summary.split, "dataset": summary.dataset}
     record |= {"method": summary.method, "rounds": summary.rounds, "short_rounds": summary.short_rounds}

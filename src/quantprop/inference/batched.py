@@ -31,7 +31,7 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     [[0.52], [0.52]]
     """
     if len(solutions) != len(Xnew):
-        raise ValueError(f"Xnew must have one entry a solution, {len(solutions)}; got {len(Xnew)}")
+        raise ValueError(f"Xnew must have one entry per solution, {len(solutions)}; got {len(Xnew)}")
     new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]
     cases = [_case(solution, x) for solution, x in zip(solutions, new, strict=True)]
     found: list[Any] = [None] * len(cases)

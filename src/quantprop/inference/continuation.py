@@ -1,11 +1,11 @@
-"""Where sweeps do not come to rest: Newton's method, and paths of fixed points from an easy problem to the one asked.
+"""Where sweeps do not converge: Newton's method, and continuation from an easy problem to the one asked.
 
-A fixed point of the sites that sweeps run away from, or circle, is a root of R(s) − s all the same. Newton's method
-finds it from nearby. From afar it is followed: a path is a family of problems with a parameter t in (0, 1], easy where
-t is small and the problem itself at t = 1. The fixed points (s, t) form a curve, which is followed by its length and
-not by t, so that it may turn round (Allgower and Georg 2003, Introduction to Numerical Continuation Methods,
-chapter 6): a step along the tangent, then Newton's method across it. A curve ends short of t = 1 only where a cavity
-or the posterior turns improper, or where sites run to infinity.
+A fixed point of the sites that sweeps diverge from, or circle, is still a root of R(s) − s. Newton's method finds it
+from nearby. From afar it is reached along a path: a family of problems with a parameter t in (0, 1], easy where t is
+small and the problem itself at t = 1. The fixed points (s, t) form a curve, which is followed by its arc length and
+not by t, so that it may turn back (Allgower and Georg 2003, Introduction to Numerical Continuation Methods,
+chapter 6): a predictor step along the tangent, then Newton's method as the corrector. A curve ends short of t = 1 only
+where a cavity or the posterior becomes improper, or where sites diverge.
 
 Coordinates are the scaled ones of `implicit`: p = σ(δν − μ δτ), q = σ² δτ of each datum, stacked.
 """
@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Evaluation, Problem, climb, conditioned, swept
+from quantprop.inference.engine import Evaluation, InferenceProblem, climb, conditioned, swept
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, Laplace
 from quantprop.methods.base import Weight, renewal
@@ -41,7 +41,7 @@ MOST_INTEGRATED = 1000  # where a visit differentiates quadratures of tilted den
 MOST_WORK = 200_000  # visits times rows of one path: fewer visits where each takes long
 GROWTH = (2.0, 2.0, 2.0, 1.3, 0.8, 0.8)  # of steps, by the corrections that the last one took
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
-STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the sites are running to infinity
+STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the sites are diverging
 
 
 # --- paths -----------------------------------------------------------------------------------------------------------
@@ -50,11 +50,11 @@ STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the
 class Path(eqx.Module):
     """A family of problems in u = log t ≤ 0."""
 
-    def exists(self, problem: Problem) -> bool:
+    def exists(self, problem: InferenceProblem) -> bool:
         """Whether the family is defined for this problem."""
         return True
 
-    def at(self, problem: Problem, u: Scalar) -> Problem:
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
         """The problem at u; at 0 it is the given one."""
         raise NotImplementedError
 
@@ -63,10 +63,10 @@ class Path(eqx.Module):
         return weight
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
-        """How the marginals answer a move along u while the sites rest: δμ/σ and −δσ²/σ²."""
+        """How the marginals respond to a move along u with the sites held fixed: δμ/σ and −δσ²/σ²."""
         return jnp.zeros((2, len(at.sites.nu)))
 
-    def start(self, problem: Problem) -> float:
+    def start(self, problem: InferenceProblem) -> float:
         """log t of a problem that plain sweeps solve."""
         raise NotImplementedError
 
@@ -74,7 +74,7 @@ class Path(eqx.Module):
 class Narrow(Path):
     """The prior covariance times t: for small t every likelihood is Gaussian as far as the prior reaches."""
 
-    def at(self, problem: Problem, u: Scalar) -> Problem:
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
         return eqx.tree_at(lambda p: p.prior, problem, problem.prior.scaled(jnp.exp(u)))
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
@@ -83,17 +83,17 @@ class Narrow(Path):
         widened = jnp.sum(joint.covariance * joint.transfer, axis=1)
         return jnp.stack([joint.covariance @ at.marginals.alpha / sd, -widened / sd**2])
 
-    def start(self, problem: Problem) -> float:
+    def start(self, problem: InferenceProblem) -> float:
         return float(np.log(1e-20 / max(1.0, float(np.max(problem.prior.variances())))))
 
 
 class Flat(Path):
     """The likelihood to the power t: for small t it says next to nothing, and the posterior is the prior."""
 
-    def exists(self, problem: Problem) -> bool:
+    def exists(self, problem: InferenceProblem) -> bool:
         return not problem.likelihood.singular
 
-    def at(self, problem: Problem, u: Scalar) -> Problem:
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
         weight = self.weighted(problem.weight, u)
         return eqx.tree_at(lambda p: p.weight, problem, weight, is_leaf=lambda x: x is None)
 
@@ -101,7 +101,7 @@ class Flat(Path):
         exponent = jnp.ones_like(weight.copies) if weight.exponent is None else weight.exponent
         return Weight(weight.total * jnp.exp(u), weight.copies, exponent * jnp.exp(u))
 
-    def start(self, problem: Problem) -> float:
+    def start(self, problem: InferenceProblem) -> float:
         return float(np.log(1e-10))
 
 
@@ -119,22 +119,24 @@ class Visit(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether the posterior and all cavities are proper, and all numbers are numbers."""
+        """Whether the posterior and all cavities are proper, and everything is finite."""
         finite = np.isfinite(self.matrix).all() and np.isfinite(self.along).all()
         return bool(self.at.proper) and int(self.at.improper_cavities) == 0 and bool(finite)
 
     @property
     def residual(self) -> float:
-        """How far the sites are from rest."""
+        """How far the sites are from convergence."""
         return float(self.at.residual)
 
     def converged(self, tol: float) -> bool:
-        """Whether the sites rest."""
+        """Whether the sites have converged."""
         return self.usable and self.residual <= tol
 
 
 @program
-def _visited(problem: Problem, path: Path, u: Scalar, sites: Natural) -> tuple[Evaluation, Array, Array, Array]:
+def _visited(
+    problem: InferenceProblem, path: Path, u: Scalar, sites: Natural
+) -> tuple[Evaluation, Array, Array, Array]:
     problem = path.at(problem, u)
     at, factor = swept(problem, sites)
     joint = problem.prior.joint(conditioned(at, factor), problem.negative_sites)
@@ -150,7 +152,9 @@ def _visited(problem: Problem, path: Path, u: Scalar, sites: Natural) -> tuple[E
     return at, change, jnp.eye(2 * len(sd)) - slope, along.T.ravel()
 
 
-def _slopes(problem: Problem, path: Path, at: Evaluation, answer: Float[Array, "2 n"]) -> tuple[Array, Array, Array]:
+def _slopes(
+    problem: InferenceProblem, path: Path, at: Evaluation, answer: Float[Array, "2 n"]
+) -> tuple[Array, Array, Array]:
     """Derivatives of every datum's renewed site (p, q) in its surroundings, its site, and u; 0 without weight."""
 
     def one(datum, weight, marginal, site, answer):
@@ -167,7 +171,7 @@ def _slopes(problem: Problem, path: Path, at: Evaluation, answer: Float[Array, "
     return jax.tree.map(lambda x: jnp.where(counts.reshape((-1,) + (1,) * (x.ndim - 1)), x, 0.0), slopes)
 
 
-def _stepped(problem: Problem, here: Visit, step: Float[np.ndarray, " 2n"]) -> Natural:
+def _stepped(problem: InferenceProblem, here: Visit, step: Float[np.ndarray, " 2n"]) -> Natural:
     """Sites after a step; where the likelihood is log-concave, a τ below 0 becomes 0 with the same pull at the mean."""
     p, q = step.reshape(2, -1)
     marginals, sites = here.at.marginals, here.at.sites
@@ -185,7 +189,7 @@ def _stepped(problem: Problem, here: Visit, step: Float[np.ndarray, " 2n"]) -> N
 class Follower:
     """Newton's method and path following for one problem; `visits` counts the sweeps they took."""
 
-    def __init__(self, problem: Problem, path: Path) -> None:
+    def __init__(self, problem: InferenceProblem, path: Path) -> None:
         self.problem, self.path, self.visits = problem, path, 0
         counts = np.asarray(problem.weight.total) > 0
         self.scale = 1.0 / (2.0 * counts.sum())  # of squared lengths in the scaled coordinates
@@ -195,18 +199,18 @@ class Follower:
         return Visit(u, *to_numpy(_visited(self.problem, self.path, u, sites)))
 
     def newton(self, here: Visit, tol: float) -> Visit:
-        """Newton's method, its steps halved until R(s) − s shrinks; ends with a residual of at most `tol`, or stuck."""
+        """Newton's method with backtracking until R(s) − s shrinks; ends with a residual up to `tol`, or stalled."""
         for _ in range(NEWTON_STEPS):
             if not here.usable or here.residual <= tol:
                 break
-            after = self._nearer(here)
+            after = self._backtracked(here)
             if after is None:
                 break
             here = after
         return here
 
-    def _nearer(self, here: Visit) -> Visit | None:
-        """The end of Newton's step, or of the first half of it, of a half of that ..., that is nearer to rest."""
+    def _backtracked(self, here: Visit) -> Visit | None:
+        """Newton's step, halved until R(s) − s has shrunk enough; None where no step is short enough."""
         step, size = _solved(here.matrix, here.change), 1.0
         while step is not None and size >= SHORTEST:
             after = self.visit(here.u, _stepped(self.problem, here, size * step))
@@ -231,7 +235,7 @@ class Follower:
 
     def follow(self) -> Visit | None:
         """The end of the path, near its fixed point; or None where the path could not be followed to it."""
-        here = self._begun()
+        here = self._started()
         tangent, before, size = None, None, FIRST_STEP
         seen: list[float] = []
         most = self._most_visits()
@@ -253,7 +257,7 @@ class Follower:
         integrated = isinstance(method, EP) and not method.quick(likelihood, weight)
         return min(MOST_INTEGRATED if integrated else MOST_VISITS, MOST_WORK // len(weight.total))
 
-    def _begun(self) -> Visit:
+    def _started(self) -> Visit:
         """Plain sweeps at the easy end of the path."""
         n = len(self.problem.weight.total)
         here = self.visit(self.path.start(self.problem), Natural(np.zeros(n), np.zeros(n)))
@@ -327,7 +331,7 @@ def _solved(matrix: np.ndarray, right: np.ndarray) -> np.ndarray | None:
 
 
 @np.errstate(over="ignore", invalid="ignore")  # of points that are tried and found unusable
-def continued(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
+def continued(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
     """A fixed point by Newton's method from these sites, else from the end of a path; and how many sweeps it took."""
     if isinstance(problem.method, Laplace) and problem.negative_sites:  # modes have no paths between them
         mode, visits = climb(problem, sites, tol)

@@ -11,7 +11,7 @@ import numpy as np
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.continuation import continued
-from quantprop.inference.engine import PATIENCE, REASONS, Outcome, Problem, solve_parallel, solve_sequential
+from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.prediction import PrecisionWarning, padded_prior
 from quantprop.inference.solution import Solution, Status
@@ -46,7 +46,7 @@ def infer(
 
     `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
     `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out;
-    weights above 1 are refused where the kernel has white noise, which is another one in each of two equal rows.
+    weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
     Never raises for lack of convergence: `solution.status` says how it ended and what to try.
 
     >>> import numpy as np
@@ -78,22 +78,24 @@ def infer(
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
-def _problem(model: Model, method: Method, task: Task) -> Problem:
+def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
     prior = padded_prior(model, task.x)
     if not finite(prior):
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    return Problem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
+    return InferenceProblem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
 
 
 @program
-def _parallel(problem: Problem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+def _parallel(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
     return solve_parallel(problem, start, tol, max_sweeps)[0]
 
 
 _sequential = program(solve_sequential)
 
 
-def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_sweeps: int) -> tuple[Outcome, str]:
+def _solve(
+    problem: InferenceProblem, start: Natural, schedule: str, tol: float, max_sweeps: int
+) -> tuple[Outcome, str]:
     """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones.
 
     Where the start has no proper posterior in double precision, sweeps start from the prior.
@@ -118,7 +120,7 @@ def _solve(problem: Problem, start: Natural, schedule: str, tol: float, max_swee
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
-def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
+def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
     """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
     if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
         return out, schedule
@@ -129,12 +131,12 @@ def _continued(problem: Problem, out: Outcome, schedule: str, tol: float) -> tup
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
 
 
-def _warn_of_lost_digits(problem: Problem, sites: Natural) -> None:
-    """Where data know f so much better than the prior that roundings of the prior reach the size of the posterior."""
+def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
+    """Warn where data determine f so precisely that rounding errors of the prior are as large as the posterior."""
     contrast = float(np.max(np.asarray(sites.tau)) * np.max(problem.prior.variances()))
     if contrast > MOST_CONTRAST:
         warnings.warn(
-            f"the data know f {contrast:.0e} times as precisely as the prior: roundings may change the posterior by "
+            f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
@@ -149,7 +151,7 @@ def solution_of(
     n = len(x)
     sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
-    if reason == "converged" and residual > tol:  # to a looser tolerance, on the way of learning
+    if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
     return Solution(
         model=model,

@@ -15,7 +15,7 @@ from quantprop.data import bucket, encode, pad, real_array
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.numerics.mixtures import COARSE, FINE, Fineness
-from quantprop.numerics.quantiles import Axis, Guess, axis, solve
+from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
 from quantprop.runtime.display import html, of_predictive, text
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -73,7 +73,7 @@ class Predictive:
 
     @float64
     def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
-        """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value an input, an array of q one row each."""
+        """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
         probability = np.asarray(q, dtype=np.float64)
         outside = ~((probability >= 0) & (probability <= 1))
         if outside.any():
@@ -134,7 +134,7 @@ def _quantiles(likelihood: Likelihood, scales: Datum, latent: Normal, q: np.ndar
         return solve(cdf(FINE), q, on, rough, PRECISELY).y
 
 
-def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> Guess:
+def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> QuantileGuess:
     """y at the quantile of f, when f varies by what y adds to it too."""
 
     def typical(f: np.ndarray) -> np.ndarray:
@@ -146,4 +146,4 @@ def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: n
     z = np.clip(ndtri(q), -6.0, 6.0)
     y = typical(latent.mean + spread * z)
     unit = np.abs(on.apart(typical(latent.mean + spread * (z + 0.5)), y)) / 0.5
-    return Guess(y, np.where((unit > 0) & np.isfinite(unit), unit, 1.0))
+    return QuantileGuess(y, np.where((unit > 0) & np.isfinite(unit), unit, 1.0))

@@ -1,4 +1,4 @@
-"""What learning returns; and how results are written to files by whoever knows how."""
+"""What learning returns, and the registry of writers that store results in files."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ class Fitted:
 
 # --- files -----------------------------------------------------------------------------------------------------------
 
-WRITERS: dict[type, Callable[[Any, Any], None]] = {}  # by type of result; who knows how to write one puts it here
+WRITERS: dict[type, Callable[[Any, Any], None]] = {}  # by type of result; modules that can write one register it here
 
 
 def write(result: Any, path: Any) -> None:

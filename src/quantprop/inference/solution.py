@@ -26,7 +26,7 @@ _REMEDIES = {
     "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
     "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
     "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
-    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is the covariance of nothing: use "
+    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
     "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
     "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
 }

@@ -1,7 +1,7 @@
 """Many maximisations at once inside boxes: quasi-Newton steps, each problem at its own pace.
 
 A caller asks for trial points and tells what it found there; nothing here knows what is maximised. The steps are those
-of the BFGS method with the entries of θ that are held by their bounds left out, shortened until the objective rises.
+of the BFGS method with the entries of θ that are held by their bounds left out, with a backtracking line search.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-RISE = 1e-4  # least share of the promised rise
+RISE = 1e-4  # least share of the predicted increase (Armijo's condition)
 LONGEST = 3.0  # step of an entry of θ (logarithms)
 SHORTEST = 1e-9
 TINY = np.finfo(float).tiny
@@ -34,7 +34,7 @@ class Ascent:
         self.value, self.gradient = np.full(b, -np.inf), np.zeros((b, size))
         self.curvature = np.zeros((b, size, size))  # of the negated objective
         self.steps = np.zeros(b, dtype=int)  # that the curvature was learned from
-        self.shortened = np.zeros(b, dtype=bool)  # whether the trial is nearer than it was planned
+        self.backtracked = np.zeros(b, dtype=bool)  # whether the trial's step was cut back by the line search
         self.evaluations = np.zeros(b, dtype=int)
         self.reason = np.full(b, GOING)
 
@@ -58,42 +58,42 @@ class Ascent:
         gradient: Float[np.ndarray, "k theta"],
         usable: Bool[np.ndarray, " k"],
     ) -> None:
-        """What the objective is at the trials of some problems, and where it could not be had."""
+        """Report the objective at the trials of some problems, and where it could not be computed."""
         self.evaluations[rows] += 1
         first = np.isneginf(self.value[rows])
-        promised = (self.gradient[rows] * (self.trial[rows] - self.theta[rows])).sum(1)
+        predicted = (self.gradient[rows] * (self.trial[rows] - self.theta[rows])).sum(1)
         old = np.where(first, 0.0, self.value[rows])
-        risen = usable & (first | (value >= old + RISE * promised))
-        self._keep(rows[risen], value[risen], gradient[risen])
+        risen = usable & (first | (value >= old + RISE * predicted))
+        self._accept(rows[risen], value[risen], gradient[risen])
         failed = rows[first & ~usable]
         self.reason[failed] = FAILED
         back = ~first & ~risen
-        self._shorten(rows[back], np.where(usable, value - old, -np.inf)[back], promised[back])
+        self._backtrack(rows[back], np.where(usable, value - old, -np.inf)[back], predicted[back])
         late = rows[(self.reason[rows] == GOING) & (self.evaluations[rows] >= self.most)]
         self.reason[late] = MAX_EVALUATIONS
 
-    def _keep(self, rows: Int[np.ndarray, " k"], value: np.ndarray, gradient: np.ndarray) -> None:
+    def _accept(self, rows: Int[np.ndarray, " k"], value: np.ndarray, gradient: np.ndarray) -> None:
         """Move to the trials, learn the curvature from the step, and plan the next one."""
         step, bend = self.trial[rows] - self.theta[rows], self.gradient[rows] - gradient
         started = ~np.isneginf(self.value[rows])
         gain = np.where(started, value - np.where(started, self.value[rows], 0.0), np.inf)
         self.theta[rows], self.value[rows], self.gradient[rows] = self.trial[rows], value, gradient
-        self._bend(rows[started], step[started], bend[started])
+        self._update_curvature(rows[started], step[started], bend[started])
         self.steps[rows] += started
         small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
-        misled = small & self.shortened[rows] & (self.steps[rows] > 1)  # by the curvature: begin it anew
-        self._forget(rows[~started | misled])
+        misled = small & self.backtracked[rows] & (self.steps[rows] > 1)  # by the curvature: start it afresh
+        self._reset_curvature(rows[~started | misled])
         self.reason[rows[small & ~misled]] = SMALL_GAIN
         self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
         self._plan(rows[self.reason[rows] == GOING])
 
-    def _forget(self, rows: Int[np.ndarray, " k"]) -> None:
+    def _reset_curvature(self, rows: Int[np.ndarray, " k"]) -> None:
         """Curvature such that the next step leads up the gradient, as far as that is long, 1 at most."""
         size = np.maximum(np.sqrt((self.gradient[rows] ** 2).sum(1)), 1.0)
         self.curvature[rows] = size[:, None, None] * np.eye(self.theta.shape[1])
         self.steps[rows] = 0
 
-    def _bend(self, rows: Int[np.ndarray, " k"], step: np.ndarray, bend: np.ndarray) -> None:
+    def _update_curvature(self, rows: Int[np.ndarray, " k"], step: np.ndarray, bend: np.ndarray) -> None:
         """The BFGS update; where the objective curves upwards, the next step is to be longer."""
         inner = (step * bend).sum(1)
         convex = inner > 1e-10 * np.sqrt((step**2).sum(1) * (bend**2).sum(1))
@@ -119,9 +119,9 @@ class Ascent:
         step = step * np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), TINY))[:, None]
         step = step * self._room(theta, step)[:, None]
         self.trial[rows] = np.clip(theta + step, self.box[:, 0], self.box[:, 1])
-        self.shortened[rows] = False
-        promised = 0.5 * (gradient * (self.trial[rows] - theta)).sum(1)
-        self.reason[rows[promised <= self.ftol * np.maximum(1.0, np.abs(self.value[rows]))]] = SMALL_GAIN
+        self.backtracked[rows] = False
+        predicted = 0.5 * (gradient * (self.trial[rows] - theta)).sum(1)
+        self.reason[rows[predicted <= self.ftol * np.maximum(1.0, np.abs(self.value[rows]))]] = SMALL_GAIN
 
     def _newton(self, rows: Int[np.ndarray, " k"], gradient: np.ndarray) -> Float[np.ndarray, "k theta"]:
         """The quasi-Newton step over the entries whose gradient is not 0."""
@@ -136,13 +136,13 @@ class Ascent:
             room = np.where(step != 0, (ends - theta) / step, np.inf)
         return np.clip(room.min(axis=1, initial=np.inf), 0.0, 1.0)
 
-    def _shorten(self, rows: Int[np.ndarray, " k"], gain: np.ndarray, promised: np.ndarray) -> None:
-        """A trial nearer by: at the top of the parabola through both ends, or a quarter of the way to a failure."""
-        share = np.where(np.isfinite(gain), 0.5 * promised / np.maximum(promised - gain, 1e-300), 0.25)
+    def _backtrack(self, rows: Int[np.ndarray, " k"], gain: np.ndarray, predicted: np.ndarray) -> None:
+        """Backtrack: to the maximum of the parabola through both ends, or a quarter of the way to a failure."""
+        share = np.where(np.isfinite(gain), 0.5 * predicted / np.maximum(predicted - gain, 1e-300), 0.25)
         share = np.where(np.isfinite(gain), np.clip(share, 0.1, 0.5), share)
         step = share[:, None] * (self.trial[rows] - self.theta[rows])
         self.trial[rows] = self.theta[rows] + step
-        self.shortened[rows] = True
+        self.backtracked[rows] = True
         self.reason[rows[np.abs(step).max(axis=1, initial=0.0) < SHORTEST]] = NO_PROGRESS
 
     def _projected(self, rows: Int[np.ndarray, " k"]) -> Float[np.ndarray, "k theta"]:

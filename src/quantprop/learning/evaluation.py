@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from quantprop.data import pad
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import REASONS, Outcome, Problem, solve_parallel
+from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
 from quantprop.learning.implicit import Gradient, gradient
 from quantprop.learning.objectives import Objective
@@ -96,7 +96,7 @@ def prior(theta, parts: Declared, inputs: Inputs) -> tuple[Prior, Any]:
     return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood
 
 
-def solved(problem: Problem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
+def solved(problem: InferenceProblem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
     """The converged sites, and what the gradient there needs of the prior and of its factor."""
     out, factor = solve_parallel(problem, start, tol, max_sweeps)
     return out, *problem.prior.for_derivatives(factor)
@@ -135,8 +135,8 @@ def evaluated(
     """The objective at θ, inference starting from the sites given."""
     parts, inputs, data, weight = question
     made, likelihood = stages.prior(theta, parts, inputs)
-    problem = Problem(likelihood, method, stages.refined(made), data, weight)
-    del made  # the gradient needs less of it: nothing shall hold the rest then
+    problem = InferenceProblem(likelihood, method, stages.refined(made), data, weight)
+    del made  # the gradient needs less of it: the rest can be freed
     out, rest, factor = stages.solved(problem, start, *precision)
     problem = replace(problem, prior=rest)
     value, by = stages.gradient(problem, objective, out.at, factor, exact=exact)
@@ -145,6 +145,6 @@ def evaluated(
 
 
 def how_it_ended(reason: Any, adjoint_residual: float) -> str:
-    """The word for how inference ended, and the equation for the gradient after it."""
+    """The reason for which inference ended, or the failure of the gradient's equation after it."""
     word = REASONS[int(reason)]
     return "adjoint-failed" if word == "converged" and not adjoint_residual <= ADJOINT else word

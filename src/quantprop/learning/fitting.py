@@ -21,7 +21,7 @@ from quantprop.inference.task import as_method, prepare
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
-from quantprop.learning.starts import Manner, at_bounds, further_manner, start_in, warn_if_blind
+from quantprop.learning.starts import StartRule, at_bounds, further_start, start_by, warn_if_blind
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
@@ -56,7 +56,7 @@ def fit(
 
     `weights`, `exposure` and `trials` are one number or one per row; a row of weight 2 counts as two equal rows.
     `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
-    as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent else.
+    as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent otherwise.
     Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective; where the noise of y
     is learned, an end that takes all of y for noise, or none of it, or stands at a bound, is followed by another start
     as well. `tol` is inference's, `ftol` the relative gain of one step below which the optimiser stops.
@@ -98,30 +98,30 @@ def learn(
 ) -> Fitted:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious.
 
-    Every evaluation is told to `report`, or to who watches.
+    Every evaluation is passed to `report`, or else to the callback of `watched`.
     """
     climb = Climb(landscape, bounds, most, ftol, report or _watcher.get())
     with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
         landscape.compile()
         best, ended = climb.best_of(starts)
-        tried: set[Manner] = set()
+        tried: set[StartRule] = set()
         while (more := _further(landscape, best, ended, bounds)) is not None and more not in tried:
             tried.add(more)
-            best, ended = climb.best_of([start_in(more, landscape, starts[0], bounds)], (best, ended))
-    landscape.at_rest()
+            best, ended = climb.best_of([start_by(more, landscape, starts[0], bounds)], (best, ended))
+    landscape.release()
     ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
     return fitted_at(landscape, best, tuple(climb.trace), ending)
 
 
-def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> Manner | None:
-    """The manner of a further start, if the best point is an end at all, and a suspicious one."""
+def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> StartRule | None:
+    """The rule for a further start, if the search has ended and its best point is suspicious."""
     an_end = best.usable and ended != "max-evaluations"
-    return further_manner(landscape, best.theta, bounds) if an_end else None
+    return further_start(landscape, best.theta, bounds) if an_end else None
 
 
 @contextmanager
 def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
-    """Tell every evaluation of the block to `report`, with its number: for callers who learn through an estimator,
+    """Pass every evaluation of the block to `report`, with its number: for callers who learn through an estimator,
     whose arguments are scikit-learn's.
     """
     token = _watcher.set(report)

@@ -5,10 +5,10 @@ in the sites (all but the evidence of EP and power EP and the bound of VB). By t
 
     dJ/dθ = ∂J/∂θ + yᵀ ∂R/∂θ,   (I − ∂R/∂s)ᵀ y = ∂J/∂s.
 
-Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, in which the marginals answer
-the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and Q = (ρ ∘ ρ) q. A
-datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is exactly zero.
-So the adjoint equation needs the prior's answer once a step and no 2n × 2n matrix.
+Everything is written in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, in which the marginals
+respond to the sites through the posterior correlations ρ alone: with P = δμ/σ and Q = −δσ²/σ², P = ρ p and
+Q = (ρ ∘ ρ) q. A datum's rule sees its site (p, q) and the rest of the model c = (P − p, Q − q), whose own-datum part is
+exactly zero. So the adjoint equation needs the prior's response once per step and no 2n × 2n matrix.
 
 Where the objective is stationary none of this is needed at the fixed point: its derivative in the prior is that of the
 log integral of prior times sites.
@@ -26,7 +26,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine.fixed_point import Evaluation, Problem, conditioned
+from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, conditioned
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, Weight, renewal
@@ -57,7 +57,9 @@ class Slopes(eqx.Module):
     likelihood: Float[Array, "l 3 n"]
 
 
-def slopes(problem: Problem, objective: Objective, marginals: Marginal, sites: Natural) -> tuple[Array, Slopes]:
+def slopes(
+    problem: InferenceProblem, objective: Objective, marginals: Marginal, sites: Natural
+) -> tuple[Array, Slopes]:
     """Every datum's value, and the derivatives of its rule; zero where the weight is zero."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
 
@@ -93,7 +95,7 @@ class Pull(eqx.Module):
     mean: Float[Array, " n"]
 
 
-def pull(problem: Problem, objective: Objective, at: Evaluation, values: Array) -> tuple[Scalar, Pull]:
+def pull(problem: InferenceProblem, objective: Objective, at: Evaluation, values: Array) -> tuple[Scalar, Pull]:
     """The objective's total, and ∂J/∂(values, surroundings, sites, log |I + S K|, prior mean) of it."""
 
     def total(values, c, s, log_determinant, mean):
@@ -129,7 +131,7 @@ def adjoint(
     return scaled / root, left / jnp.where(scale > 0, scale, 1.0)
 
 
-class Local(eqx.Module):
+class LocalCotangent(eqx.Module):
     """Cotangents of what the data see: each one's surroundings, and the likelihood's numbers."""
 
     around: Float[Array, "2 n"]
@@ -137,7 +139,7 @@ class Local(eqx.Module):
 
 
 def gradient(
-    problem: Problem, objective: Objective, at: Evaluation, factor: Any, exact: bool
+    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, exact: bool
 ) -> tuple[Scalar, Gradient]:
     """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`.
 
@@ -148,7 +150,7 @@ def gradient(
     response = problem.prior.response(conditioned(at, factor), problem.negative_sites)
     values, slope = slopes(problem, objective, at.marginals, at.sites)
     value, total = pull(problem, objective, at, values)
-    local = Local(
+    local = LocalCotangent(
         total.around + slope.around[:, 2] * total.value,
         slope.likelihood[:, 2] @ total.value,
     )
@@ -159,8 +161,10 @@ def gradient(
     return value + moving.gain, Gradient(by, moving.local.likelihood, moving.adjoint_residual)
 
 
-def _stationary(problem: Problem, objective: Objective, at: Evaluation, factor: Any) -> tuple[Scalar, Gradient]:
-    """The gradient of an objective that does not change with the sites: they and the marginals stand still."""
+def _stationary(
+    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any
+) -> tuple[Scalar, Gradient]:
+    """The gradient of an objective that does not change with the sites: they and the marginals are held fixed."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
 
     def one(datum, weight, marginal, site):
@@ -183,13 +187,13 @@ def _stationary(problem: Problem, objective: Objective, at: Evaluation, factor: 
 class Moving(eqx.Module):
     """Cotangents with what comes through the sites, what they still have to gain, and how well that was solved."""
 
-    local: Local
+    local: LocalCotangent
     gain: Scalar  # yᵀ(R(s) − s): the objective at the fixed point less that at these sites, to first order
     adjoint_residual: Scalar
 
 
 def with_moving_sites(
-    problem: Problem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: Local
+    problem: InferenceProblem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: LocalCotangent
 ) -> Moving:
     """Let the sites follow the prior and the likelihood."""
     site = total.site + slope.site[:, 2] * total.value
@@ -206,4 +210,4 @@ def with_moving_sites(
     around = fixed.around + jnp.einsum("jin,in->jn", slope.around[:, :2], y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
     change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
-    return Moving(Local(around, likelihood), jnp.sum(y * change), left)
+    return Moving(LocalCotangent(around, likelihood), jnp.sum(y * change), left)

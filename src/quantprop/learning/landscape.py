@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import Outcome, Problem
+from quantprop.inference.engine import InferenceProblem, Outcome
 from quantprop.inference.leave_one_out import loo_program
 from quantprop.inference.task import Task, starting_sites
 from quantprop.learning.evaluation import (
@@ -31,7 +31,7 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.objectives import Objective
-from quantprop.learning.warm_starts import Known
+from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import packed, values, without_bounds
@@ -55,7 +55,7 @@ class Point(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether inference converged and everything is a number."""
+        """Whether inference converged and everything is finite."""
         return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
 
 
@@ -64,7 +64,7 @@ _inputs = program(inputs_of)
 
 @dataclass
 class Landscape:
-    """objective(θ) for one model, data set and method. Sites start from those that the last usable points foretell."""
+    """objective(θ) for one model, data set and method. Sites are warm-started from the last usable points."""
 
     model: Model
     task: Task
@@ -97,21 +97,21 @@ class Landscape:
         return self.padded_sites(None)
 
     @cached_property
-    def known(self) -> Known:
-        """Sites at the last usable points."""
-        return Known(packed(self.parts)[None], _one(self.cold))
+    def warm_starts(self) -> WarmStarts:
+        """Converged sites at the last usable points."""
+        return WarmStarts(packed(self.parts)[None], _one(self.cold))
 
     @property
     def question(self) -> Question:
-        """What is asked, but for θ."""
+        """All that defines the objective but θ."""
         return Question(self.unbounded, self.inputs, self.task.data, self.task.weight)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is prepared of the inputs, which can be large and is soon computed again."""
         return {name: part for name, part in vars(self).items() if name != "inputs"}
 
-    def at_rest(self) -> None:
-        """Give the memory of what was prepared back."""
+    def release(self) -> None:
+        """Free the memory of what was prepared."""
         vars(self).pop("inputs", None)
 
     @float64
@@ -120,41 +120,41 @@ class Landscape:
         return starting_sites(values(self.parts.likelihood), self.task, sites)
 
     def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
-        """Start the next evaluation from sites that someone knows for θ."""
-        self.known.add(ONE, theta[None], _one(self.padded_sites(sites)))
+        """Warm-start the next evaluation from sites given for θ."""
+        self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""
         return self._from(theta, self.cold, self.tol)
 
     def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller roundings.
+        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller rounding errors.
 
         Inference stops at `tol` where that is larger than the landscape's own.
         """
-        tol, warm = max(tol, self.tol), self.known.at(ONE, theta[None])
+        tol, warm = max(tol, self.tol), self.warm_starts.at(ONE, theta[None])
         point = self._from(theta, Natural(warm.nu[0], warm.tau[0]), tol)
-        if not point.usable and self.known.seen.any():
+        if not point.usable and self.warm_starts.seen.any():
             point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
             point = self._from(theta, self.cold, tol, PROGRAMS._replace(refined=self.model.process.refined))
         if point.usable:
-            self.known.add(ONE, point.theta[None], _one(point.out.at.sites))
+            self.warm_starts.add(ONE, point.theta[None], _one(point.out.at.sites))
         return point
 
     @float64
     def compile(self) -> None:
-        """Compile what evaluations and the solution at the end need, unless it is there for such a problem."""
+        """Compile what evaluations and the solution at the end need, unless already compiled for such a problem."""
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
-        problem = Problem(likelihood, self.method, made, self.task.data, self.task.weight)
+        problem = InferenceProblem(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         with compiling(key, self._programs(theta, problem)):
             import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
 
-    def _programs(self, theta: Float[np.ndarray, " theta"], problem: Problem) -> Iterator[Any]:
-        """All programs that are to come, the large ones first."""
+    def _programs(self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem) -> Iterator[Any]:
+        """All programs that will be needed, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
         yield PROGRAMS.solved.lowered(*solving)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)

@@ -33,8 +33,8 @@ from quantprop.learning.fitting import MOST, ending_of, fitted_from, learn, star
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, loose, rough
-from quantprop.learning.starts import further_manner, start_in
-from quantprop.learning.warm_starts import Known
+from quantprop.learning.starts import further_start, start_by
+from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import unpacked, values
@@ -89,7 +89,7 @@ def fit_many(
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
-        raise ValueError(f"model, X, y, weights, exposure and trials must have one entry a problem; got "
+        raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
     surfaces: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
@@ -118,7 +118,7 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
 
 
 def cost_of(surface: Landscape) -> Cost:
-    """Of one problem."""
+    """The cost of one problem."""
     return surface.model.process.cost(len(surface.task.padded))
 
 
@@ -165,9 +165,9 @@ class BatchSearch:
         total = np.stack([s.task.weight.total for s in surfaces])
         self.cold: Natural = jax.tree.map(lambda part: np.where(total > 0, total * part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)
-        self.known = Known(theta, self.cold)
+        self.warm_starts = WarmStarts(theta, self.cold)
         self.spent = np.zeros(b, dtype=int)  # sweeps at the current trial
-        self.warm = np.zeros(b, dtype=bool)  # whether it started from foretold sites
+        self.warm = np.zeros(b, dtype=bool)  # whether it started from extrapolated sites
         self.seen = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
         self.ends: dict[int, Found] = {}  # the last evaluation of problems that ended as precisely as is asked
@@ -186,8 +186,8 @@ class BatchSearch:
     def step(self) -> None:
         """One evaluation of as many unfinished problems as there are slots.
 
-        A trial that is still converging, or not precise enough yet, is gone on with; one that failed from foretold
-        sites begins again from cold ones; all others are told to the ascent, which names the next trial.
+        A trial that is still converging, or not precise enough yet, is continued; one that failed from extrapolated
+        sites starts again from cold ones; all others are reported to the ascent, which proposes the next trial.
         """
         began, first = time.perf_counter(), self.first
         rows = self.ascent.unfinished()[: self.slots]
@@ -206,10 +206,10 @@ class BatchSearch:
         self._start(rows[going], of(found.out.at.sites, going))
         self._restart(rows[again])
         self._note(rows[told], theta[told], here[told], of(found, told), (time.perf_counter() - began) / len(rows))
-        self.known.add(rows[usable], theta[usable], of(found.out.at.sites, usable))
+        self.warm_starts.add(rows[usable], theta[usable], of(found.out.at.sites, usable))
         self.ascent.tell(rows[told], found.value[told], found.gradient[told], usable[told])
         self._keep_ends(rows[told], theta[told], of(found, told))
-        self._foretell(rows[told])
+        self._extrapolate(rows[told])
 
     def _start(self, rows: Rows, sites: Natural) -> None:
         self.start.nu[rows], self.start.tau[rows] = sites.nu, sites.tau
@@ -218,8 +218,8 @@ class BatchSearch:
         self._start(rows, of(self.cold, rows))
         self.spent[rows], self.warm[rows] = 0, False
 
-    def _foretell(self, rows: Rows) -> None:
-        self._start(rows, self.known.at(rows, self.ascent.trial[rows]))
+    def _extrapolate(self, rows: Rows) -> None:
+        self._start(rows, self.warm_starts.at(rows, self.ascent.trial[rows]))
         self.spent[rows], self.warm[rows] = 0, True
 
     def _keep_ends(self, rows: Rows, theta: np.ndarray, found: Found) -> None:
@@ -249,7 +249,7 @@ class BatchSearch:
 
     def _settled(self, rows: Rows) -> Found:
         theta, tol = self.ascent.theta[rows], np.full(len(rows), self.first.tol)
-        self._start(rows, self.known.at(rows, theta))
+        self._start(rows, self.warm_starts.at(rows, theta))
         found = self.evaluate(rows, theta, tol)
         for _ in range(self.first.max_sweeps // SPELL):
             if not (found.out.reason == MAX_SWEEPS).any():
@@ -259,7 +259,7 @@ class BatchSearch:
         return found
 
     def results(self) -> list[Fitted]:
-        """What was learned; a problem whose inference failed is done again by itself, with all of `fit`'s remedies."""
+        """What was learned; a problem whose inference failed is learned again alone, with all of `fit`'s remedies."""
         found, loo = self.settled()
         usable, why = _usable(found), [REASONS[r] for r in self.ascent.reason]
         slopes = steepness(found.gradient, self.ascent.theta, self.box)
@@ -278,10 +278,10 @@ class BatchSearch:
 
     def _gone_further(self, surface: Landscape, end: Fitted) -> Fitted:
         """The end, or a better one from the further start that `fit` would try after it."""
-        manner = None if end.status.reason == "max-evaluations" else further_manner(surface, end.theta, self.box)
-        if manner is None:
+        rule = None if end.status.reason == "max-evaluations" else further_start(surface, end.theta, self.box)
+        if rule is None:
             return end
-        start = start_in(manner, surface, starting_point(surface.parts)[0], self.box)
+        start = start_by(rule, surface, starting_point(surface.parts)[0], self.box)
         other = learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol)
         return max(end, other, key=lambda e: e.objective_value if e.status.reason != "inference-failed" else -np.inf)
 

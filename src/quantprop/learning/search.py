@@ -1,4 +1,4 @@
-"""The search for an optimum of one landscape: L-BFGS-B, with inference as precise as each step deserves."""
+"""The search for an optimum of one landscape: L-BFGS-B, with inference only as precise as each step needs."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Climb:
         return max(ends, key=lambda end: end[0].value if end[0].usable else -np.inf)
 
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
-        """The best point reached from θ, and the optimiser's word on why it stopped."""
+        """The best point reached from θ, and the optimiser's reason for stopping."""
         self.restart += 1
         best = self._visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
         if not best.usable:
@@ -61,7 +61,7 @@ class Climb:
         return self._settled(best), why
 
     def _climbed(self, best: Point, precision: Callable) -> tuple[Point, str]:
-        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step deserves."""
+        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs."""
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)

@@ -126,21 +126,21 @@ def variance_bounds(variance: float) -> tuple[float, float]:
 
 
 @dataclasses.dataclass(frozen=True)
-class Manner:
+class StartRule:
     """How a further start explains y: its noise in units of the spread of y, and lengthscales in units of the first."""
 
     noise: float
     lengthscale: float
 
 
-CALM = Manner(noise=1.0, lengthscale=1.0)  # all of it may be noise
-ROUGH = Manner(noise=0.2, lengthscale=0.25)  # most of it is a function
+CALM = StartRule(noise=1.0, lengthscale=1.0)  # all of it may be noise
+ROUGH = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
 
 
-def further_manner(
+def further_start(
     landscape: Landscape, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
-) -> Manner | None:
-    """What else to try where learning ended in an optimum that takes all of y for noise, or none of it, or at a bound.
+) -> StartRule | None:
+    """The rule for a further start where learning took all of y for noise, or none of it, or ended at a bound.
 
     None where the end is not suspicious, or where the likelihood has no noise to learn.
     """
@@ -154,17 +154,17 @@ def further_manner(
         return ROUGH
     correlation = np.abs(_correlations(k)).max(initial=0.0)
     interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
-    return CALM if interpolating or _at_wall(landscape, end, bounds) else None
+    return CALM if interpolating or _stopped_by_bound(landscape, end, bounds) else None
 
 
-def start_in(
-    manner: Manner, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+def start_by(
+    rule: StartRule, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"]:
-    """θ in another manner than the first start: a kernel of the size of y, with other noise and lengthscales."""
+    """θ of a further start: a kernel of the size of y, with noise and lengthscales as the rule says."""
     parts, spread = at(landscape.parts, first), size_in(landscape).spread
     name, k = parts.likelihood.noise, covariance_of(parts.kernel, landscape.task.x)
-    kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), manner.lengthscale)
-    noise = _moved(getattr(parts.likelihood, name), manner.noise * spread)
+    kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
+    noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
     likelihood = _with(parts.likelihood, name, noise)
     return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
 
@@ -175,8 +175,8 @@ def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "the
     return (theta >= bounds[:, 1] - edge).astype(int) - (theta <= bounds[:, 0] + edge)
 
 
-def _at_wall(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
-    """Whether a bound holds learning up; a longest lengthscale only says that a feature does not matter."""
+def _stopped_by_bound(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
+    """Whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
     sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
     return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)
 

@@ -1,4 +1,4 @@
-"""Sites at new hyperparameters, foretold from those known at others."""
+"""Warm starts: sites at new hyperparameters, extrapolated from converged sites at others."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ TINY = 1e-100
 REACH = 4.0  # largest multiple of a known difference that is trusted
 
 
-class Known:
-    """Sites at rest at the last MEMORY values of θ for each of b problems; equal ones count once.
+class WarmStarts:
+    """Converged sites at the last MEMORY values of θ for each of b problems; equal ones count once.
 
-    Until a problem has any, it has the sites that it starts from (`seen` says which have). Kept are log τ and ν/√τ, in
+    Until a problem has any, its initial sites stand in (`seen` says which have some). Stored are log τ and ν/√τ, in
     which a change of the prior's scale is a shift; a datum whose τ is not positive has NaN there.
     """
 
@@ -27,7 +27,7 @@ class Known:
         self.seen = np.zeros(len(theta), dtype=bool)
 
     def add(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"], sites: Natural) -> None:
-        """Put in the sites at rest at one more θ, for some of the problems."""
+        """Add the converged sites at one more θ, for some of the problems."""
         self.newest.nu[rows], self.newest.tau[rows] = sites.nu, sites.tau
         self.place[rows] = (self.place[rows] + 1) % MEMORY
         fresh = ~self.seen[rows]
@@ -37,7 +37,7 @@ class Known:
         self.seen[rows] = True
 
     def at(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Natural:
-        """The sites at θ by the affine function of θ that agrees with the newest, and with the others as it can.
+        """Sites extrapolated to θ by the affine function that agrees with the newest, and fits the others at best.
 
         A datum whose τ is not positive at every known θ keeps its newest site.
         """
@@ -48,10 +48,10 @@ class Known:
         return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
 
     def _shares(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k m"]:
-        """How much of each known θ there is in a new one; they sum to 1.
+        """The weights of the known θ in an affine combination that gives the new one; they sum to 1.
 
-        Of all affine combinations that make the new θ the one with the least Σ (share · distance²)²: where sites bend
-        with θ, a known θ at a distance misleads by its square. Those within the length of the step count alike.
+        Of all such combinations the one with the least Σ (share · distance²)²: where sites are curved in θ, the error
+        from a known θ grows with its squared distance. Those within the length of the step count alike.
         """
         count = np.arange(len(rows))
         known, place = self.theta[rows], self.place[rows]

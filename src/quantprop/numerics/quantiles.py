@@ -61,7 +61,7 @@ class Positive(Axis):
         return np.clip(origin * np.exp(by), self.least, self.greatest)
 
 
-class Unit(Axis):
+class UnitInterval(Axis):
     """0 < y < 1, by log y/(1 − y)."""
 
     def apart(self, y: Rows, origin: Rows) -> Rows:
@@ -107,13 +107,13 @@ def axis(interval: tuple[float, float], lattice: tuple[float, float] | None) -> 
     if lattice is not None:
         return Lattice(lattice[0], float(limits.max) / 4, lattice[1])
     if interval == (0.0, 1.0):
-        return Unit(float(limits.tiny), 1.0 - 2.0**-53)
+        return UnitInterval(float(limits.tiny), 1.0 - 2.0**-53)
     if interval == (0.0, np.inf):
         return Positive(float(limits.tiny), float(limits.max))
     return Axis()
 
 
-class Guess(NamedTuple):
+class QuantileGuess(NamedTuple):
     """Where to look for a quantile, and how far y moves (on its axis) when Φ⁻¹(cdf) moves by 1."""
 
     y: Rows
@@ -151,13 +151,13 @@ class Steps(NamedTuple):
     longest: Rows  # step while an end of the bracket is unknown
 
 
-def solve(cdf: Callable, q: Rows, on: Axis, guess: Guess, precision: float) -> Guess:
+def solve(cdf: Callable, q: Rows, on: Axis, guess: QuantileGuess, precision: float) -> QuantileGuess:
     """The smallest y with cdf(y) ≥ q, for 0 < q < 1; `cdf(rows, y)` is evaluated at one y for each of these rows.
 
     `precision` is that of Φ⁻¹(cdf) before the last secant step for a continuous y; what is left is of second order.
     """
     n, nan = len(q), np.full(len(q), np.nan)
-    answer = Guess(nan.copy(), guess.unit.copy())
+    answer = QuantileGuess(nan.copy(), guess.unit.copy())
     bracket = Bracket(np.arange(n), np.full(n, on.below), np.full(n, np.inf), np.full(n, np.inf), np.zeros(n))
     steps = Steps(on.inside(guess.y, bracket.lower, bracket.upper), nan, nan, guess.unit, 4.0 * guess.unit)
     for _ in range(MOST):

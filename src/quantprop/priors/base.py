@@ -1,12 +1,12 @@
 """What a backend is: a `Process` makes a `Prior` of kernel, mean and inputs; a Prior is conditioned on Gaussian sites.
 
-Only a backend knows how its Gaussian is stored: no n × n array exists outside this folder. A backend must write
+Only a backend knows how its Gaussian is stored: no n × n array exists outside this folder. A backend must define
 `Process.prepare`, `prior`, `cross` and `cost`, and `Prior.condition`, `predictor`, `scaled` and `variances`. Everything
 else follows by differentiation of `condition`, and may be overridden where closed formulas are cheaper or more stable.
 
-A small move of sites is measured in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, and the answer of
-the marginals in P = δμ/σ, Q = −δσ²/σ². In them the answer is a symmetric linear map: P = ρ p and Q = (ρ ∘ ρ) q with the
-posterior correlations ρ.
+A small move of sites is measured in the scaled coordinates p = σ(δν − μ δτ), q = σ² δτ of each datum, and the response
+of the marginals in P = δμ/σ, Q = −δσ²/σ². In them the response is a symmetric linear map: P = ρ p and Q = (ρ ∘ ρ) q
+with the posterior correlations ρ.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Conditioned(eqx.Module):
 
 
 class Cotangent(eqx.Module):
-    """∂J of all that a prior tells: its answer (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
+    """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
 
     answer: Moves
     log_determinant: Scalar
@@ -53,7 +53,7 @@ class Joint(NamedTuple):
 
 
 class Response(eqx.Module):
-    """How a posterior answers small moves of the sites, and how derivatives are carried back to the prior."""
+    """How a posterior responds to small moves of the sites, and how derivatives are carried back to the prior."""
 
     def answer(self, moves: Moves) -> Moves:
         """(ρ p, (ρ ∘ ρ) q)."""
@@ -110,7 +110,7 @@ class Prior(eqx.Module):
         return self, factor
 
     def response(self, given: Conditioned, signed: bool) -> Response:
-        """How the posterior answers small moves."""
+        """How the posterior responds to small moves."""
         return _Linearised.of(self, given, signed)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
@@ -125,7 +125,7 @@ class Prior(eqx.Module):
         return jax.grad(log_integral)(self)
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
-        """The joint posterior, up to `largest_joint` rows: by its answers to a move of each site."""
+        """The joint posterior, up to `largest_joint` rows: by its responses to a move of each site."""
         n, sd = len(self.mean), jnp.sqrt(given.marginals.variance)
         answer = self.response(given, signed).answer
         correlation = jax.vmap(lambda p: answer(jnp.stack([p, jnp.zeros(n)]))[0])(jnp.eye(n))
@@ -165,7 +165,7 @@ class _Linearised(Response):
 
 
 class Cost(NamedTuple):
-    """What one evaluation with its gradient takes, and what lies at hand between evaluations."""
+    """What one evaluation with its gradient takes, and what is held between evaluations."""
 
     peak: int  # bytes
     held: int  # bytes
@@ -194,10 +194,10 @@ class Process(eqx.Module):
         raise NotImplementedError
 
     def refined(self, prior: Prior) -> Prior:
-        """The same prior, from concrete numbers, with smaller roundings where it can be had at some cost."""
+        """The same prior, from concrete numbers, with smaller rounding errors where that is possible at some cost."""
         return prior
 
 
 def finite(prior: Prior) -> bool:
-    """Whether all numbers of a prior are numbers."""
+    """Whether all numbers of a prior are finite."""
     return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(prior))

@@ -1,6 +1,6 @@
 """Factors of B = I + S½ K S½ for a dense K: all that a dense posterior is made of.
 
-Everything comes from one Cholesky factor and one triangular inverse a sweep, without forming K⁻¹ or a difference of
+Everything comes from one Cholesky factor and one triangular inverse per sweep, without forming K⁻¹ or a difference of
 large numbers. With S = diag τ ≥ 0, B = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K: V S½ = L⁻¹(B − I) =
 Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹.
 """
@@ -23,7 +23,7 @@ TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `facto
 RANK = 16  # of the dominant part
 
 
-class Split(eqx.Module):
+class LowRankSplit(eqx.Module):
     """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
 
     low: Float[Array, "n r"]
@@ -31,12 +31,12 @@ class Split(eqx.Module):
 
 
 @program
-def dominant(k: Float[Array, "n n"]) -> Split:
+def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
 
-    A long lengthscale and a huge variance make k nearly of low rank. The roundings of a Cholesky factor of B are then
+    A long lengthscale and a huge variance make k nearly of low rank. Rounding errors of a Cholesky factor of B are then
     about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
-    small roundings, and the dominant part comes back by an update that has none of that size.
+    small rounding errors, and the dominant part comes back by an update that has none of that size.
 
     A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
     as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
@@ -53,7 +53,7 @@ def dominant(k: Float[Array, "n n"]) -> Split:
 
     low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
     known = left > rounding
-    return Split(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
+    return LowRankSplit(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
 
 class Factor(eqx.Module):
@@ -69,7 +69,7 @@ class Factor(eqx.Module):
     reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
 
-def factorize(k: Float[Array, "n n"], parts: Split | None, tau: Float[Array, " n"]) -> Factor:
+def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Array, " n"]) -> Factor:
     """Cholesky factor of B and its inverse: the n³ work of a sweep.
 
     Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
@@ -94,7 +94,7 @@ def factorize(k: Float[Array, "n n"], parts: Split | None, tau: Float[Array, " n
 def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     """The factor for K + G Gᵀ: L (I + c cᵀ)^½ with c = L⁻¹ S½ G = Q diag(σ) Wᵀ and s = √(1 + σ²).
 
-    Written with c W in place of Q: singular vectors have roundings of their own size in every row, also where c is 0.
+    Written with c W in place of Q: singular vectors have rounding errors of that size in every row, also where c is 0.
     Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
     """
     root = factor.root
@@ -111,7 +111,9 @@ def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     return Factor(factor.own, root, lower, inverse, b, direct, log_determinant, (along / s) @ wt)
 
 
-def solve(k: Float[Array, "n n"], parts: Split | None, factor: Factor, d: Float[Array, " n"]) -> tuple[Array, Array]:
+def solve(
+    k: Float[Array, "n n"], parts: LowRankSplit | None, factor: Factor, d: Float[Array, " n"]
+) -> tuple[Array, Array]:
     """α = (I + S₊ K)⁻¹ d and K α.
 
     Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a

@@ -23,7 +23,7 @@ from quantprop.numerics.triangular import folded_gram, folded_product
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
     Factor,
-    Split,
+    LowRankSplit,
     b_inverse,
     covariance_of,
     dominant,
@@ -40,7 +40,7 @@ MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with it
 
 
 class Dense(Process):
-    """The exact process: all covariances of the training values, n² numbers, n³ operations a sweep.
+    """The exact process: all covariances of the training values, n² numbers, n³ operations per sweep.
 
     >>> from quantprop import Dense, Model, kernels, likelihoods
     >>> Model(kernels.SquaredExponential(), likelihoods.Probit()).process == Dense()
@@ -61,7 +61,7 @@ class Dense(Process):
         return Cost(MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)
 
     def refined(self, prior: Prior) -> DensePrior:
-        """Its dominant part split off where the variance is huge: sweeps have smaller roundings then."""
+        """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
         assert isinstance(prior, DensePrior)
         return DensePrior(prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > HUGE else None)
 
@@ -73,14 +73,14 @@ class DensePrior(Prior):
 
     mean: Float[Array, " n"]
     k: Float[Array, "n n"]
-    parts: Split | None = None
+    parts: LowRankSplit | None = None
 
     def is_psd(self) -> bool:
         eigenvalues = np.linalg.eigvalsh(np.asarray(self.k))
         return bool(eigenvalues[0] >= -len(eigenvalues) * 1e-14 * max(eigenvalues[-1], 0.0))
 
     def scaled(self, by: Any) -> DensePrior:
-        parts = None if self.parts is None else Split(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
+        parts = None if self.parts is None else LowRankSplit(jnp.sqrt(by) * self.parts.low, by * self.parts.rest)
         return DensePrior(self.mean, by * self.k, parts)
 
     def variances(self) -> Float[Array, " n"]:
@@ -132,7 +132,7 @@ class DensePrior(Prior):
         return DenseResponse(correlation, correlation**2, transfer, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
-        """From K whole: where a dominant part was split off, L⁻¹ has roundings that new inputs would see."""
+        """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
         given = DensePrior(self.mean, self.k).condition(sites, signed)
         alpha, root, inverse = given.marginals.alpha, given.factor.root, given.factor.inverse
         if not signed:

@@ -106,7 +106,7 @@ def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cav
     )
 
 
-class State(NamedTuple):
+class NewtonState(NamedTuple):
     """Between two steps: the best pair (a, b) so far and the level there, the next to try, the damping."""
 
     best: Float[Array, "2"]
@@ -124,16 +124,16 @@ def minimise(shape: Curve, p: float, tolerance: Scalar) -> Float[Array, "2"]:
     """
     fixed = jax.lax.stop_gradient(shape)
     nothing = Level(jnp.asarray(jnp.inf), jnp.zeros(2), jnp.eye(2))
-    start = State(jnp.zeros(2), nothing, jnp.zeros(2), jnp.asarray(0.0), jnp.asarray(0), jnp.asarray(False))
+    start = NewtonState(jnp.zeros(2), nothing, jnp.zeros(2), jnp.asarray(0.0), jnp.asarray(0), jnp.asarray(False))
 
-    def step(s: State) -> State:
+    def step(s: NewtonState) -> NewtonState:
         new = level(fixed, s.trial, p)
         good = new.value <= s.at.value * (1.0 + 1e-13)
         at = jax.tree.map(lambda n, o: jnp.where(good, n, o), new, s.at)
         best = jnp.where(good, s.trial, s.best)
         damping = jnp.where(good, jnp.where(s.damping < 1e-4, 0.0, 0.1 * s.damping), 8.0 * s.damping + 1e-3)
         move = newton_step(at, damping)
-        return State(best, at, best + move, damping, s.steps + 1, jnp.max(jnp.abs(move)) < tolerance)
+        return NewtonState(best, at, best + move, damping, s.steps + 1, jnp.max(jnp.abs(move)) < tolerance)
 
     end = jax.lax.while_loop(lambda s: ~s.done & (s.steps < MAX_STEPS), step, start)
     last = level(shape, end.best, p)

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import Natural
 from quantprop.model import Model
 from quantprop.reference.guide import Guide, guide
-from quantprop.reference.slices import State, start, step
+from quantprop.reference.slices import ChainState, start, step
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -68,13 +68,13 @@ def log_evidence(
 
 
 @program
-def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[State, Float[Array, " chains"]]:
+def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[ChainState, Float[Array, " chains"]]:
     """Every chain's end, and log w = Σ_t (β_{t+1} − β_t) log L(f_t), f_{t+1} by a step at β_{t+1} (Neal's eq. 11)."""
 
     def beta(t: Any) -> Any:
         return (t / temperatures) ** POWER
 
-    def one(key: Array) -> tuple[State, Any]:
+    def one(key: Array) -> tuple[ChainState, Any]:
         def cooler(t: Any, carry: Any) -> Any:
             state, log_weight = carry
             log_weight = log_weight + (beta(t + 1) - beta(t)) * state.value
@@ -86,7 +86,7 @@ def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[State, Float[Ar
     return jax.vmap(one)(keys)
 
 
-def resampled(state: State, log_weights: Float[np.ndarray, " chains"], seed: int) -> State:
+def resampled(state: ChainState, log_weights: Float[np.ndarray, " chains"], seed: int) -> ChainState:
     """As many states, each as often as its weight says: systematic resampling, all by one uniform number."""
     weights = np.exp(log_weights - log_weights.max())
     steps = (np.random.default_rng(seed).uniform() + np.arange(len(weights))) / len(weights)

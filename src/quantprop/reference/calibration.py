@@ -2,7 +2,7 @@
 
 Draw f from the prior at n inputs and one more, y from the likelihood, infer, and ask where the true f and y at the
 held-out input lie in their predictive distributions. Under exact inference both probability integral transforms (PIT)
-are uniform. One held-out input a draw keeps draws independent, so that tests of uniformity mean what they say.
+are uniform. One held-out input per draw keeps draws independent, so that tests of uniformity mean what they say.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scipy.special import ndtr
 from scipy.stats import kstest
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.engine import Problem, solve_parallel
+from quantprop.inference.engine import InferenceProblem, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.predictive import Predictive
@@ -132,7 +132,7 @@ def _solved(
 
     def one(rows: Datum) -> tuple[Normal, Array]:
         start = Natural(*jax.vmap(likelihood.start)(rows))
-        out, _ = solve_parallel(Problem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
+        out, _ = solve_parallel(InferenceProblem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
         latent = prior.predictor(out.at.sites, not likelihood.log_concave).at(mean, cross, own)
         return Normal(latent.mean[0], latent.variance[0]), out.reason == CONVERGED
 

@@ -38,7 +38,7 @@ GENERATED: dict[str, tuple[Likelihood, float]] = {  # likelihood and prior mean
 
 
 class Data(NamedTuple):
-    """Rows to learn from, and rows whose y_new is foretold: the class 1, or what was held out."""
+    """Rows to learn from, and rows whose y_new is predicted: the class 1, or what was held out."""
 
     x: Float[np.ndarray, "n d"]
     y: Float[np.ndarray, "n ..."]

@@ -18,7 +18,7 @@ from quantprop.model import Model
 from quantprop.reference.annealing import annealed, resampled
 from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
 from quantprop.reference.guide import Guide, guide
-from quantprop.reference.slices import State, start, step
+from quantprop.reference.slices import ChainState, start, step
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
@@ -109,16 +109,18 @@ def sample(
 
 
 @program
-def _run(by: Guide, new: Datum | None, keys: Array, states: State, draws: Any, thin: Any) -> tuple[State, Sums]:
+def _run(
+    by: Guide, new: Datum | None, keys: Array, states: ChainState, draws: Any, thin: Any
+) -> tuple[ChainState, Sums]:
     """Every chain's last state, and its sums over as many spells as `draws` has entries (second axis)."""
 
-    def one(key: Array, state: State) -> tuple[State, Sums]:
-        def move(i: Any, carry: tuple[Array, State]) -> tuple[Array, State]:
+    def one(key: Array, state: ChainState) -> tuple[ChainState, Sums]:
+        def move(i: Any, carry: tuple[Array, ChainState]) -> tuple[Array, ChainState]:
             key, state = carry
             return key, step(jax.random.fold_in(key, i), state, by.residual, by.factor)
 
-        def spell(state: State, about: tuple[Array, Array]) -> tuple[State, Sums]:
-            def draw(i: Any, carry: tuple[State, Sums]) -> tuple[State, Sums]:
+        def spell(state: ChainState, about: tuple[Array, Array]) -> tuple[ChainState, Sums]:
+            def draw(i: Any, carry: tuple[ChainState, Sums]) -> tuple[ChainState, Sums]:
                 _, state = jax.lax.fori_loop(0, thin, move, (jax.random.fold_in(about[0], i), carry[0]))
                 return state, jax.tree.map(jnp.add, carry[1], _seen(by, new, state.d))
 
@@ -133,7 +135,7 @@ def _run(by: Guide, new: Datum | None, keys: Array, states: State, draws: Any, t
 _started = program(lambda by, keys: jax.vmap(lambda key: start(key, by.residual, by.factor))(keys))
 
 
-def _starts(by: Guide, keys: Array, temperatures: int, seed: int) -> State:
+def _starts(by: Guide, keys: Array, temperatures: int, seed: int) -> ChainState:
     """Draws of the guide, or of the posterior by annealing."""
     if temperatures == 0:
         return _started(by, keys)
@@ -155,7 +157,7 @@ def _probability(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Float
     return jnp.exp(jax.vmap(by.likelihood.predictive_log_prob)(new, latent))
 
 
-def _summary(by: Guide, state: State, sums: Sums, draws: int) -> Draws:
+def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
     """Sums over halves of chains as estimates."""
     n = len(by.pull)
     first, second, fourth, probability = (np.swapaxes(part / draws, 0, 1) for part in sums)  # halves in front

@@ -7,7 +7,7 @@ import math
 from quantprop.comparison import Comparison, Estimate
 from quantprop.report.names import called, listed
 
-NEGLIGIBLE = 1e-4  # nats a row: methods that agree in theory differ by their tolerances
+NEGLIGIBLE = 1e-4  # nats per row: methods that agree in theory differ by their tolerances
 
 
 def sign(difference: Estimate) -> int:

@@ -75,7 +75,7 @@ def differences(comparison: Comparison) -> Picture:
         values, margins = np.array([one.value for one in less]), np.array([one.margin for one in less])
         ax.errorbar(values, place, xerr=np.nan_to_num(margins), fmt="o", color=plots.BLUE, capsize=3)
         ax.set_yticks(place, [called(one.method) for one in others])
-        ax.set(xlabel=f"NTLL less that of {first}, nats a row", ylim=(len(others) - 0.5, -0.5))
+        ax.set(xlabel=f"NTLL less that of {first}, nats per row", ylim=(len(others) - 0.5, -0.5))
 
     caption = f"Differences in NTLL from {first}, with 95 % intervals. To the right of 0, {first} forecasts better."
     said = "; ".join(f"{called(one.method)} {part.value:+.3g}" for one, part in zip(others, less, strict=True))

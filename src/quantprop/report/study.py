@@ -27,7 +27,7 @@ from quantprop.runtime.markup import Markup, element, joined, table
 
 MEANINGS = (
     "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance "
-    "of probabilities from what came, calibration the mean gap between stated probabilities and shares that came. "
+    "of probabilities from the outcome, calibration the mean gap between stated probabilities and observed shares. "
     "“If perfect” is the calibration error of a forecaster whose probabilities are the true ones, on as many rows: on "
     "average, and at most in 95 of 100 cases. "
 )
@@ -113,7 +113,7 @@ def _difference_cells(found: Comparison) -> list[list[str]]:
 
 def _times(found: Comparison) -> Markup:
     rows = [[called(one.method), f"{one.compiling:.2f}", f"{one.seconds:.2f}"] for one in found.all]
-    header = ("method", "to compile, once", "a fit, median")
+    header = ("method", "to compile, once", "per fit, median")
     return table(header, rows, "Seconds. Programs that another method has compiled are not compiled again")
 
 
@@ -164,7 +164,7 @@ def _status(one: Evaluated) -> tuple[str, str, str]:
 
 
 def _numbers(found: Comparison) -> Markup:
-    """Learned hyperparameters, one row each, one column a method; a block a class where there are several."""
+    """Learned hyperparameters, one row each, one column per method; a block per class where there are several."""
     models = [one.model for one in found.methods]
     rows = []
     for which in range(len(models[0].fits)):
@@ -192,7 +192,7 @@ def _rows(found: Comparison) -> Markup:
 
 
 def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str, Any]]:
-    """One record a method (or baseline, where these are given): scores, differences from the first method, standard
+    """One record per method (or baseline, where these are given): scores, differences from the first method, standard
     errors, time, fits that converged.
     """
     return [
@@ -217,7 +217,7 @@ def lines(found: Comparison) -> Iterator[str]:
     """Scores, how much they differ from the first method's, and the conclusion, as text."""
     header, *rows = _score_cells(found)
     yield from _aligned([
-        [*header, "compile, s", "a fit, s", "converged"],
+        [*header, "compile, s", "per fit, s", "converged"],
         *([*cells, f"{one.compiling:.2f}", f"{one.seconds:.2f}", _share(one)]
           for one, cells in zip(found.all, rows, strict=True)),
     ])  # fmt: skip

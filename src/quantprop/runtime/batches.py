@@ -17,7 +17,7 @@ CPU_WORK = 5e8  # operations of a sweep of them together, about half a second: a
 GPU_SLOTS = 512
 VECTORISED = 16 / 7  # bytes of one problem of a batch, of those of a problem by itself
 HELD = 0.1  # of the memory for the distances of one batch's problems
-SHARE = 0.35  # of the memory of an accelerator for one batch: two are in work at a time
+SHARE = 0.35  # of the memory of an accelerator for one batch: two are in progress at a time
 
 Rows = Int[np.ndarray, " k"]
 
@@ -38,12 +38,12 @@ def slots(cost: Any, b: int) -> int:
 
 
 def held(cost: Any) -> int:
-    """How many problems of this cost are in work, each with what it holds between evaluations."""
+    """How many problems of this cost are in progress, each with what it holds between evaluations."""
     return max(1, int(HELD * _memory() / cost.held))
 
 
 def _memory() -> int:
-    """Bytes of an accelerator; of a computer a size that any has."""
+    """Bytes of an accelerator's memory; on a CPU, a size that any computer has."""
     return (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
 
 

@@ -20,10 +20,10 @@ from pathlib import Path
 SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
 OFF = frozenset({"off", "0", "no", "false"})
 MOST = 512 * 2**20  # bytes kept; the oldest programs go first
-SHELF, DESK = "programs", "running"
-STALE = 7 * 86400  # seconds after which the folder of a process that was killed is swept away
+STORE, WORKSPACE = "programs", "running"
+STALE = 7 * 86400  # seconds after which the workspace of a process that was killed is removed
 
-_desks: dict[str, Path] = {}  # of this process, by the folder they belong to
+_workspaces: dict[str, Path] = {}  # of this process, by the folder they belong to
 
 
 def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
@@ -45,19 +45,19 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
         return None
     home = Path(folder or told or _users_folder() / "quantprop").expanduser().resolve() / _machine()
     before = getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009  # which no stub names
-    if before is not None and before not in map(str, _desks.values()):
+    if before is not None and before not in map(str, _workspaces.values()):
         return Path(before)
-    if str(home) not in _desks:
-        _desks[str(home)] = _opened(home)
-    _tell_jax(_desks[str(home)])
+    if str(home) not in _workspaces:
+        _workspaces[str(home)] = _opened(home)
+    _tell_jax(_workspaces[str(home)])
     return home
 
 
-def _tell_jax(desk: Path) -> None:
+def _tell_jax(workspace: Path) -> None:
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
-    jax.config.update("jax_compilation_cache_dir", str(desk))
+    jax.config.update("jax_compilation_cache_dir", str(workspace))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too: there are many
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # whose folder would be part of every key
     compilation_cache.reset_cache()  # JAX looks at its settings once
@@ -84,30 +84,30 @@ def _machine() -> str:
     return f"{platform.machine()}-{hashlib.sha256(repr(about).encode()).hexdigest()[:12]}"
 
 
-# --- a process and the shelf -----------------------------------------------------------------------------------------
+# --- a process and the store -----------------------------------------------------------------------------------------
 
 
 def _opened(home: Path) -> Path:
-    """A folder of this process's own, with everything on the shelf; what it adds goes back at the end."""
-    shelf = home / SHELF
-    shelf.mkdir(parents=True, exist_ok=True)
-    (home / DESK).mkdir(exist_ok=True)
-    _swept(home)
-    desk = Path(tempfile.mkdtemp(dir=home / DESK))
-    for file in shelf.iterdir():
-        _linked(file, desk / file.name)
-    atexit.register(_closed, desk, shelf, os.getpid())
-    return desk
+    """A folder of this process's own, with links to everything in the store; what it adds is linked back at the end."""
+    store = home / STORE
+    store.mkdir(parents=True, exist_ok=True)
+    (home / WORKSPACE).mkdir(exist_ok=True)
+    _evict(home)
+    workspace = Path(tempfile.mkdtemp(dir=home / WORKSPACE))
+    for file in store.iterdir():
+        _linked(file, workspace / file.name)
+    atexit.register(_closed, workspace, store, os.getpid())
+    return workspace
 
 
-def _closed(desk: Path, shelf: Path, owner: int) -> None:
-    """Put what is new on the shelf and leave."""
+def _closed(workspace: Path, store: Path, owner: int) -> None:
+    """Link what is new into the store and remove the workspace."""
     if os.getpid() != owner:  # a fork: its parent's folder is not its own
         return
-    for file in desk.iterdir() if shelf.is_dir() else ():
-        if file.is_file() and not (shelf / file.name).exists():
-            _linked(file, shelf / file.name)
-    shutil.rmtree(desk, ignore_errors=True)  # a file that another process holds open on Windows is swept away later
+    for file in workspace.iterdir() if store.is_dir() else ():
+        if file.is_file() and not (store / file.name).exists():
+            _linked(file, store / file.name)
+    shutil.rmtree(workspace, ignore_errors=True)  # a file held open by another process on Windows is removed later
 
 
 def _linked(file: Path, place: Path) -> None:
@@ -125,13 +125,13 @@ def _linked(file: Path, place: Path) -> None:
         os.replace(part, place)
 
 
-def _swept(home: Path, most: int = MOST) -> None:
+def _evict(home: Path, most: int = MOST) -> None:
     """Keep no more than so many bytes, the newest, and no folders of processes that were killed long ago."""
-    for desk in (home / DESK).iterdir():
-        if time.time() - _modified(desk) > STALE:
-            shutil.rmtree(desk, ignore_errors=True)
+    for workspace in (home / WORKSPACE).iterdir():
+        if time.time() - _modified(workspace) > STALE:
+            shutil.rmtree(workspace, ignore_errors=True)
     total = 0
-    files = [(_modified(file), file) for file in (home / SHELF).iterdir()]
+    files = [(_modified(file), file) for file in (home / STORE).iterdir()]
     for _, file in sorted(files, reverse=True):
         total += _size(file)
         if total > most:

@@ -99,7 +99,7 @@ def numbers(value: Any, form: Form = full) -> str:
 
 
 def expression_html(node: Any) -> str:
-    """The expression with four digits a number, for a notebook."""
+    """The expression with four digits per number, for a notebook."""
     return element("code", expression(node, short))
 
 
@@ -141,7 +141,7 @@ def of_solution(solution: Any) -> tuple[str, Rows]:
         *model_rows(solution.model),
         ("inference", str(solution.status)),
         ("log evidence", f"{solution.log_evidence:.6g}"),
-        ("leave-one-out", f"{loo.mean():.4g} a row{more}" if len(loo) else "no proper cavity"),
+        ("leave-one-out", f"{loo.mean():.4g} per row{more}" if len(loo) else "no proper cavity"),
     ]
 
 

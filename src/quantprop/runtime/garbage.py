@@ -1,4 +1,4 @@
-"""Without the collection of cyclic garbage, where it would walk over what has just been made and find nothing."""
+"""Pausing the cyclic garbage collector where it would traverse what has just been made and find nothing."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Put the collector off, if it is on, until the end of the block; what was made in it counts as old from then on.
+    """Pause the collector, if it is on, until the end of the block; what was made in it counts as old from then on.
 
     Importing JAX and tracing programs make some hundred thousand objects that stay. To look through all of them again
     and again took a fifth of a second of the 3.2 s of a first fit (`benchmarks/run.py --only cold`).

@@ -1,4 +1,4 @@
-"""What a problem takes of a device's memory: asked before the work, and explained where it was too much."""
+"""How much device memory a problem takes: checked before the work, and explained where it was too much."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_memory(cost: Any) -> None:
 
 
 def _available() -> int | None:
-    """Bytes to be had of the device that computes."""
+    """Bytes available on the device that computes."""
     if jax.default_backend() == "cpu":
         return available_memory()
     stats = jax.devices()[0].memory_stats() or {}
@@ -36,7 +36,7 @@ def ways_out() -> str:
 
 @contextmanager
 def explained(arguments: Any) -> Iterator[None]:
-    """Turn XLA's word for a full memory into a MemoryError that says what to do; all other errors pass."""
+    """Turn XLA's error for exhausted memory into a MemoryError that says what to do; all other errors pass."""
     try:
         yield
     except jax.errors.JaxRuntimeError as error:

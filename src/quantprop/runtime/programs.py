@@ -1,5 +1,5 @@
-"""Compiled programs: `jax.jit`, with the choice of XLA's code generator that suits programs like these; of those kept
-in memory the least recently used go before there are too many.
+"""Compiled programs: `jax.jit`, with the choice of XLA's code generator that suits programs like these, and an LRU
+cache that evicts programs before there are too many.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOWER_LEVEL = {"xla_backend_optimization_level": 1}
 
 MOST = 256  # programs kept: those of some 35 different fits; each takes about 3 MB and 70 memory maps
 FEWEST = 32  # kept whatever else the process holds: more than one fit needs
-SHARE = 1 / 3  # of the memory maps that a process may have, above which programs go; at the limit it would die
+SHARE = 1 / 3  # of the memory maps that a process may have, above which programs are evicted; at the limit it would die
 WATCHED = 8  # new programs between two counts of the memory maps
 
 
@@ -44,8 +44,8 @@ class Compiled:
         self.call, self.used = call, used
 
 
-class Kept:
-    """The compiled programs of the process, and when each was used.
+class ProgramCache:
+    """The compiled programs of the process, the least recently used of which are evicted.
 
     JAX keeps what it compiled for a function as long as the function lives, and frees it with the function. Therefore
     each form and set of shapes has a function of its own, held here and nowhere else.
@@ -53,7 +53,7 @@ class Kept:
 
     def __init__(self) -> None:
         self.programs: dict[Hashable, Compiled] = {}
-        self.ahead: set[Hashable] = set()  # of what all programs have been compiled, none of which has gone since
+        self.ahead: set[Hashable] = set()  # keys whose programs have all been compiled, and none evicted since
         self.parts: list[Any] = []  # functions inside programs, whose traces JAX would keep
         self.gate, self.clock, self.made = Lock(), count(), 0
 
@@ -65,17 +65,17 @@ class Kept:
         return found
 
     def add(self, key: Hashable, call: Any) -> Compiled:
-        """Keep a program under its key, or the one that another thread has put there meanwhile."""
+        """Cache a program under its key, unless another thread has done so meanwhile; returns the cached one."""
         with self.gate:
             new = Compiled(call, next(self.clock))
             found = self.programs.setdefault(key, new)
             self.made += found is new
             if len(self.programs) > MOST or (self.made % WATCHED == 0 and _crowded()):
-                self._clear_out()
+                self._evict()
             return found
 
-    def _clear_out(self) -> None:
-        """Give up a quarter of the programs, the least recently used, and all traces of their parts."""
+    def _evict(self) -> None:
+        """Evict a quarter of the programs, the least recently used, and all traces of their parts."""
         by_use = sorted(self.programs, key=lambda key: self.programs[key].used)
         for key in by_use[: min(len(by_use) // 4, max(0, len(by_use) - FEWEST))]:
             del self.programs[key]
@@ -84,7 +84,7 @@ class Kept:
         self.ahead.clear()
 
 
-_kept = Kept()
+_cache = ProgramCache()
 
 
 def _crowded() -> bool:
@@ -124,7 +124,7 @@ class Program(Generic[P, R]):
             static = {self.static_argnames: kwargs.pop(self.static_argnames)}
         leaves, form = jax.tree.flatten((args, kwargs))
         key = (self, form, *static.items(), *[getattr(leaf, "shape", ()) for leaf in leaves])
-        found = _kept.find(key) or _kept.add(key, self._jitted(static, form))
+        found = _cache.find(key) or _cache.add(key, self._jitted(static, form))
         return found.call, leaves
 
     def _jitted(self, static: dict[str, Any], form: Any) -> Any:
@@ -147,7 +147,7 @@ def program(function: Callable[P, R], static_argnames: str | None = None) -> Pro
 def part(function: Callable[P, R]) -> Callable[P, R]:
     """A function that programs call, traced once for all places that need it."""
     traced = jax.jit(function)
-    _kept.parts.append(traced)
+    _cache.parts.append(traced)
     return traced
 
 
@@ -156,7 +156,7 @@ def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
     """Compile programs in threads, as they come, until the end of the block, unless those of this key are there: XLA
     does it without Python's lock, and mostly on one core for each.
     """
-    if key in _kept.ahead:
+    if key in _cache.ahead:
         yield
         return
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
@@ -164,7 +164,7 @@ def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
         yield
         for task in tasks:
             task.result()
-    _kept.ahead.add(key)
+    _cache.ahead.add(key)
 
 
 @cache

@@ -1,4 +1,4 @@
-"""What the operating system lends a process, asked in the ways that each system has: cores, memory, memory maps."""
+"""What the operating system grants a process, on each kind of system: cores, memory, memory maps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def cores() -> int:
 
 
 def available_memory() -> int | None:
-    """Bytes that can be had without swapping, caches of files given up: on Linux the kernel's estimate, or what the
+    """Bytes available without swapping, file caches counted as free: on Linux the kernel's estimate, or what the
     control groups of the process leave if that is less. Elsewhere the installed memory, and None if that is unknown.
     """
     lines = _text(PROC / "meminfo").splitlines()

@@ -27,7 +27,7 @@ Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class Document:
+class ModelFile:
     """What a file holds: what it is a model of, JSON, arrays by name, and what its writer noted beside (JSON)."""
 
     kind: str
@@ -39,7 +39,7 @@ class Document:
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def write(document: Document, path: Path) -> None:
+def write(document: ModelFile, path: Path) -> None:
     """Write a file; after any error the old one is intact."""
     metadata = {
         "format": FORMAT,
@@ -118,7 +118,7 @@ def reading(path: Path) -> Iterator[None]:
         raise ValueError(f"{os.fspath(path)} is not a quantprop model: {error}") from error
 
 
-def read(path: Path) -> Document:
+def read(path: Path) -> ModelFile:
     """The checked envelope of a file; its content is still to be decoded."""
     with open(path, "rb", opener=_without_waiting) as file:
         require(stat.S_ISREG(os.fstat(file.fileno()).st_mode), "it is no file, but a pipe or a device")
@@ -135,7 +135,7 @@ def read(path: Path) -> Document:
         intact = metadata.get("sha256") == checksum(metadata, arrays)
         require(intact, "it is damaged: what it holds differs from the checksum that was written with it")
     note = _parsed(metadata["note"].encode()) if "note" in metadata else None
-    return Document(metadata.get("kind", ""), _parsed(metadata.get("content", "").encode()), arrays, note)
+    return ModelFile(metadata.get("kind", ""), _parsed(metadata.get("content", "").encode()), arrays, note)
 
 
 def _without_waiting(path: Path, flags: int) -> int:

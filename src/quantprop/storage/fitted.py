@@ -16,7 +16,7 @@ from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.parameters import declared, free
 from quantprop.runtime.precision import float64
-from quantprop.storage.files import Document, Path, Shelf, read, reading, write
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
 
 KIND = "fitted"
@@ -56,7 +56,7 @@ def save(fitted: Fitted, path: Path) -> None:
             f"save takes what fit returns, or a fitted estimator of the library; got {type(fitted).__name__}"
         )
     tensors: dict[str, np.ndarray] = {}
-    write(Document(KIND, packed(fitted, "", tensors), tensors), path)
+    write(ModelFile(KIND, packed(fitted, "", tensors), tensors), path)
 
 
 WRITERS[Fitted] = save
@@ -68,7 +68,7 @@ def load(path: Path) -> Fitted:
         return loaded(read(path))
 
 
-def loaded(document: Document) -> Fitted:
+def loaded(document: ModelFile) -> Fitted:
     """A learned model from the document that holds nothing else."""
     known = f"storage.load reads {KIND!r}, quantprop.load also estimators"
     require(document.kind == KIND, f"it is of the kind {document.kind!r}; {known}")

@@ -48,7 +48,7 @@ class TableModel:
 
     @property
     def fits(self) -> tuple[Fitted, ...]:
-        """What learning returned: one, or one a class for more than two classes."""
+        """What learning returned: one, or one per class for more than two classes."""
         found = self.estimator.fitted_
         return tuple(found) if isinstance(found, list) else (found,)
 

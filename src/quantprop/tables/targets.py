@@ -17,7 +17,7 @@ from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
 from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
 
-CLASSES = ("probit", "logit", "heaviside")  # of two labels, or more by one model a label
+CLASSES = ("probit", "logit", "heaviside")  # of two labels, or more by one model per label
 REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation; the scale of the noise is learned
     "gaussian": lambda: likelihoods.Gaussian(0.5),
     "student-t": lambda: likelihoods.StudentT(scale=0.5),

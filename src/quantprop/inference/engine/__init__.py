@@ -1,7 +1,7 @@
 """Schedules that bring the sites of a problem to their fixed point, and say how it went."""
 
 from quantprop.inference.engine.climb import climb
-from quantprop.inference.engine.fixed_point import REASONS, Evaluation, Outcome, Problem, conditioned, swept
+from quantprop.inference.engine.fixed_point import REASONS, Evaluation, InferenceProblem, Outcome, conditioned, swept
 from quantprop.inference.engine.parallel import PATIENCE, solve_parallel
 from quantprop.inference.engine.sequential import solve_sequential
 
@@ -9,8 +9,8 @@ __all__ = [
     "PATIENCE",
     "REASONS",
     "Evaluation",
+    "InferenceProblem",
     "Outcome",
-    "Problem",
     "climb",
     "conditioned",
     "solve_parallel",

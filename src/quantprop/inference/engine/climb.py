@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine.fixed_point import Evaluation, Problem, swept
+from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, swept
 from quantprop.inference.engine.parallel import improved
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
@@ -19,7 +19,7 @@ SHORTEST = 2.0**-20
 _swept = program(lambda problem, sites: swept(problem, sites)[0])
 
 
-def climb(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation, int]:
+def climb(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation, int]:
     """Ascend from the mean under these sites to a mode; also how many sweeps it took.
 
     Where log p(y | f) is convex, W = −∂² log p < 0 and Newton's step may lead down, or to no posterior at all. Newton's
@@ -47,9 +47,9 @@ def climb(problem: Problem, sites: Natural, tol: float) -> tuple[Evaluation, int
 
 
 def _upwards(
-    problem: Problem, visit: Callable[[Natural], Evaluation], here: Evaluation, newton: Natural
+    problem: InferenceProblem, visit: Callable[[Natural], Evaluation], here: Evaluation, newton: Natural
 ) -> Evaluation | None:
-    """A step from f towards f + (K⁻¹ + |W|)⁻¹ ∇, halved until it leads up.
+    """A step from f towards f + (K⁻¹ + |W|)⁻¹ ∇, backtracking until it leads up.
 
     The mean under sites (α + τ f, τ) is f for every τ, if K α = f − m: so the line from f can be searched, its start
     included, which negative sites may have left with fewer digits.

@@ -18,10 +18,10 @@ from quantprop.runtime.programs import part
 from quantprop.sites import Marginal
 
 RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
-FARTHEST = 2.0  # standard deviations that means may move before the precisions have answered
+FARTHEST = 2.0  # standard deviations that means may move before the precisions respond
 
 
-class Problem(eqx.Module):
+class InferenceProblem(eqx.Module):
     """Everything that defines the fixed point."""
 
     likelihood: Likelihood
@@ -51,7 +51,7 @@ class Evaluation(eqx.Module):
     improper_cavities: Int[Array, ""]
 
 
-def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
+def evaluate(problem: InferenceProblem, post: Conditioned) -> Evaluation:
     """Every datum's renewed site under the posterior, and how far old and new sites are apart.
 
     A datum whose cavity is improper keeps its site until the others have moved, and adds 1 (each of its copies) to the
@@ -76,13 +76,13 @@ def evaluate(problem: Problem, post: Conditioned) -> Evaluation:
     return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, several)
 
 
-def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:
+def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Renewal]:
     """Every datum's renewed site; and the same after the means have followed it, the covariance being what it was.
 
-    What couples the sites most is that one of them moves the means of others, whose precisions then answer. Renewed
-    twice for one factor, they arrive sooner: at its optimum on crabs the distance to EP's fixed point shrinks by 0.17
-    a sweep, where one renewal leaves 0.97 of it. Rules that integrate cost more than they would save; where sites may
-    be negative, means do not follow from the factor alone.
+    Sites are coupled mostly because one of them moves the means of others, whose precisions then respond. Two renewals
+    per factor converge faster: at its optimum on crabs the distance to EP's fixed point shrinks by a factor of 0.17 per
+    sweep, against 0.97 with one renewal. Rules that integrate cost more than they would save; where sites may be
+    negative, means do not follow from the factor alone.
     """
     renew = jax.vmap(partial(renewal, problem.method, problem.likelihood))
     new = renew(problem.data, problem.weight, post.marginals, post.sites)
@@ -92,7 +92,7 @@ def renewals(problem: Problem, post: Conditioned) -> tuple[Renewal, Renewal]:
     return new, renew(problem.data, problem.weight, marginals, near)
 
 
-def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:
+def followed(problem: InferenceProblem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:
     """Sites and marginals after the renewed sites' pull on the means; as they were, if that pull is too strong."""
     sites, at = post.sites, post.marginals
     counts = (problem.weight.total > 0) & new.proper
@@ -104,19 +104,19 @@ def followed(problem: Problem, post: Conditioned, new: Renewal) -> tuple[Natural
 
 
 @part
-def swept(problem: Problem, sites: Natural) -> tuple[Evaluation, Any]:
+def swept(problem: InferenceProblem, sites: Natural) -> tuple[Evaluation, Any]:
     """One sweep, and the prior's factor behind it."""
     post = problem.prior.condition(sites, problem.negative_sites)
     return evaluate(problem, post), post.factor
 
 
 def conditioned(at: Evaluation, factor: Any) -> Conditioned:
-    """The posterior behind a sweep, put together again from what the sweep tells of it and the prior's factor."""
+    """The posterior behind a sweep, reassembled from the evaluation and the prior's factor."""
     return Conditioned(at.sites, at.marginals, at.log_determinant, at.proper, factor)
 
 
-def scaled(problem: Problem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
-    """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); free of the scale of f.
+def scaled(problem: InferenceProblem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
+    """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); independent of the scale of f.
 
     The w copies of a row of weight w each change by 1/w of it: their squares sum to 1/w of its square.
     """

@@ -10,26 +10,26 @@ from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine.fixed_point import Evaluation, Outcome, Problem, outcome, scaled, swept
+from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, Outcome, outcome, scaled, swept
 from quantprop.likelihoods.base import Scalar
 
 DEPTH = 5  # of Anderson's memory; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
 SMALLEST_STEP = 1e-6
 ROUNDING = 1e-10  # of a merit, relative
-PATIENCE = 60  # sweeps; acceleration that has not arrived by then circles a near-solution, which plain steps leave
+PATIENCE = 60  # sweeps; acceleration that has not converged by then circles a near-solution, which plain steps leave
 
 
 class Memory(NamedTuple):
-    """Anderson's memory: the last DEPTH accepted sites and the steps they want, (ν, τ) each; `held` are in use."""
+    """Anderson's memory: the last DEPTH accepted sites and their proposed changes, (ν, τ) each; `held` are in use."""
 
     sites: Float[Array, "m 2 n"]
     changes: Float[Array, "m 2 n"]
     held: Int[Array, ""]
 
 
-class State(NamedTuple):
-    """Between two sweeps. `factor` is the prior's for the last trial, and so for the accepted sites once they rest."""
+class SweepState(NamedTuple):
+    """Between two sweeps. `factor` is the prior's for the last trial, and for the accepted sites on convergence."""
 
     trial: Natural
     accepted: Evaluation
@@ -39,7 +39,7 @@ class State(NamedTuple):
     sweeps: Int[Array, ""]
 
 
-def accelerated(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+def accelerated(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
     used = (jnp.arange(DEPTH) < memory.held)[:, None, None]
     sites, change = _both(at.sites), _both(at.onward)
@@ -68,7 +68,7 @@ def remember(memory: Memory, at: Evaluation) -> Memory:
     return Memory(sites, changes, jnp.minimum(memory.held + 1, DEPTH))
 
 
-def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
+def propose(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
     plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.onward)
     fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(problem, memory, at, step), plain)
@@ -78,7 +78,7 @@ def propose(problem: Problem, memory: Memory, at: Evaluation, step: Scalar) -> N
     return jax.tree.map(lambda a, p: jnp.where(fast.tau < 0, p, a), fast, plain)
 
 
-def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, ""]:
+def improved(problem: InferenceProblem, new: Evaluation, old: Evaluation) -> Bool[Array, ""]:
     """Whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP).
 
     Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
@@ -89,8 +89,10 @@ def improved(problem: Problem, new: Evaluation, old: Evaluation) -> Bool[Array, 
     return new.proper & (new.residual <= GROWTH * old.residual)
 
 
-def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> tuple[Outcome, Any]:
-    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the sites at rest.
+def solve_parallel(
+    problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Array | int
+) -> tuple[Outcome, Any]:
+    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the converged sites.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
     A method without a merit falls back to plain half steps after PATIENCE sweeps.
@@ -99,13 +101,13 @@ def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Ar
     blank, factor = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
     nothing = jnp.zeros((DEPTH, 2, len(start.nu)))
     memory = Memory(nothing, nothing, jnp.asarray(0))
-    state = State(start, blank, factor, memory, jnp.asarray(1.0), jnp.asarray(0))
+    state = SweepState(start, blank, factor, memory, jnp.asarray(1.0), jnp.asarray(0))
 
-    def unfinished(s: State):
+    def unfinished(s: SweepState):
         going = (s.accepted.residual > tol) & (s.sweeps < max_sweeps) & (s.step > SMALLEST_STEP) & s.accepted.proper
         return going | (s.sweeps == 0)
 
-    def sweep(s: State):
+    def sweep(s: SweepState):
         new, factor = swept(problem, s.trial)
         first = s.sweeps == 0
         plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
@@ -114,7 +116,7 @@ def solve_parallel(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Ar
         memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
         at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
         step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
-        return State(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)
+        return SweepState(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)
 
     end = jax.lax.while_loop(unfinished, sweep, state)
     return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper), end.factor

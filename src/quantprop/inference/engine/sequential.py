@@ -9,15 +9,15 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine.fixed_point import Evaluation, Outcome, Problem, conditioned, outcome, swept
+from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, Outcome, conditioned, outcome, swept
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import renewal
 from quantprop.priors.base import Conditioned
 from quantprop.sites import Marginal
 
 
-class State(NamedTuple):
-    """The joint posterior in the middle of a sweep; alpha and b as in `Marginal`, kept up by their own updates."""
+class JointPosterior(NamedTuple):
+    """The joint posterior in the middle of a sweep; alpha and b as in `Marginal`, maintained by their own updates."""
 
     sites: Natural
     mean: Float[Array, " n"]
@@ -26,7 +26,7 @@ class State(NamedTuple):
     b: Float[Array, " n"]
 
 
-def renew_one(problem: Problem, i: Int[Array, ""], joint: State) -> State:
+def renew_one(problem: InferenceProblem, i: Int[Array, ""], joint: JointPosterior) -> JointPosterior:
     """Renew site i and carry the change through the posterior.
 
     A site whose cavity is improper, or whose change would make the posterior improper, is left for a later sweep.
@@ -42,7 +42,7 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: State) -> State:
     push = (d_nu - d_tau * here.mean) / grown
     pull = d_tau / grown
     tau = joint.sites.tau
-    return State(
+    return JointPosterior(
         Natural(joint.sites.nu.at[i].add(d_nu), tau.at[i].add(d_tau)),
         joint.mean + push * column,
         joint.covariance - pull * column[:, None] * column,
@@ -51,10 +51,10 @@ def renew_one(problem: Problem, i: Int[Array, ""], joint: State) -> State:
     )
 
 
-def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
+def solve_sequential(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
     """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep.
 
-    Rank-one updates carry their roundings along: where a sweep ends in sites without a proper posterior, the sites
+    Rank-one updates accumulate rounding errors: where a sweep ends in sites without a proper posterior, the sites
     before it are the result.
     """
     first, factor = swept(problem, start)
@@ -73,8 +73,8 @@ def solve_sequential(problem: Problem, start: Natural, tol: Scalar, max_sweeps: 
     return outcome(at, sweeps, tol, ~going, first.proper)
 
 
-def one_by_one(problem: Problem, post: Conditioned) -> Natural:
+def one_by_one(problem: InferenceProblem, post: Conditioned) -> Natural:
     """Every site renewed once, one after the other, from the posterior under all of them."""
     covariance, at = problem.prior.joint(post, problem.negative_sites).covariance, post.marginals
-    joint = State(post.sites, at.mean, covariance, at.alpha, at.b)
+    joint = JointPosterior(post.sites, at.mean, covariance, at.alpha, at.b)
     return jax.lax.fori_loop(0, len(at.mean), lambda i, j: renew_one(problem, i, j), joint).sites
