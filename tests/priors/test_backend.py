@@ -71,7 +71,10 @@ def test_inference_and_predictions_equal_the_dense_ones(likelihood, y, method):
     np.testing.assert_allclose(many.variance, other.variance, rtol=1e-6)
 
 
-@pytest.mark.parametrize(("method", "objective"), [("ep", "evidence"), ("qp", "evidence"), ("ep", "loo")])
+@pytest.mark.parametrize(
+    ("method", "objective"),
+    [("qp", "evidence"), *(pytest.param("ep", name, marks=pytest.mark.campaign) for name in ("evidence", "loo"))],
+)
 def test_learning_finds_the_dense_optimum(method, objective, tmp_path):
     """With Z = X every value and gradient is the dense one, so that searches end at the same place."""
     dense, low = (fit(model, X, LABELS, method, objective) for model in pair(PROBIT, Parameter(0.1)))
@@ -106,6 +109,7 @@ def test_estimators_learn_predict_and_are_stored(make, tmp_path):
     np.testing.assert_array_equal(twin.process.points, X)
 
 
+@pytest.mark.campaign
 def test_where_sweeps_fail_the_joint_posterior_helps_any_backend():
     dense, low = (infer(model, X, LABELS, "qp", schedule="sequential", tol=1e-9) for model in pair(PROBIT))
     assert low.status.schedule == "sequential"
