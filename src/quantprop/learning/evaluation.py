@@ -102,8 +102,8 @@ def solved(problem: InferenceProblem, start: Natural, tol, max_sweeps) -> tuple[
     return out, *problem.prior.for_derivatives(factor)
 
 
-def pull_back(theta, parts: Declared, inputs: Inputs, by: Gradient) -> tuple[Array, Array]:
-    """Log prior densities of the parameters, and the gradient of objective and log priors in θ."""
+def pull_back(theta, parts: Declared, inputs: Inputs, value, by: Gradient) -> tuple[Array, Array]:
+    """The objective with the log prior densities of the parameters, and its gradient in θ."""
 
     def ends(theta):
         made, likelihood = prior(theta, parts, inputs)
@@ -111,7 +111,7 @@ def pull_back(theta, parts: Declared, inputs: Inputs, by: Gradient) -> tuple[Arr
 
     slope = jax.vjp(ends, theta)[1]((by.prior, by.likelihood))[0]
     log_density, its_slope = jax.value_and_grad(lambda t: log_prior(parts, t))(theta)
-    return log_density, slope + its_slope
+    return value + log_density, slope + its_slope
 
 
 class Stages(NamedTuple):
@@ -140,8 +140,8 @@ def evaluated(
     out, rest, factor = stages.solved(problem, start, *precision)
     problem = replace(problem, prior=rest)
     value, by = stages.gradient(problem, objective, out.at, factor, exact=exact)
-    log_density, slope = stages.pull_back(theta, parts, inputs, by)
-    return Found(value + log_density, slope, likelihood, out, by.adjoint_residual)
+    value, slope = stages.pull_back(theta, parts, inputs, value, by)
+    return Found(value, slope, likelihood, out, by.adjoint_residual)
 
 
 def how_it_ended(reason: Any, adjoint_residual: float) -> str:

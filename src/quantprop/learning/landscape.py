@@ -39,7 +39,6 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import compiling, program
 
 ONE = np.zeros(1, dtype=int)  # the only problem there is
-ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which the gradient is used
 
 
 class Point(NamedTuple):
@@ -160,8 +159,8 @@ class Landscape:
         out, prior, factor = PROGRAMS.solved.shapes(*solving)
         problem = replace(problem, prior=prior)
         yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
-        _, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
-        yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, by)
+        value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
+        yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, value, by)
         yield loo_program.lowered(problem.likelihood, self.task.data, self.task.weight, out.at)
 
     @float64
