@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -220,7 +221,8 @@ def warn_at_bounds(cores: Sequence[Core], name: str, given: bool) -> None:
 
 def _at_bounds(core: Core, given: bool) -> Iterator[str]:
     """A sentence for each number at a bound: of a given kernel as scikit-learn says it, else without numbers, which
-    would make another sentence of it in every fold of a cross-validation.
+    would make another sentence of it in every fold of a cross-validation. A longest lengthscale of our own kernel only
+    says that a feature does not matter.
     """
     theta, bounds = core.fitted.theta, box(core.landscape.parts)
     kernel, size = core.kernel, len(core.choice.translation.order)
@@ -229,9 +231,10 @@ def _at_bounds(core: Core, given: bool) -> Iterator[str]:
         theta, bounds = theta[size:], bounds[size:]
     sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
     for label, side in sides if len(theta) else ():
-        if side:
+        if side and (given or not (side > 0 and "lengthscale" in label)):
+            words = re.sub(r"^kernel\.((left|right|base)\.)*", "the kernel's ", label)
             yield (
-                f"The optimal value found for {label} is close to its {'upper' if side > 0 else 'lower'} bound; to "
+                f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
                 "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."
             )
 

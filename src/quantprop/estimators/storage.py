@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -188,8 +189,19 @@ def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dic
 
 
 def load(path: Path) -> Fitted | Estimator:
-    """What a file holds that `save` wrote; whatever it holds, nothing in it is run."""
-    return load_with_note(path)[0]
+    """What a file holds that `save` wrote; whatever it holds, nothing in it is run.
+
+    Warns of a file that `quantprop fit` or `tables.save` wrote: its estimator takes encoded and standardised columns.
+    """
+    loaded, note = load_with_note(path)
+    if note is not None:
+        warnings.warn(
+            f"{path} holds the model of a table, and a note on how its columns become numbers, which this leaves aside: "
+            "quantprop.tables.load(path) predicts from columns by name as they are in the table",
+            UserWarning,
+            stacklevel=2,
+        )
+    return loaded
 
 
 def load_with_note(path: Path) -> tuple[Fitted | Estimator, Any]:

@@ -161,8 +161,8 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
         raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
                          "write the numbers with a point")  # fmt: skip
     if all(dates.SLASHED.fullmatch(cell) for cell in cells):
-        raise TableError(f"{place} is a date in which day and month cannot be told apart: write the dates of this "
-                         "column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
+        raise TableError(f"{place} is a date with slashes, which some countries read month first, others day first: write the "
+                         "dates of this column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
     if np.mean(numbers) > MOSTLY:
         raise TableError(f"{place} is not a number, and most others there are: correct it, or leave it empty and drop "
                          "the row with --drop-missing")  # fmt: skip
@@ -182,7 +182,9 @@ def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.
         if open_end is not None and (cell in MISSING or (is_number(cell) and float(cell) == open_end)):
             return open_end
         if not is_number(cell) or not np.isfinite(float(cell)):
-            raise TableError(f"{table.source}, {table.where(row)}: {cell!r} in column {name!r} is not a finite number")
+            remedy = ": it has a decimal comma, which --decimal , reads" if DECIMAL_COMMA.fullmatch(cell) else ""
+            where = f"{table.source}, {table.where(row)}: {cell!r} in column {name!r}"
+            raise TableError(f"{where} is not a finite number{remedy}")
         return float(cell)
 
     return np.array([number(i, cell) for i, cell in enumerate(table.column(name))])
