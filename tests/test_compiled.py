@@ -4,12 +4,14 @@ import os
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import jax
 import pytest
 
 from quantprop import cache
+from quantprop.cli import screen
 from quantprop.runtime import compiled
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -108,3 +110,27 @@ def test_a_home_that_cannot_be_written_is_said_once_and_no_hindrance(tmp_path, m
         pass
     assert len(said) == 1
     assert "QUANTPROP_CACHE=off" in said[0]
+
+
+def test_a_program_that_was_not_written_to_its_end_is_kept_by_nobody(tmp_path):
+    """As on a full disk, where JAX leaves a part of the file behind."""
+    store, workspace = tmp_path / "store", tmp_path / "workspace"
+    store.mkdir(), workspace.mkdir()
+    whole = zlib.compress(bytes(range(256)) * 64)
+    (workspace / "whole-cache").write_bytes(whole)
+    (workspace / "part-cache").write_bytes(whole[:-20])
+    compiled._closed(workspace, store, os.getpid())
+    assert [file.name for file in store.iterdir()] == ["whole-cache"]
+    compiled._closed(workspace, store, os.getpid())  # a workspace that another process has removed
+
+
+def test_without_a_home_commands_go_on(monkeypatch, capsys):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("QUANTPROP_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", nowhere)
+    with screen.kept_programs():
+        pass
+    assert "compiled programs are not kept: Could not determine home directory" in capsys.readouterr().err

@@ -17,7 +17,7 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
-from quantprop import GaussianProcessRegressor, likelihoods, tables
+from quantprop import GaussianProcessRegressor, likelihoods, load, tables
 from quantprop.cli import app
 from quantprop.inference import task
 
@@ -281,6 +281,15 @@ def test_missing_values(home, size):
     assert [int(row["id"]) - 100 for row in blank] == list(range(size.rows))
     assert [row for row in blank if row["y"]] == dropped
     assert {(row["y"], row["p(yes)"]) for row in blank[::7]} == {("", "")}
+    none = write(home / "none.csv", ["id", "x"], ["a", "b"], ["", "NA"])
+    assert forecasts(none, "--blank-missing", "--key", "id")[0] == [
+        {"id": name, "y": "", "p(no)": "", "p(yes)": ""} for name in ("a", "b")
+    ]
+    with pytest.warns(UserWarning, match=r"holds the model of a table.*quantprop\.tables\.load"):
+        load("model.safetensors")
+    clash = call("predict", "model.safetensors", data, "--drop-missing", "--key", "y")
+    assert clash.exit_code == 2
+    assert "also the name of a column of forecasts" in said(clash)
 
 
 @BOTH

@@ -30,7 +30,7 @@ def machine(tmp_path, monkeypatch):
     def write(name, text):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(text.encode(errors="surrogateescape"))
 
     return write
 
@@ -67,6 +67,32 @@ def test_the_least_that_a_group_leaves_counts_and_cached_files_do_not(machine):
     assert system.available_memory() == 3 * GIB
     group(machine, "pod/box", 2 * GIB, GIB)
     assert system.available_memory() == GIB
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("proc/meminfo", "MemAvailable: unknown\n"),
+        ("proc/meminfo", "MemAvailable:\n"),
+        ("proc/self/cgroup", "a line of another form\n0::/pod/caf\udce9\n"),
+        ("cgroup/pod/memory.stat", "three words here\nactive_file many\n"),
+        ("cgroup/pod/memory.max", "²\n"),
+    ],
+)
+def test_odd_words_of_the_system_are_passed_over(machine, name, text):
+    machine("proc/meminfo", FULL_PAGE_CACHE)
+    machine("proc/self/cgroup", "0::/pod\n")
+    group(machine, "pod", 8 * GIB, GIB)
+    machine(name, text)
+    found = system.available_memory()
+    assert found is None or found > 0
+
+
+def test_a_group_leaves_no_more_than_its_limit(machine):
+    machine("proc/meminfo", FULL_PAGE_CACHE)
+    machine("proc/self/cgroup", "0::/pod\n")
+    group(machine, "pod", 500, 100, cached=1100)
+    assert system.available_memory() == 500
 
 
 def test_groups_of_the_first_version(machine):

@@ -167,3 +167,14 @@ def test_a_prior_on_a_parameter_is_not_lost():
     with_prior = GaussianProcessClassifier(kernel).fit(X, LABELS).kernel_
     without = GaussianProcessClassifier(SquaredExponential()).fit(X, LABELS).kernel_
     assert abs(with_prior.variance.value - 2.0) < 0.2 < abs(without.k1.constant_value - 2.0)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", "student-t"])
+def test_weights_count_in_the_mean_and_deviation_of_y(likelihood):
+    x, weights = X[:12], np.array([3.0] * 4 + [1.0] * 8)
+    y, often = np.exp(x[:, 0]), np.repeat(np.arange(12), weights.astype(int))
+    settings = {"likelihood": likelihood, "optimizer": None, "normalize_y": True, "method": "laplace"}
+    weighted = GaussianProcessRegressor(KERNEL, alpha=0.05, **settings).fit(x, y, sample_weight=weights)
+    repeated = GaussianProcessRegressor(KERNEL, alpha=0.05, **settings).fit(x[often], y[often])
+    for found, expected in zip(weighted.predict(X, return_std=True), repeated.predict(X, return_std=True), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-7)

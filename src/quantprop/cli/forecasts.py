@@ -50,6 +50,10 @@ def predict(
         _look(learned, table, key or [], scales)
         rows = _known(learned, table, blank_missing) if drop_missing or blank_missing else range(len(table.rows))
         columns = _forecast(learned, table.only(rows), levels, scales)
+        if same := [name for name in key or [] if name in columns]:
+            raise typer.BadParameter(
+                f"{same[0]!r} is also the name of a column of forecasts: rename it in the table", param_hint="--key"
+            )
         if blank_missing:
             columns = _spread(columns, rows, len(table.rows))
         kept = table if blank_missing else table.only(rows)
@@ -100,7 +104,7 @@ def _known(model: TableModel, table: Table, blank: bool) -> list[int]:
 def _forecast(model: TableModel, table: Table, levels: tuple[float, ...], given: dict[str, str]) -> Columns:
     """Forecasts of every row, by column; no row is no forecast, not an error."""
     if not table.rows:
-        return {}
+        return {name: [] for name in model.forecast_names(levels)}
     x, scales = model.encoding.matrix(table), model.scales_of(table, given)
     with bars() if len(x) > CHUNK else waiting(f"predicting {len(x)} rows") as report:
         parts = []

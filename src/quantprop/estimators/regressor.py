@@ -130,12 +130,12 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
             rows["exposure"] = noise
         if sample_weight is not None:
             X, y, rows = self._counting(X, y, rows)
-        recipe, start = self._recipe(self.max_sweeps), self._starts(likelihood, X.shape[1], self._normalised(y), rows)
-        likelihood, mean, default = start
+        recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
+        likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
         chosen = self._choice(X, default)
         if sample_weight is not None:
             X, y, rows = written_out(chosen.translation.kernel, X, y, rows)
-        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y)
+        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y, rows)
         model = Model(chosen.translation.kernel, likelihood, mean, self._process())
         x, y, rows = self._distinct(model.plain_kernel, X, self.y_train_, rows)
         self._core = build(recipe, chosen, model, x, y, rows)
@@ -215,16 +215,18 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
                              f"({alpha.shape[0] if alpha.ndim else 0} != {n})")  # fmt: skip
         return likelihoods.Gaussian(Parameter(1.0, fixed=True)), 1.0 / alpha
 
-    def _normalised(self, y: np.ndarray) -> np.ndarray:
-        """y in units of its own mean and deviation, if asked for (real y only)."""
+    def _normalised(self, y: np.ndarray, rows: dict) -> np.ndarray:
+        """y in units of its own mean and deviation, if asked for (real y only); a row of weight 2 counts as two."""
         self._y_mean, self._y_std = 0.0, 1.0
         if not self.normalize_y:
             return y
         real = any(map(self._named, ("gaussian", "student-t", "double-exponential")))
         if not (real or isinstance(self.likelihood, REAL)):
             raise ValueError("normalize_y=True is for y on the whole real line")
-        spread = float(np.std(y))
-        self._y_mean, self._y_std = float(np.mean(y)), spread if spread > 0 else 1.0
+        weights = np.broadcast_to(rows.get("weights", 1.0), y.shape)
+        self._y_mean = float(np.average(y, weights=weights))
+        spread = float(np.sqrt(np.average((y - self._y_mean) ** 2, weights=weights)))
+        self._y_std = spread if spread > 0 else 1.0
         return (y - self._y_mean) / self._y_std
 
     def _starts(

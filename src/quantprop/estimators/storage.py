@@ -196,7 +196,7 @@ def load(path: Path) -> Fitted | Estimator:
     loaded, note = load_with_note(path)
     if note is not None:
         warnings.warn(
-            f"{path} holds the model of a table, and a note on how its columns become numbers, which this leaves aside: "
+            f"{path} holds the model of a table; how its columns become numbers is left aside here: "
             "quantprop.tables.load(path) predicts from columns by name as they are in the table",
             UserWarning,
             stacklevel=2,

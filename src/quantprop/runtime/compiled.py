@@ -15,12 +15,15 @@ import shutil
 import sys
 import tempfile
 import time
+import zlib
+from importlib import import_module
 from pathlib import Path
 
 SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
 OFF = frozenset({"off", "0", "no", "false"})
 MOST = 512 * 2**20  # bytes kept; the oldest programs go first
 STORE, WORKSPACE = "programs", "running"
+ZSTANDARD = b"\x28\xb5\x2f\xfd"  # how a stream of that kind begins
 STALE = 7 * 86400  # seconds after which the workspace of a process that was killed is removed
 
 _workspaces: dict[str, Path] = {}  # of this process, by the folder they belong to
@@ -104,10 +107,32 @@ def _closed(workspace: Path, store: Path, owner: int) -> None:
     """Link what is new into the store and remove the workspace."""
     if os.getpid() != owner:  # a fork: its parent's folder is not its own
         return
-    for file in workspace.iterdir() if store.is_dir() else ():
-        if file.is_file() and not (store / file.name).exists():
+    for file in workspace.iterdir() if store.is_dir() and workspace.is_dir() else ():
+        if file.is_file() and not (store / file.name).exists() and _whole(file):
             _linked(file, store / file.name)
     shutil.rmtree(workspace, ignore_errors=True)  # a file held open by another process on Windows is removed later
+
+
+def _whole(file: Path) -> bool:
+    """Whether a program was written to its end: on a full disk JAX leaves a part of it behind, which nobody else shall
+    have. Programs are compressed, and a part of a compressed stream does not unpack. Other files are times of access.
+    """
+    if not file.name.endswith("-cache"):
+        return True
+    packed = file.read_bytes()
+    if packed.startswith(ZSTANDARD):
+        try:
+            zstandard = import_module("zstandard")
+        except ImportError:  # JAX has another reader of its own: there is no telling
+            return True
+        broken, unpack = zstandard.ZstdError, zstandard.ZstdDecompressor().decompress
+    else:
+        broken, unpack = zlib.error, zlib.decompress
+    try:
+        unpack(packed)
+    except broken:
+        return False
+    return True
 
 
 def _linked(file: Path, place: Path) -> None:

@@ -20,8 +20,8 @@ def available_memory() -> int | None:
     """Bytes available without swapping, file caches counted as free: on Linux the kernel's estimate, or what the
     control groups of the process leave if that is less. Elsewhere the installed memory, and None if that is unknown.
     """
-    lines = _text(PROC / "meminfo").splitlines()
-    estimates = [1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")]
+    told = [line.split() for line in _text(PROC / "meminfo").splitlines() if line.startswith("MemAvailable:")]
+    estimates = [1024 * int(words[1]) for words in told if len(words) > 1 and words[1].isdecimal()]
     return min([*(estimates or _installed()), *_left_by_groups()], default=None)
 
 
@@ -35,6 +35,8 @@ def _installed() -> list[int]:
 def _left_by_groups() -> Iterator[int]:
     """For each control group with a limit, of version 1 or 2, the limit less what is used, cached files not counted."""
     for line in _text(PROC / "self" / "cgroup").splitlines():
+        if line.count(":") < 2:
+            continue
         _, controllers, path = line.split(":", 2)
         if controllers == "":
             root, most, used, kinds = CGROUPS, "memory.max", "memory.current", "{}"
@@ -47,10 +49,11 @@ def _left_by_groups() -> Iterator[int]:
             if not folder.is_relative_to(root):
                 break
             limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
-            if limit.isdigit() and taken.isdigit():
-                fields = dict(line.split() for line in _text(folder / "memory.stat").splitlines())
-                cached = sum(int(fields.get(kinds.format(kind), 0)) for kind in ("active_file", "inactive_file"))
-                yield max(0, int(limit) - int(taken) + cached)
+            if limit.isdecimal() and taken.isdecimal():
+                pairs = [line.split() for line in _text(folder / "memory.stat").splitlines()]
+                fields = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+                cached = sum(fields.get(kinds.format(kind), 0) for kind in ("active_file", "inactive_file"))
+                yield min(int(limit), max(0, int(limit) - int(taken) + cached))
 
 
 def memory_maps() -> int | None:
@@ -62,11 +65,11 @@ def memory_maps() -> int | None:
 def most_memory_maps() -> int:
     """How many it may have."""
     said = _text(PROC / "sys" / "vm" / "max_map_count").strip()
-    return int(said) if said.isdigit() else USUAL_MAPS
+    return int(said) if said.isdecimal() else USUAL_MAPS
 
 
 def _text(path: Path) -> str:
-    return _bytes(path).decode()
+    return _bytes(path).decode(errors="surrogateescape")  # as Python decodes paths, which may be of any bytes
 
 
 def _bytes(path: Path) -> bytes:

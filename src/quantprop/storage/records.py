@@ -152,6 +152,9 @@ def register(make: type) -> type:
     Usable as a decorator. A file names the type; it can be read wherever a type of that name has been registered.
     """
     kind = record("own", make, TABLE)
+    before = _own.get(kind.name)
+    if before is not None and before.make.__qualname__ != make.__qualname__:
+        raise ValueError(f"a type named {make.__name__} is registered already; a file could not tell the two apart")
     _own[kind.name] = kind
     return make
 

@@ -161,7 +161,7 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
         raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
                          "write the numbers with a point")  # fmt: skip
     if all(dates.SLASHED.fullmatch(cell) for cell in cells):
-        raise TableError(f"{place} is a date with slashes, which some countries read month first, others day first: write the "
+        raise TableError(f"{place} is a date with slashes, which some read month first and others day first: write the "
                          "dates of this column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
     if np.mean(numbers) > MOSTLY:
         raise TableError(f"{place} is not a number, and most others there are: correct it, or leave it empty and drop "

@@ -99,6 +99,12 @@ class TableModel:
         named = zip(quantiles, self.units.outward(columns), strict=True)
         return {"mean": mean, "sd": deviation} | {f"q{q:g}": column for q, column in named}
 
+    def forecast_names(self, quantiles: Sequence[float] = QUANTILES) -> list[str]:
+        """The names of what `forecast_at` returns."""
+        if isinstance(self.estimator, GaussianProcessClassifier) or self.ordered:
+            return [self.target, *(f"p({label})" for label in self.labels)]
+        return ["mean", "sd", *(f"q{q:g}" for q in quantiles)]
+
     def _classes(self, p: Float[np.ndarray, "n k"], labels: np.ndarray) -> dict[str, np.ndarray]:
         """The likeliest class and the probabilities of all."""
         named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}

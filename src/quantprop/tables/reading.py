@@ -8,6 +8,7 @@ import math
 import random
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -131,7 +132,7 @@ def _checked(
     if "" in names:
         raise TableError(f"{source}: column {names.index('') + 1} has no name; give it one, or take it out "
                          "(pandas writes its index without a name: to_csv(index=False))")  # fmt: skip
-    twice = {name for name in names if names.count(name) > 1}
+    twice = {name for name, count in Counter(names).items() if count > 1}
     if twice:
         raise TableError(f"{source}: two columns are called {min(twice)!r}; rename one")
     if all(is_number(name) for name in names):
