@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtri
@@ -20,6 +21,7 @@ from quantprop.runtime.display import html, of_predictive, text
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
+NONE = float(np.finfo(np.float64).tiny)  # a variance below which there is none: compiled programs round it to 0
 ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
 
 
@@ -67,9 +69,13 @@ class Predictive:
 
     @float64
     def cdf(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
-        """P(Y ≤ y), for any real y."""
+        """P(Y ≤ y), for any real y, and for ±inf."""
         at = np.broadcast_to(real_array(y, "y"), np.shape(self.latent.mean))
-        return self.likelihood.predictive_cdf(Datum(at, self.exposure, self.trials), self.latent)
+        if np.isnan(at).any():
+            raise ValueError("cdf: y must hold numbers; got NaN. Leave out rows without a y")
+        out, finite = np.where(at > 0, 1.0, 0.0), np.isfinite(at)
+        out[finite] = _cdf(self.likelihood, *_some(self._data(at), self.latent, finite), FINE)
+        return out
 
     @float64
     def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
@@ -83,9 +89,7 @@ class Predictive:
         scales = Datum(np.zeros_like(q), self.exposure[rows], self.trials[rows])
         y = np.where(q > 0, self.likelihood.greatest(scales), self.likelihood.interval[0])
         inner = (q > 0) & (q < 1)
-        some, rows = Datum(*(column[inner] for column in scales)), rows[inner]
-        latent = Normal(self.latent.mean[rows], self.latent.variance[rows])
-        y[inner] = _quantiles(self.likelihood, some, latent, q[inner])
+        y[inner] = _quantiles(self.likelihood, *_some(self._data(self.exposure), self.latent, rows[inner]), q[inner])
         return y.reshape((*probability.shape, len(self.exposure)))
 
     @float64
@@ -101,10 +105,13 @@ class Predictive:
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows(_predictive_moments, np.zeros_like(self.exposure))
 
+    def _data(self, y: np.ndarray) -> Datum:
+        return Datum(y, self.exposure, self.trials)
+
     def _rows(self, function: Callable, y: np.ndarray, *more: Any) -> Any:
         """A compiled function of (likelihood, data, latent, ...) over the rows, padded to a shape that recurs."""
         n = len(self.exposure)
-        rows = (Datum(y, self.exposure, self.trials), Normal(self.latent.mean, self.latent.variance))
+        rows = (self._data(y), Normal(self.latent.mean, self.latent.variance))
         out = function(self.likelihood, *pad(rows, bucket(n)), *more)
         return jax.tree.map(lambda column: np.asarray(column)[:n], out)
 
@@ -114,8 +121,38 @@ def _per_row(function: Callable) -> Callable:
     return program(lambda likelihood, *rows: jax.vmap(lambda *row: function(likelihood, *row))(*rows))
 
 
-_log_prob = _per_row(lambda likelihood, datum, latent: likelihood.predictive_log_prob(datum, latent))
-_predictive_moments = _per_row(lambda likelihood, datum, latent: likelihood.predictive_moments(datum, latent))
+def _some(data: Datum, latent: Normal, rows: np.ndarray) -> tuple[Datum, Normal]:
+    return Datum(*(column[rows] for column in data)), Normal(latent.mean[rows], latent.variance[rows])
+
+
+def _unless_known(latent: Normal, given: Any, averaged: Callable) -> Any:
+    """What is `given` f = mean, where f has no variance, else what is `averaged` over a Gaussian."""
+    known = latent.variance < NONE
+    average = averaged(Normal(latent.mean, jnp.where(known, 1.0, latent.variance)))
+    return jax.tree.map(lambda at_mean, mixed: jnp.where(known, at_mean, mixed), given, average)
+
+
+@_per_row
+def _log_prob(likelihood: Likelihood, datum: Datum, latent: Normal) -> Any:
+    given = likelihood.log_prob(datum, latent.mean)
+    return _unless_known(latent, given, lambda spread: likelihood.predictive_log_prob(datum, spread))
+
+
+@_per_row
+def _predictive_moments(likelihood: Likelihood, datum: Datum, latent: Normal) -> Any:
+    given = likelihood.mean(datum, latent.mean), likelihood.variance(datum, latent.mean)
+    return _unless_known(latent, given, lambda spread: likelihood.predictive_moments(datum, spread))
+
+
+def _cdf(likelihood: Likelihood, data: Datum, latent: Normal, fineness: Fineness) -> np.ndarray:
+    """P(Y ≤ y) row by row: that given f = mean where f has no variance."""
+    out, known = np.empty(len(latent.mean)), latent.variance < NONE
+    if known.any():
+        some, at = _some(data, latent, known)
+        out[known] = likelihood.cdf(some, at.mean)
+    if not known.all():
+        out[~known] = likelihood.predictive_cdf(*_some(data, latent, ~known), fineness)
+    return out
 
 
 def _quantiles(likelihood: Likelihood, scales: Datum, latent: Normal, q: np.ndarray) -> np.ndarray:
@@ -124,8 +161,8 @@ def _quantiles(likelihood: Likelihood, scales: Datum, latent: Normal, q: np.ndar
 
     def cdf(fineness: Fineness) -> Callable:
         def at(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-            datum = Datum(y, scales.exposure[rows], scales.trials[rows])
-            return likelihood.predictive_cdf(datum, Normal(latent.mean[rows], latent.variance[rows]), fineness)
+            some, spread = _some(scales, latent, rows)
+            return _cdf(likelihood, some._replace(y=y), spread, fineness)
 
         return at
 

@@ -25,6 +25,7 @@ from quantprop.runtime.programs import program
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 AT_A_TIME = 1024  # rows whose landmarks one program computes
 OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at
+FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
 
 
 class Datum(NamedTuple):
@@ -234,12 +235,19 @@ def _mesh(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Scalar,
     locations, scales = jnp.append(at.location, core.mean), jnp.append(at.scale, jnp.sqrt(core.variance))
     pivot = locations[jnp.argmin(scales)]
     if likelihood.log_concave:  # one peak; else the cavity may make one of its own, far from the likelihood's
-        relative = Landmarks(at.location - pivot, at.scale)
+        relative = _within_reach(Landmarks(at.location - pivot, at.scale), core.mean - pivot, jnp.sqrt(core.variance))
     else:
         relative = Landmarks(locations - pivot, scales)
     lower = jnp.min(locations - pivot - 40.0 * scales)
     upper = jnp.max(locations - pivot + 40.0 * scales)
     return pivot, panels(_log_tilted(split, pivot), lower, upper, relative)
+
+
+def _within_reach(at: Landmarks, mean: Scalar, sd: Scalar) -> Landmarks:
+    """The landmarks, or, where a Gaussian is too narrow to be found by zooming in on them, those within its reach."""
+    narrow = sd < FINDABLE * jnp.min(at.scale)
+    near = jnp.clip(at.location, mean - 40.0 * sd, mean + 40.0 * sd)
+    return Landmarks(jnp.where(narrow, near, at.location), jnp.where(narrow, sd, at.scale))
 
 
 def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cavity: Normal) -> Moments:

@@ -17,10 +17,14 @@ from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import norm_logpdf
 
 
-def _height_times_mills(z: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """φ(z) (1 − Φ(x))/φ(x), by exp(x²) erfc x where x > 0, where x² may be large and the rest of it small."""
+def _height_times_mills(z: np.ndarray, c: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """φ(z) R(x), x = c + z, R Mills's ratio, given t = c z: exp(−½ z²) · ½ erfcx(x/√2), or exp(½ c² + t) Φ(−x).
+
+    The first where x > 0, the second elsewhere: there z² may be large, and must not enter the exponent.
+    """
+    x = c + z
     positive = 0.5 * np.exp(-0.5 * z * z) * special.erfcx(np.maximum(x, 0.0) / np.sqrt(2.0))
-    negative = np.exp(0.5 * (np.minimum(x, 0.0) - z) * (np.minimum(x, 0.0) + z)) * special.ndtr(-x)
+    negative = np.exp(np.where(x > 0, 0.0, 0.5 * c * c + t)) * special.ndtr(-x)
     return np.where(x > 0, positive, negative)
 
 
@@ -66,8 +70,8 @@ class DoubleExponential(Likelihood):
     def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
         """Φ(z) − ½ φ(z) (R(c − z) − R(c + z)), z = (y − m)/σ, c = σ/scale, R Mills's ratio (Reed 2006, eq. 4)."""
         sd = np.sqrt(latent.variance)
-        z, c = (datum.y - latent.mean) / sd, sd / self.scale
-        return special.ndtr(z) - 0.5 * (_height_times_mills(z, c - z) - _height_times_mills(z, c + z))
+        z, c, t = (datum.y - latent.mean) / sd, sd / self.scale, (datum.y - latent.mean) / self.scale
+        return special.ndtr(z) - 0.5 * (_height_times_mills(-z, c, -t) - _height_times_mills(z, c, t))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.laplace(f, self.scale)
