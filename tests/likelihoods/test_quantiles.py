@@ -153,6 +153,41 @@ def test_small_probabilities_keep_their_digits(likelihood, conditional, sd):
     assert (got[~kept] < 1e-29).all()
 
 
+def negative_binomial(dispersion: float, link: str) -> tuple:
+    g, where = rates(link)
+    return (likelihoods.NegativeBinomial(dispersion, link),
+            lambda y, f: stats.nbinom.cdf(y, 1.0 / dispersion, 1.0 / (1.0 + dispersion * g(f))),
+            lambda y: [*where(y + 1.0), *where(1.0 / dispersion)])  # fmt: skip
+
+
+def gamma(shape: float, link: str) -> tuple:
+    g, where = rates(link)
+    return (likelihoods.Gamma(shape, link), lambda y, f: stats.gamma.cdf(y, shape, scale=g(f) / shape),
+            lambda y: [*where(y), *where(shape * y)])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("case", "y", "m", "sd"),
+    [
+        (negative_binomial(50.0, "square"), 100.0, 0.0, 10.0),
+        (negative_binomial(4.0, "square"), 5.0, 0.3, 3.0),
+        (negative_binomial(8.4, "exp"), 648.0, 0.0, 18.0),
+        (negative_binomial(84.0, "exp"), 162754.0, 0.5, 24.7),
+        (gamma(0.18, "exp"), 1.0, 0.0, 8.1),
+        (gamma(0.042, "softplus"), 1e-6, -1.0, 27.8),
+        (gamma(0.1, "square"), 5e-16, -0.17, 11.0),
+        (CASES["poisson, exp"], 0.0, 0.0, 23.0),
+    ],
+)
+def test_cdf_under_wide_latents(case, y, m, sd):
+    """f varies by much more than the width of P(Y ≤ y | f), whose singularities off the real line are near."""
+    likelihood, cdf, place = case
+    got = Predictive(values(likelihood), Normal(np.array([m]), np.array([sd**2])), np.ones(1), np.ones(1)).cdf(y)
+    with np.errstate(divide="ignore"):
+        exact = averaged(cdf, place, m, sd**2)(y)
+    np.testing.assert_allclose(got, exact, atol=1e-9, rtol=0)
+
+
 def test_a_cdf_that_is_no_cdf_is_named():
     bad = likelihoods.Custom(lambda y, f: -0.5 * (y - f) ** 2, cdf=lambda y, f: 0.0 * y + 0.0 * f + 0.25)
     predictive = Predictive(bad, Normal(np.zeros(1), np.ones(1)), np.ones(1), np.ones(1))

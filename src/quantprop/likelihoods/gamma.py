@@ -26,7 +26,7 @@ from quantprop.likelihoods.links import (
     rate_places,
     rate_start,
 )
-from quantprop.numerics.mixtures import Places, places
+from quantprop.numerics.mixtures import Places, joined, places
 from quantprop.numerics.quadrature import Landmarks, landmarks
 
 _TINY = 1e-300
@@ -94,12 +94,12 @@ class Gamma(Likelihood):
         return np.where(datum.y > 0, gammainc(self.shape, self.shape * positive / rate_array(self.link, f)), 0.0)
 
     def cdf_places(self, datum: Datum) -> Places:
+        """Around g = y, or for shape < 1, where P(Y ≤ y | f) grows like (y/g)^shape, around the g where that ends."""
         y = np.maximum(datum.y, _TINY)
-        at = rate_places(self.link, y, 1.0 / np.sqrt(self.shape))
+        at = rate_places(self.link, y * np.minimum(self.shape, 1.0), 1.0 / np.sqrt(self.shape))
         if self.link != "square":
             return at
-        edge = places((np.zeros_like(y), np.sqrt(self.shape * y) / 4.0))  # P(Y > y | f) is like exp(−shape · y/f²)
-        return Places(*(np.concatenate(pair) for pair in zip(at, edge, strict=True)))
+        return joined(at, places((np.zeros_like(y), np.sqrt(self.shape * y) / 4.0)))  # like exp(−shape · y/f²) there
 
     def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rate_array(self.link, f)

@@ -27,7 +27,7 @@ from quantprop.likelihoods.links import (
     rate_places,
     rate_start,
 )
-from quantprop.numerics.mixtures import Places
+from quantprop.numerics.mixtures import Places, joined, places
 from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import log_factorial
 
@@ -111,7 +111,12 @@ class NegativeBinomial(Likelihood):
 
     def cdf_places(self, datum: Datum) -> Places:
         waiting = np.maximum(np.floor(datum.y), 0.0) + 1.0
-        return rate_places(self.link, waiting / datum.exposure, np.sqrt(1.0 / waiting + self.dispersion))
+        value = waiting / datum.exposure * np.minimum(1.0 / self.dispersion, 1.0)
+        at = rate_places(self.link, value, np.sqrt(1.0 / waiting + self.dispersion))
+        if self.link == "square":
+            knee = 1.0 / np.sqrt(self.dispersion * datum.exposure)  # 1 + dispersion · λ vanishes at f = ±i knee
+            return joined(at, places((np.zeros_like(knee), knee)))
+        return at
 
     def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return datum.exposure * rate_array(self.link, f)

@@ -32,10 +32,12 @@ class Fineness(NamedTuple):
     kappa: float
 
 
-FINE = Fineness(12.0, 0.3, 0.4)  # to about 1e-14
+FINE = Fineness(12.0, 0.2, 0.4)  # to 1e-10 for exp links under standard deviations of 40, else to 1e-11 or better
 COARSE = Fineness(4.5, 1.2, 0.8)  # to about 1e-3: enough to say where a quantile is
 SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(65) / 5)).astype(int))  # numbers of nodes; a row's depends on it alone
 ELEMENTS = 1 << 13  # that are held at a time: they stay in a cache
+ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
+RESOLVED = 1e-9  # of u: on that scale rounding u changes T(u) by 1e-7
 GRID = 16  # points around a place from which T is inverted
 
 
@@ -44,6 +46,11 @@ def places(*pairs: tuple) -> Places:
     shape = np.broadcast_shapes(*(np.shape(part) for pair in pairs for part in pair))
     location, scale = (np.stack([np.broadcast_to(pair[i], shape) for pair in pairs]) for i in (0, 1))
     return Places(location.astype(np.float64), scale.astype(np.float64))
+
+
+def joined(*parts: Places) -> Places:
+    """All of these places."""
+    return Places(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 def expectation(function: Callable, mean: Rows, sd: Rows, at: Places, fineness: Fineness = FINE) -> Rows:
@@ -58,10 +65,12 @@ def expectation(function: Callable, mean: Rows, sd: Rows, at: Places, fineness: 
 
 
 def _standardised(at: Places, mean: Rows, sd: Rows, reach: float) -> Places:
-    """Places in units of u. One out of reach is at the end of it, on the scale of the distance."""
+    """Places in units of u, none narrower than u resolves. One out of reach is at the end of it, on the scale of the
+    distance.
+    """
     location, scale = (at.location - mean) / sd, at.scale / sd
     inside = np.clip(location, -reach, reach)
-    return Places(inside, scale + np.abs(location - inside))
+    return Places(inside, np.maximum(scale + np.abs(location - inside), RESOLVED * np.abs(inside)))
 
 
 def _stretched(u: Float[np.ndarray, "n nodes"], at: Places, kappa: float) -> tuple[np.ndarray, np.ndarray]:
@@ -92,15 +101,24 @@ def _nodes(at: Places, fineness: Fineness) -> Iterator[tuple[np.ndarray, np.ndar
 
 
 def _inverse(t: Float[np.ndarray, "n nodes"], at: Places, reach: float, kappa: float) -> tuple[np.ndarray, np.ndarray]:
-    """u with T(u) = t, and T'(u): interpolated on a grid, then Newton's method."""
+    """u with T(u) = t, and T'(u): interpolated on a grid, then Newton's method, kept inside brackets.
+
+    A row that has settled stays as it is, so that it does not depend on the others.
+    """
     u = _interpolated(t, at, reach, kappa)
-    for _ in range(40):
+    lower, upper, settled = np.full_like(u, -reach), np.full_like(u, reach), np.zeros((len(u), 1), dtype=bool)
+    for _ in range(ITERATIONS):
         value, slope = _stretched(u, at, kappa)
-        change = (t - value) / slope
-        u = np.clip(u + change, -reach, reach)
-        if np.max(np.abs(change) * slope) < 1e-6:  # the next one would be its square
-            break
-    return u, _stretched(u, at, kappa)[1]
+        short = value < t
+        lower, upper = np.where(short, u, lower), np.where(short, upper, u)
+        ahead = np.clip(u + (t - value) / slope, -reach, reach)
+        near = np.max(np.abs(t - value), axis=1, keepdims=True) < 1e-6  # the next one would be its square
+        # Beside a place much narrower than the grid's cells a step may go far beyond the other side of it.
+        ahead = np.where(near | ((ahead >= lower) & (ahead <= upper)), ahead, 0.5 * (lower + upper))
+        u, settled = np.where(settled, u, ahead), settled | near
+        if settled.all():
+            return u, _stretched(u, at, kappa)[1]
+    raise RuntimeError(f"the nodes of an average over f were not found in {ITERATIONS} steps of Newton's method")
 
 
 def _interpolated(t: np.ndarray, at: Places, reach: float, kappa: float) -> np.ndarray:
@@ -114,6 +132,9 @@ def _interpolated(t: np.ndarray, at: Places, reach: float, kappa: float) -> np.n
     grid = np.sort(np.clip(np.concatenate(points, axis=1), -reach, reach), axis=1)
     value = _stretched(grid, at, kappa)[0]
     first, span, row = value[:, :1], value[:, -1:] - value[:, :1], 2.0 * np.arange(n)[:, None]
-    return np.interp(((t - first) / span + row).ravel(), ((value - first) / span + row).ravel(), grid.ravel()).reshape(
-        t.shape
-    )
+
+    def placed(t: np.ndarray) -> np.ndarray:
+        """In [0, 1], of so many bits that adding a row's number is exact: the same for a row in any place."""
+        return (np.rint((t - first) / span * 2.0**40) / 2.0**40 + row).ravel()
+
+    return np.interp(placed(t), placed(value), grid.ravel()).reshape(t.shape)

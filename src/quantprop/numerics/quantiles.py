@@ -98,7 +98,8 @@ class Lattice(Axis):
         return np.minimum(np.maximum(on, lower + self.step), upper - self.step)
 
     def closed(self, lower: Rows, upper: Rows) -> np.ndarray:
-        return (upper - lower <= np.maximum(self.step, 2.0 * np.spacing(upper))) | (lower >= self.greatest)
+        spacing = np.spacing(upper)  # beyond 2⁵³ steps of 1 doubles are further apart than that
+        return (upper - lower <= np.where(spacing > self.step, 2.0 * spacing, self.step)) | (lower >= self.greatest)
 
 
 def axis(interval: tuple[float, float], lattice: tuple[float, float] | None) -> Axis:
