@@ -1,21 +1,19 @@
 """Scores over folds, their errors, what a perfect forecaster would score, and the sentence that concludes."""
 
 import math
-import sys
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from quantprop import infer, likelihoods, report
+from quantprop import likelihoods, report
 from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
 from quantprop.comparison.errors import difference, estimate
 from quantprop.comparison.perfect import DRAWS, drawn_pit
 from quantprop.gaussian import Normal
-from quantprop.inference import solution
+from quantprop.inference import results, solution, task
 from quantprop.inference.predictive import Predictive
-from quantprop.learning import fitting as learn
 from quantprop.report import names
 from quantprop.report.study import _pairs
 
@@ -145,9 +143,9 @@ def test_conclusions():
 
 
 def test_everything_has_a_name_for_people():
-    assert {*sys.modules[infer.__module__].METHODS, *BASELINES} == set(names.METHODS)
-    assert set(names.REASONS) == {*solution._REMEDIES, *learn._REMEDIES}
-    ending = learn.Ending("max-evaluations", 1, 0, 0.1, ("kernel.left.lengthscale[1]", "likelihood.scale", "mean"))
+    assert {*task.METHODS, *BASELINES} == set(names.METHODS)
+    assert set(names.REASONS) == {*solution._REMEDIES, *results._REMEDIES}
+    ending = results.Ending("max-evaluations", 1, 0, 0.1, ("kernel.left.lengthscale[1]", "likelihood.scale", "mean"))
     said = names.learning_ended(ending, ["age", "height"])
     assert said == (
         "the limit of evaluations was reached; 1 evaluation, slope 1e-01; at a bound: lengthscale of height, "
