@@ -11,8 +11,13 @@ import jax
 from quantprop.runtime.system import available_memory
 
 
+SMALL = 2**26  # bytes that are not worth asking the system for, which takes a millisecond or more
+
+
 def check_memory(cost: Any) -> None:
     """Raise before a problem of this cost takes more memory than there is. Where nothing says how much, it is tried."""
+    if cost.peak < SMALL:
+        return
     have = _available()
     if have is not None and cost.peak > have:
         need = f"{cost.words} takes about {cost.peak / 2**30:.1f} GiB ({cost.parts})"
