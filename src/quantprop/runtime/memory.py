@@ -10,7 +10,6 @@ import jax
 
 from quantprop.runtime.system import available_memory
 
-
 SMALL = 2**26  # bytes that are not worth asking the system for, which takes a millisecond or more
 
 
