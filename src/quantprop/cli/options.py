@@ -22,7 +22,6 @@ OBJECTIVES = ("evidence", "loo")
 KERNELS = ("isotropic", "ard")
 DATES = ("number", "parts")
 MANY = 2000  # rows from which a fit is announced as a long one
-ROLES = ("upper", "event", "exposure", "trials", "weights")
 
 
 def one_of(words: tuple[str, ...]) -> Callable[[str | None], str | None]:
