@@ -1,8 +1,8 @@
 """Two trees of quantprop side by side, in one run: python benchmarks/before_after.py BEFORE [--rounds 9]
 
 BEFORE is a commit, or a folder that holds another tree's package. Each tree gets a process of its own on the same core;
-the two take every task in turn, and CPU time is counted, so that a busy machine harms little. Prints medians of warm calls
-and their ratios.
+the two take every task in turn, and CPU time is counted, so that a busy machine harms little. Prints medians of warm
+calls and their ratios.
 """
 
 from __future__ import annotations
