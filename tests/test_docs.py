@@ -176,7 +176,7 @@ def documented():
         module, last = name.rsplit(".", 1)
         thing = getattr(importlib.import_module(module), last)
         if not (inspect.isclass(thing) and (last in RESULTS or issubclass(thing, Exception))):
-            yield f"{thing.__module__}.{last}", list(inspect.signature(thing).parameters)
+            yield f"{thing.__module__}.{last}", list(inspect.signature(thing).parameters), thing.__doc__ or ""
 
 
 RESULTS = {"Solution", "Status", "Fitted", "Ending", "Step", "Predictive", "Normal", "Natural", "Projected", "Draws",
@@ -184,10 +184,14 @@ RESULTS = {"Solution", "Status", "Fitted", "Ending", "Step", "Predictive", "Norm
 
 
 def test_every_argument_has_a_meaning():
-    """In docs/arguments.toml, of which nothing is left over."""
+    """In the docstring, or else in docs/arguments.toml, of which nothing is left over."""
     meanings = tomllib.loads((ROOT / "docs/arguments.toml").read_text(encoding="utf-8"))
     used = set()
-    for path, arguments in documented():
+    for path, arguments, docstring in documented():
+        if "Args:" in docstring:
+            listed = re.findall(r"^ {8}(\w+):", docstring.split("Args:")[1].split("Returns:")[0], flags=re.MULTILINE)
+            assert listed == arguments, path
+            continue
         own = [name for name in meanings if name != "shared" and f".{path}".endswith(f".{name}")]
         for argument in arguments:
             tables = [name for name in (*own, "shared") if argument in meanings[name]]

@@ -44,10 +44,24 @@ def infer(
 ) -> Solution:
     """The posterior of a model given data, at the model's hyperparameters.
 
-    `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
-    `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out;
-    weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
     Never raises for lack of convergence: `solution.status` says how it ended and what to try.
+
+    Args:
+        model: Kernel, likelihood, mean and process, at whose numbers the posterior is taken.
+        X: One row of inputs per datum (n × d).
+        y: The targets, as the likelihood takes them.
+        method: The local rule, or its name: "qp", "ep", "vb", "laplace".
+        schedule: "parallel" renews all sites at once, "sequential" one after another (EP, QP and power EP).
+        tol: Bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
+        max_sweeps: After which inference stops with status "max-sweeps".
+        sites: A warm start, say another Solution's.
+        weights: One number per row, or one for all. A row of weight 2 counts as that row twice, 0 leaves it out;
+            weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
+        exposure: Multiplies the rate of counts, per row.
+        trials: Of binomial targets, per row.
+
+    Returns:
+        The posterior: marginals, evidence, leave-one-out densities, and predictions.
 
     >>> import numpy as np
     >>> from quantprop import Model, QP, infer, kernels, likelihoods

@@ -68,9 +68,26 @@ def fit_many(
     """Learn many models of the same form, one for each pair of X and y: folds, classes, restarts.
 
     Problems whose rows fill the same padded shape share one program, which evaluates a batch of them at a time. The
-    optima are those of `fit`, though where an objective has several it may be another one. `model` is one start for all
-    or one for each; `report(done, total)` is called as batches end. A problem at which the batch's inference fails goes
-    to `fit`'s own search.
+    optima are those of `fit`, though where an objective has several it may be another one. A problem at which the
+    batch's inference fails goes to `fit`'s own search.
+
+    Args:
+        model: One start for all problems, or one per problem.
+        X: One array of inputs per problem.
+        y: One array of targets per problem.
+        method: As in `fit`.
+        objective: As in `fit`.
+        gradient: As in `fit`.
+        weights: One entry per problem, or none.
+        exposure: One entry per problem, or none.
+        trials: One entry per problem, or none.
+        tol: As in `fit`.
+        max_evaluations: Of each problem's objective.
+        ftol: As in `fit`.
+        report: Called with the numbers of problems done and in all, as batches end.
+
+    Returns:
+        One result per problem, in order.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit_many, kernels, likelihoods
