@@ -146,7 +146,7 @@ class Landscape:
         """Compile what evaluations and the solution at the end need, unless already compiled for such a problem."""
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
-        problem = InferenceProblem(likelihood, self.method, made, self.task.data, self.task.weight)
+        problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         with compiling(key, self._programs(theta, problem)):

@@ -30,6 +30,15 @@ class InferenceProblem(eqx.Module):
     data: Datum
     weight: Weight
 
+    @staticmethod
+    def of(likelihood: Likelihood, method: Method, prior: Prior, data: Datum, weight: Weight) -> InferenceProblem:
+        """The problem, with the prior as this method and these weights meet it."""
+        return InferenceProblem(likelihood, method, prior.for_shares(method.share(weight)), data, weight)
+
+    def for_sweeps(self) -> InferenceProblem:
+        """The same with whatever many sweeps share computed once."""
+        return InferenceProblem(self.likelihood, self.method, self.prior.for_sweeps(), self.data, self.weight)
+
     @property
     def negative_sites(self) -> bool:
         """Whether a site's precision may be negative."""
