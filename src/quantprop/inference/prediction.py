@@ -17,6 +17,8 @@ from quantprop.priors.base import Predictor
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 
+PIECE = 16_384  # new inputs that are predicted at a time
+
 
 class PrecisionWarning(UserWarning):
     """A result is near the limit of double precision."""
@@ -55,16 +57,24 @@ def shares(method: Method, weights: np.ndarray | None, n: int) -> np.ndarray:
     return method.share(weight_of(np.ones(n) if weights is None else weights))
 
 
-def predictor_of(
-    model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None
-) -> Predictor:
+def predictor_of(model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None) -> Predictor:
     """What predictions under these sites need."""
     share, signed = shares(method, weights, len(x)), bool((sites.tau < 0).any())
     return _predictor(padded_prior(model, x), share, padded_sites(sites), signed=signed)
 
 
 def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
-    """The posterior of f at new inputs, without the padding, in NumPy; with `full_cov`, their joint covariance too."""
+    """The posterior of f at new inputs, without the padding, in NumPy; with `full_cov`, their joint covariance too.
+
+    Many inputs are taken in pieces, unless their joint covariance is asked for.
+    """
+    if full_cov or len(new) <= PIECE:
+        return _predicted(by, model, x, new, full_cov)
+    parts = [_predicted(by, model, x, new[at : at + PIECE], False) for at in range(0, len(new), PIECE)]
+    return Normal(np.concatenate([part.mean for part in parts]), np.concatenate([part.variance for part in parts]))
+
+
+def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
     k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
     own = _diagonal(kernel, more)
     latent = _at(
@@ -92,6 +102,6 @@ def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarra
             f"(kernel variance {prior.max():.1e} × {n} rows): the bound is returned for them, the first at row "
             f"{int(np.argmax(lost))}; a smaller kernel variance or a longer lengthscale avoids this",
             PrecisionWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     return np.where(lost, bound, variance)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
-SUBSAMPLE = 64  # rows for each point, at most, among which points are chosen
+SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
 ROUNDS = 5  # of Lloyd's algorithm
 
 
@@ -41,10 +41,11 @@ def _seeds(x: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
 def _middles(x: np.ndarray, picked: np.ndarray) -> np.ndarray:
     """Each point the row nearest to the mean of the rows that are nearest to it, a few times over."""
     for _ in range(ROUNDS):
-        nearest = np.concatenate([_squares(some, x[picked]).argmin(1) for some in np.array_split(x, len(x) // 4096 + 1)])
-        count = np.bincount(nearest, minlength=len(picked))
-        centre = np.stack([np.bincount(nearest, column, len(picked)) for column in x.T], 1) / count[:, None]
-        away = ((x - centre[nearest]) ** 2).sum(1)
-        order = np.lexsort((away, nearest))
+        parts = np.array_split(x, len(x) // 4096 + 1)
+        nearest = np.concatenate([_squares(part, x[picked]).argmin(1) for part in parts])
+        nearest[picked] = np.arange(len(picked))  # of near rows rounding might think otherwise
+        count = np.bincount(nearest)
+        centre = np.stack([np.bincount(nearest, column) for column in x.T], 1) / count[:, None]
+        order = np.lexsort((((x - centre[nearest]) ** 2).sum(1), nearest))
         picked = order[np.searchsorted(nearest[order], np.arange(len(picked)))]
     return picked

@@ -31,7 +31,6 @@ from quantprop.sites import Marginal
 class Factor(eqx.Module):
     """Of B = I + V diag(s) Vᵀ = L_B L_Bᵀ."""
 
-    lower: Float[Array, "m m"]
     inverse: Float[Array, "m m"]  # L_B⁻¹
     centre: Float[Array, " m"]  # B⁻¹ V r, the posterior mean of u
     spread: Float[Array, " n"]  # C_nn, posterior variances of g
@@ -65,7 +64,7 @@ class InducingPrior(Prior):
         return Rows.of(self.basis, self.x, self.hold) if self.rows is None else self.rows
 
     def is_psd(self) -> bool:
-        return bool(jnp.isfinite(self.basis.lower()).all())
+        return bool(jnp.isfinite(self.basis.whitening()).all())
 
     def scaled(self, by: Any) -> InducingPrior:
         new = eqx.tree_at(lambda p: p.basis.scale, self, by * self.basis.scale)
@@ -78,7 +77,7 @@ class InducingPrior(Prior):
         rows = self.all_rows()
         d, pull = rows.residual, sites.nu - sites.tau * self.mean
         a = 1.0 + self.share * sites.tau * d
-        lower, inverse, sent = _factorised(rows, sites.tau / a, pull / a)
+        inverse, sent = _factorised(rows, sites.tau / a, pull / a)
         centre = inverse.T @ (inverse @ sent)
 
         def one(carry, v):
@@ -86,9 +85,9 @@ class InducingPrior(Prior):
 
         _, (spread, g) = rows.over(one, None)
         many = jnp.where(self.share > 0, jnp.log(a) / jnp.where(self.share > 0, self.share, 1.0), sites.tau * d)
-        size = jnp.sum(many) + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
+        size = jnp.sum(many) - 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse)))
         proper = jnp.all(a > 0) & jnp.isfinite(size)
-        factor = Factor(lower, inverse, centre, spread, d)
+        factor = Factor(inverse, centre, spread, d)
         return Conditioned(sites, self._marginals(sites, d, spread, g), size, proper, factor)
 
     def _marginals(self, sites: Natural, d: Array, spread: Array, g: Array) -> Marginal:
@@ -111,8 +110,8 @@ class InducingPrior(Prior):
         return self.made_of(given.marginals.alpha, slope_of_log_integral(self, given))
 
     def response(self, given: Conditioned, signed: bool) -> InducingResponse:
-        factor, rows = given.factor, self.all_rows()
-        return InducingResponse(self, rows.turned(factor.lower, factor.inverse), given)
+        inner = Rows.turned(self.basis, given.factor.inverse, self.x, given.factor.residual, self.hold)
+        return InducingResponse(self, inner, given)
 
     def made_of(self, mean: Float[Array, " n"], basis: Basis) -> InducingPrior:
         """A prior of the same form, with nothing where no derivative belongs."""
@@ -138,16 +137,16 @@ class InducingPredictor(Predictor):
         return Normal(new_mean, jnp.diagonal(joint), joint)
 
 
-def _factorised(rows: Rows, s: Array, r: Array) -> tuple[Array, Array, Array]:
-    """L_B, its inverse and V r, in one pass over the rows."""
-    m = len(rows.lower)
+def _factorised(rows: Rows, s: Array, r: Array) -> tuple[Array, Array]:
+    """L_B⁻¹ and V r, in one pass over the rows."""
+    m = len(rows.whitening)
 
     def one(carry, v, s, r):
         return (carry[0] + (v * s) @ v.T, carry[1] + v @ r), None
 
     (gram, sent), _ = rows.over(one, (jnp.zeros((m, m)), jnp.zeros(m)), s, r)
     lower = jnp.linalg.cholesky(gram + jnp.eye(m))
-    return lower, solve_triangular(lower, jnp.eye(m), lower=True), sent
+    return solve_triangular(lower, jnp.eye(m), lower=True), sent
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------
@@ -177,7 +176,7 @@ class InducingResponse(Response):
         """ρ p by two products with A; (ρ ∘ ρ) q by (C ∘ C) q = diag Aᵀ (A diag(q) Aᵀ) A."""
         a, own, squared = _a(self.prior, self.given), *self._own()
         variance = self.given.marginals.variance
-        sd, m = jnp.sqrt(variance), len(self.inner.lower)
+        sd, m = jnp.sqrt(variance), len(self.inner.whitening)
         p, q = moves[0] / sd, moves[1] / variance
 
         def gather(carry, v, p, q):

@@ -39,14 +39,15 @@ class Basis(eqx.Module):
     scale: Float[Array, ""]  # of the covariance
     jitter: float = eqx.field(static=True)
 
-    def lower(self) -> Float[Array, "m m"]:
-        """L, NaN where K_uu is not positive definite."""
+    def whitening(self) -> Float[Array, "m m"]:
+        """L⁻¹, NaN where K_uu is not positive definite: products with it take half as long as triangular solves."""
         k = self.kernel.cross(self.z, self.z)
-        return jnp.linalg.cholesky(k + self.jitter * jnp.diag(jnp.diagonal(k)))
+        lower = jnp.linalg.cholesky(k + self.jitter * jnp.diag(jnp.diagonal(k)))
+        return solve_triangular(lower, jnp.eye(len(k)), lower=True)
 
-    def explained(self, lower: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
+    def explained(self, whitening: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
         """V and d of some rows. d is a variance: what rounding leaves below 0 is 0."""
-        v = jnp.sqrt(self.scale) * solve_triangular(lower, self.kernel.cross(self.z, x), lower=True)
+        v = jnp.sqrt(self.scale) * (whitening @ self.kernel.cross(self.z, x))
         return v, jnp.maximum(self.scale * self.kernel.diagonal(x) - jnp.sum(v**2, axis=0), 0.0)
 
 
@@ -54,7 +55,7 @@ class Rows(eqx.Module):
     """The rows of x in k chunks of c, with d, and V where it is held."""
 
     basis: Basis
-    lower: Float[Array, "m m"]
+    whitening: Float[Array, "m m"]
     x: Float[Array, "k c d"]
     d: Float[Array, "k c"]
     v: Float[Array, "k m c"] | None
@@ -62,24 +63,28 @@ class Rows(eqx.Module):
     @staticmethod
     def of(basis: Basis, x: Float[Array, "n d"], hold: bool) -> Rows:
         """All that sweeps over x share."""
-        lower, split = basis.lower(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
+        whitening, split = basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
 
         def one(carry, some):
-            v, d = basis.explained(lower, some)
+            v, d = basis.explained(whitening, some)
             return carry, (d, v if hold else None)
 
         _, (d, v) = jax.lax.scan(one, None, split)
-        return Rows(basis, lower, split, d, v)
+        return Rows(basis, whitening, split, d, v)
+
+    @staticmethod
+    def turned(
+        basis: Basis, by: Float[Array, "m m"], x: Float[Array, "n d"], d: Float[Array, " n"], hold: bool
+    ) -> Rows:
+        """`by` V in the place of V, where d is known."""
+        whitening, split = by @ basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
+        v = jax.lax.map(lambda some: basis.explained(whitening, some)[0], split) if hold else None
+        return Rows(basis, whitening, split, d.reshape(split.shape[:2]), v)
 
     @property
     def residual(self) -> Float[Array, " n"]:
         """d of all rows."""
         return self.d.ravel()
-
-    def turned(self, lower: Float[Array, "m m"], inverse: Float[Array, "m m"]) -> Rows:
-        """The same with lower⁻¹ V in the place of V; d stays what it was."""
-        v = None if self.v is None else jax.lax.map(lambda v: inverse @ v, self.v)
-        return Rows(self.basis, self.lower @ lower, self.x, self.d, v)
 
     def over(self, step: Callable, carry: Any, *columns: Float[Array, " n"]) -> tuple[Any, Any]:
         """step(carry, V, columns) → (carry, outputs) for one chunk after the other; the outputs of all rows in one."""
@@ -87,19 +92,19 @@ class Rows(eqx.Module):
 
         def one(carry, given):
             x, v, some = given
-            return step(carry, self.basis.explained(self.lower, x)[0] if v is None else v, *some)
+            return step(carry, self.basis.explained(self.whitening, x)[0] if v is None else v, *some)
 
         carry, out = jax.lax.scan(one, carry, (self.x, self.v, split))
         return carry, jax.tree.map(jnp.ravel, out)
 
     def gram(self, by: Float[Array, " n"]) -> Float[Array, "m m"]:
         """V diag(by) Vᵀ."""
-        m = len(self.lower)
+        m = len(self.whitening)
         return self.over(lambda sum_, v, by: (sum_ + (v * by) @ v.T, None), jnp.zeros((m, m)), by)[0]
 
     def sent(self, by: Float[Array, " n"]) -> Float[Array, " m"]:
         """V by."""
-        return self.over(lambda sum_, v, by: (sum_ + v @ by, None), jnp.zeros(len(self.lower)), by)[0]
+        return self.over(lambda sum_, v, by: (sum_ + v @ by, None), jnp.zeros(len(self.whitening)), by)[0]
 
     def received(self, by: Float[Array, " m"]) -> Float[Array, " n"]:
         """Vᵀ by."""
@@ -118,22 +123,18 @@ def carried_back(
     Without `moving` points theirs is 0, which saves a pass over all pairs.
     """
     k = chunks_of(len(x), len(basis.z))
-    lower, back_to_basis = jax.vjp(_lower_of(moving), basis)
+    whitening, back_to_basis = jax.vjp(lambda basis: _still(basis, moving).whitening(), basis)
     split = (x.reshape(k, -1, x.shape[1]), [column.reshape(k, -1) for column in columns])
 
     def one(carry, given):
         x, some = given
-        (v, _), back = jax.vjp(lambda basis, lower: _still(basis, moving).explained(lower, x), basis, lower)
+        (v, _), back = jax.vjp(lambda basis, by: _still(basis, moving).explained(by, x), basis, whitening)
         return jax.tree.map(jnp.add, carry, back(cotangent(v, *some))), None
 
-    nothing = jax.tree.map(jnp.zeros_like, (basis, lower))
-    (own, by_lower), _ = jax.lax.scan(one, nothing, split)
-    return jax.tree.map(jnp.add, own, back_to_basis(by_lower)[0])
+    nothing = jax.tree.map(jnp.zeros_like, (basis, whitening))
+    (own, by_whitening), _ = jax.lax.scan(one, nothing, split)
+    return jax.tree.map(jnp.add, own, back_to_basis(by_whitening)[0])
 
 
 def _still(basis: Basis, moving: bool) -> Basis:
     return basis if moving else eqx.tree_at(lambda b: b.z, basis, jax.lax.stop_gradient(basis.z))
-
-
-def _lower_of(moving: bool) -> Callable[[Basis], Array]:
-    return lambda basis: _still(basis, moving).lower()
