@@ -1,10 +1,10 @@
 """Inducing points: time, memory and held-out scores.
 
-    python benchmarks/inducing.py data sets.npz                       # where the packages of inducing_data.py are installed
-    python benchmarks/inducing.py speed sets.npz --cases million flights ten-million poisson      # for an accelerator
-    python benchmarks/inducing.py cores                               # two cores: 20,000 rows; cost and memory against n
-    python benchmarks/inducing.py scores sets.npz --points 512        # EP and QP against VB, and a dense subset
-    python benchmarks/inducing.py choice sets.npz                     # where the points are: rows at random, k-means++, …
+    python benchmarks/inducing.py data sets.npz     # where the packages of inducing_data.py are installed
+    python benchmarks/inducing.py speed sets.npz --cases million flights ten-million poisson  # for an accelerator
+    python benchmarks/inducing.py cores             # two cores: 20,000 rows; cost and memory against n
+    python benchmarks/inducing.py scores sets.npz   # EP and QP against VB, and a dense subset
+    python benchmarks/inducing.py choice sets.npz   # where the points are: k-means++, greedily, at random
 
 Every line printed is one JSON object.
 """

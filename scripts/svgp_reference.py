@@ -65,11 +65,11 @@ def main(file: Path) -> None:
             there = model(torch.tensor(new))
     told = {
         "x": x.tolist(), "y": y.tolist(), "z": z.tolist(), "new": new.tolist(), "variance": VARIANCE,
-        "lengthscale": LENGTHSCALE, "jitter": JITTER / VARIANCE, "bound": -float(value),
+        "lengthscale": LENGTHSCALE, "jitter": JITTER / VARIANCE, "bound": -float(value.detach()),
         "mean": there.mean.tolist(), "covariance": there.covariance_matrix.tolist(),
         "versions": {"torch": torch.__version__, "gpytorch": gpytorch.__version__},
     }  # fmt: skip
-    file.write_text(json.dumps(told, indent=1) + "\n")
+    file.write_text(json.dumps(told) + "\n")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
+from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal
 
@@ -93,7 +94,7 @@ def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Ren
     sweep, against 0.97 with one renewal. Rules that integrate cost more than they would save; where sites may be
     negative, means do not follow from the factor alone.
     """
-    renew = jax.vmap(partial(renewal, problem.method, problem.likelihood))
+    renew = partial(rowwise, partial(renewal, problem.method, problem.likelihood))
     new = renew(problem.data, problem.weight, post.marginals, post.sites)
     if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
         return new, new
