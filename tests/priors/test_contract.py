@@ -12,12 +12,13 @@ from priors.lowrank import LowRank, LowRankPrior
 
 from quantprop import kernels
 from quantprop.gaussian import Natural
-from quantprop.priors import Dense, DensePrior, Prior, Process
+from quantprop.priors import Dense, DensePrior, Inducing, InducingPrior, Prior, Process
 from quantprop.priors.base import Cotangent
 
 N, NEW = 12, 5
 KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)
-BACKENDS = {"dense": Dense(), "low rank": LowRank(np.linspace(-2.0, 2.0, 6)[:, None])}
+POINTS = np.linspace(-2.0, 2.0, 6)[:, None]
+BACKENDS = {"dense": Dense(), "low rank": LowRank(POINTS), "inducing": Inducing(POINTS, learn=True)}
 
 
 class Setting(NamedTuple):
@@ -36,6 +37,11 @@ def in_full(prior: Prior) -> np.ndarray:
     """The covariance as a matrix."""
     if isinstance(prior, DensePrior):
         return np.array(prior.k)
+    if isinstance(prior, InducingPrior):
+        basis = prior.basis
+        k_uu, k_uf = basis.kernel.cross(basis.z, basis.z), basis.kernel.cross(basis.z, prior.x)
+        low = np.array(k_uf.T @ np.linalg.solve(k_uu + basis.jitter * np.diag(np.diag(k_uu)), k_uf))
+        return float(basis.scale) * (low + np.diag(np.array(basis.kernel.diagonal(prior.x)) - np.diag(low)))
     assert isinstance(prior, LowRankPrior)
     return np.array(prior.v.T @ prior.v) + np.diag(prior.d)
 
@@ -55,6 +61,8 @@ def setting(request) -> Setting:
     cross = np.array(process.cross(KERNEL, x, new))
     if isinstance(prior, LowRankPrior):
         cross = np.array(prior.v).T @ cross
+    if isinstance(prior, InducingPrior):
+        cross = np.array(prior.for_sweeps().rows.v[0]).T @ cross
     tau = rng.uniform(0.2, 3.0, N)
     if sign == "signed":
         tau[[2, 7]] = -0.1, -0.2
@@ -145,7 +153,9 @@ def moved(prior: Prior, direction: Prior, by: float) -> Prior:
 def some_direction(prior: Prior) -> Prior:
     """A direction in the prior's numbers, symmetric where they are a covariance."""
     rng = np.random.default_rng(5)
-    found = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), prior)
+    found = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=np.shape(leaf))), prior)
+    if isinstance(prior, InducingPrior):  # x and the shares are given
+        return found.made_of(found.mean, found.basis)
     return DensePrior(found.mean, 0.1 * (found.k + found.k.T)) if isinstance(prior, DensePrior) else found
 
 

@@ -58,6 +58,9 @@ def fit(
     objective: Annotated[
         str, typer.Option(callback=one_of(OBJECTIVES), help="What learning maximises: evidence or loo.")
     ] = "evidence",
+    inducing: Annotated[
+        int | None, typer.Option(min=1, help="Hold the process by so many inducing points: for many rows.  [exact]")
+    ] = None,
     restarts: Annotated[int, typer.Option(min=0, help="Further starts of learning, at random.")] = 0,
     sample: Sample = None,
     seed: Annotated[int, typer.Option(min=0, help="Of --sample and --restarts.")] = 0,
@@ -77,6 +80,10 @@ def fit(
         check_place(out)
         problem = given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
+        if inducing is not None:
+            from quantprop import Inducing
+
+            settings["process"] = Inducing(inducing, seed=seed)
         with evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
             model = _learned(problem, method, settings)
@@ -92,7 +99,9 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
     try:
         return problem.fit(method, **settings)
     except MemoryError as error:
-        raise MemoryError(f"{error}; --sample 1000 learns from 1000 of the rows") from None
+        raise MemoryError(
+            f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"
+        ) from None
 
 
 def compare(

@@ -21,7 +21,7 @@ from quantprop.estimators.foreign import Source
 from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.inference.inferring import infer
 from quantprop.inference.results import Ending, Fitted
-from quantprop.inference.task import prepare
+from quantprop.inference.task import prepare, settled
 from quantprop.kernels import Kernel
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.landscape import Landscape, Point
@@ -143,6 +143,7 @@ class Recipe:
 
 def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any = None) -> Core:
     """Learn a model from checked data."""
+    model = settled(model, x)
     task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
     theta, bounds = packed(landscape.parts), box(landscape.parts)

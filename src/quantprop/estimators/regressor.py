@@ -15,7 +15,7 @@ from quantprop import likelihoods, means
 from quantprop.estimators.core import Default, build
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
-from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
+from quantprop.estimators.shared import GaussianProcess, at_theta, chosen_process, without_theta, written_out
 from quantprop.inference.task import has_white_noise
 from quantprop.kernels import Kernel
 from quantprop.learning.starts import size_of, with_noise_from
@@ -56,7 +56,8 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
-    - `process`: how the Gaussian process is held; "dense", or a Process.
+    - `process`: how the Gaussian process is held; "dense", or a Process (`Inducing(512)` for many rows); "auto" is
+      dense while that fits in memory and time, and inducing points after that, with a warning.
     - `max_sweeps`: the most sweeps of one inference.
 
     >>> import numpy as np
@@ -79,7 +80,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "method": [str, Method],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "process": [StrOptions({"dense"}), Process],
+        "process": [StrOptions({"auto", "dense"}), Process],
         "max_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -133,11 +134,11 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
         likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
         chosen = self._choice(X, default)
+        model = Model(chosen.translation.kernel, likelihood, mean, chosen_process(self.process, len(X)))
         if sample_weight is not None:
-            X, y, rows = written_out(chosen.translation.kernel, X, y, rows)
+            X, y, rows = written_out(model, X, y, rows)
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y, rows)
-        model = Model(chosen.translation.kernel, likelihood, mean, self._process())
-        x, y, rows = self._distinct(model.plain_kernel, X, self.y_train_, rows)
+        x, y, rows = self._distinct(model, X, self.y_train_, rows)
         self._core = build(recipe, chosen, model, x, y, rows)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         self._warn([self._core])
@@ -169,20 +170,18 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
         return X[kept], y[kept], rows
 
-    def _distinct(
-        self, kernel: Kernel, X: np.ndarray, y: np.ndarray, rows: dict
-    ) -> tuple[np.ndarray, np.ndarray, dict]:
+    def _distinct(self, model: Model, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
         """Equal rows (x, y and noise) as one that counts for all; `_rows` says which one stands for a training row.
 
         For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits. Not with
-        white noise in the kernel: equal rows have noise of their own then, each of them.
+        white noise in the kernel, nor with inducing points: equal rows have values of their own then, each of them.
         """
         self._rows = np.arange(len(X))
-        if not self._gaussian():
+        if not self._gaussian() or model.process.copies_apart:
             return X, y, rows
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
-        if len(first) == len(X) or has_white_noise(kernel, X):
+        if len(first) == len(X) or has_white_noise(model.plain_kernel, X):
             return X, y, rows
         order = np.argsort(first)  # distinct rows in the order of their first appearance
         first, self._rows = first[order], np.argsort(order)[which.ravel()]

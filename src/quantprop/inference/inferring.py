@@ -15,7 +15,7 @@ from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outc
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.prediction import PrecisionWarning, padded_prior
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, as_method, prepare, starting_sites
+from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
@@ -79,6 +79,7 @@ def infer(
         )
     if not tol > 0 or not max_sweeps >= 1:
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
+    model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     with blas_threads_for(model.process.cost(len(task.padded))):
         problem = _problem(model, method, task)
@@ -88,7 +89,7 @@ def infer(
         if is_psd and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
         _warn_of_lost_digits(problem, out.at.sites)
-    solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
+    solution = solution_of(model, method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
@@ -96,7 +97,7 @@ def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
     prior = padded_prior(model, task.x)
     if not finite(prior):
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    return InferenceProblem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
+    return InferenceProblem.of(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
 
 
 @program
@@ -159,10 +160,10 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
 
 
 def solution_of(
-    model: Model, method: Method, x: np.ndarray, out: Outcome, loo: Any, schedule: str, tol: float
+    model: Model, method: Method, task: Task, out: Outcome, loo: Any, schedule: str, tol: float
 ) -> Solution:
     """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
-    n = len(x)
+    n, total = len(task.x), np.asarray(task.weight.total)
     sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
@@ -170,10 +171,11 @@ def solution_of(
     return Solution(
         model=model,
         method=method,
-        X=x,
+        X=task.x,
         sites=sites,
         marginals=Normal(marginals.mean, marginals.variance),
         log_evidence=float(out.at.evidence),
         loo=loo,
         status=Status(reason, sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
+        weights=None if (total[:n] == 1.0).all() else total[:n],
     )

@@ -79,6 +79,7 @@ class Solution:
         log_evidence: the method's approximation of log p(y).
         loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
         status: how inference ended.
+        weights: how often each row counts; None where every row counts once.
     """
 
     model: Model
@@ -89,6 +90,7 @@ class Solution:
     log_evidence: float
     loo: Float[np.ndarray, " n"]
     status: Status
+    weights: Float[np.ndarray, " n"] | None = None
 
     def __repr__(self) -> str:
         return text(of_solution(self))
@@ -132,7 +134,7 @@ class Solution:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return predictor_of(self.model, self.X, self.sites)
+        return predictor_of(self.model, self.method, self.X, self.sites, self.weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the predictor, which is soon computed again and holds arrays of a device."""

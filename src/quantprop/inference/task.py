@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -41,10 +42,17 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     data = encode(likelihood, y, (len(x),), exposure, trials)
     check_memory(model.process.cost(bucket(len(x))))
     total = row_weights(weights, len(x))
-    size, weight = bucket(len(x)), _weight(total)
+    size, weight = bucket(len(x)), weight_of(total)
     method.check(likelihood, weight)
     _check_copies(model, x, total)
     return Task(x, pad(x, size), pad(data, size), weight)
+
+
+@float64
+def settled(model: Model, X: Any) -> Model:
+    """The model with what its process leaves to the data chosen from X."""
+    process = model.process.settled(model.plain_kernel, inputs(X, "X"))
+    return model if process is model.process else replace(model, process=process)
 
 
 def as_method(method: Method | str) -> Method:
@@ -56,7 +64,7 @@ def as_method(method: Method | str) -> Method:
     return METHODS[method]()
 
 
-def _weight(total: np.ndarray) -> Weight:
+def weight_of(total: np.ndarray) -> Weight:
     """Weights as copies and exponents; padded rows get weight 0."""
     copies = np.maximum(total, 1.0)
     exponent = np.where(total > 0, np.minimum(total, 1.0), 1.0)
@@ -68,6 +76,8 @@ def _weight(total: np.ndarray) -> Weight:
 def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
     """Refuse weights above 1 where the kernel has white noise: copies of a row then have each their own, not one f."""
     several = total > 1.0
+    if model.process.copies_apart:
+        return
     if several.any() and has_white_noise(model.plain_kernel, x[several]):
         raise ValueError(
             f"{first_bad(several, total, 'weights')}: with white noise in the kernel, weights must be at most 1, since "

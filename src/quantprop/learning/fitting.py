@@ -17,7 +17,7 @@ from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import as_method, prepare, settled
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
@@ -93,6 +93,7 @@ def fit(
         raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
     if restarts < 0:
         raise ValueError(f"restarts must be at least 0; got {restarts}")
+    model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
@@ -161,7 +162,7 @@ def fitted_from(
 ) -> Fitted:  # fmt: skip
     """The result at θ, inference having ended as `out` says."""
     model = _as_given(landscape.model, at(declared(landscape.model), theta))
-    solution = solution_of(model, landscape.method, landscape.task.x, out, loo, "parallel", landscape.tol)
+    solution = solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
     return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
 
 

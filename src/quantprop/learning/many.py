@@ -16,7 +16,7 @@ from quantprop.inference.engine import Evaluation
 from quantprop.inference.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.inference.leave_one_out import loo_of
 from quantprop.inference.results import Fitted, Step
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import as_method, prepare, settled
 from quantprop.learning.ascent import GOING, REASONS, Ascent, steepness
 from quantprop.learning.evaluation import (
     ADJOINT,
@@ -104,6 +104,7 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
+    models = [settled(one, x) for one, x in zip(models, X, strict=False)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "

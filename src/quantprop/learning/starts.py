@@ -25,6 +25,7 @@ NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+LOOKED_AT = 20_000  # rows among which different ones are looked for
 SOME = 200  # rows that stand for all when the kernel is looked at
 
 
@@ -83,8 +84,9 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
 
 
 def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
-    """The indices of about so many of the different rows."""
-    rows = np.unique(x, axis=0, return_index=True)[1]
+    """The indices of about so many of the different rows; of very many rows some stand for all."""
+    step = max(1, len(x) // LOOKED_AT)
+    rows = step * np.unique(x[::step], axis=0, return_index=True)[1]
     return rows[:: max(1, len(rows) // most)]
 
 
@@ -207,19 +209,21 @@ def _moved(parameter: Parameter, value: Any) -> Parameter:
 
 def units(landscape: Landscape) -> Float[np.ndarray, " theta"]:
     """What a step of 1 is for each entry of θ: 1 for logarithms; for a constant or linear mean the spread of y, over
-    that of the feature, so that learning does not depend on the units of X and y.
+    that of the feature, and for inducing points that of the feature, so that learning does not depend on the units of X
+    and y.
     """
     parts, x = landscape.parts, landscape.task.x
     names = [label.split("[")[0] for label in labels(parts)]
     unit = np.ones(len(names))
-    if not any(name.startswith("mean") for name in names):
+    if not any(name.startswith(("mean", "process")) for name in names):
         return unit
     size = 1.0 if parts.likelihood.noise is None else size_in(landscape).spread
     spread = x.std(axis=0)
-    slopes = size / np.where(spread > 0, spread, 1.0)
-    known = {"mean": size} if is_parameter(parts.mean) else {}
+    spread = np.where(spread > 0, spread, 1.0)
+    known: dict[str, Any] = {"mean": size} if is_parameter(parts.mean) else {}
     if isinstance(parts.mean, means.Linear):
-        known = {"mean.intercept": size, "mean.coefficients": slopes}
+        known = {"mean.intercept": size, "mean.coefficients": size / spread}
+    known["process.points"] = np.resize(spread, names.count("process.points"))
     for name, step in known.items():
         unit[np.array(names) == name] = step
     return unit

@@ -132,8 +132,12 @@ def _solved(
 
     def one(rows: Datum) -> tuple[Normal, Array]:
         start = Natural(*jax.vmap(likelihood.start)(rows))
-        out, _ = solve_parallel(InferenceProblem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
-        latent = prior.predictor(out.at.sites, not likelihood.log_concave).at(mean, cross, own)
+        out, _ = solve_parallel(InferenceProblem.of(likelihood, method, prior, rows, weight), start, 1e-6, 200)
+        latent = (
+            prior.for_shares(method.share(weight))
+            .predictor(out.at.sites, not likelihood.log_concave)
+            .at(mean, cross, own)
+        )
         return Normal(latent.mean[0], latent.variance[0]), out.reason == CONVERGED
 
     return each(one, len(data.exposure), data)

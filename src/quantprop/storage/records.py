@@ -87,14 +87,15 @@ MEAN = Rule(
 )
 RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
-    **dict.fromkeys(("exponent", "power", "p", "median", "deviation"), NUMBER),
-    **dict.fromkeys(("fixed", "ordered"), FLAG),
+    **dict.fromkeys(("exponent", "power", "p", "median", "deviation", "seed", "jitter"), NUMBER),
+    **dict.fromkeys(("fixed", "ordered", "learn"), FLAG),
+    "points": TABLE,
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
     "process": instance("a process", Process),
     "projection": instance("a projection", Projection),
     "link": instance("the name of a link", str),
-    "value": NUMBERS,
+    "value": Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
     "bounds": Rule("None or (lower, upper)", _is_bounds),
     "prior": Rule(
         "None or LogNormal (another function cannot be stored, and predictions do not need it: drop the prior)",
