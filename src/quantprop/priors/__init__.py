@@ -2,7 +2,8 @@
 
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
 from quantprop.priors.dense import Dense, DensePrior
+from quantprop.priors.markov import Markov, MarkovPrior
 
-PROCESSES: tuple[type[Process], ...] = (Dense,)  # of the library
+PROCESSES: tuple[type[Process], ...] = (Dense, Markov)  # of the library
 
-__all__ = ["PROCESSES", "Conditioned", "Cost", "Dense", "DensePrior", "Prior", "Process"]
+__all__ = ["PROCESSES", "Conditioned", "Cost", "Dense", "DensePrior", "Markov", "MarkovPrior", "Prior", "Process"]
