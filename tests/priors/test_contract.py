@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -34,6 +35,16 @@ class Setting(NamedTuple):
     k: np.ndarray
     cross: np.ndarray  # prior covariances of training with new values
     sites: Natural
+
+
+@jax.jit
+def made(process: Process, mean: jax.Array, x: jax.Array) -> Prior:
+    return process.prior(KERNEL, mean, process.prepare(KERNEL, x))
+
+
+@partial(jax.jit, static_argnames="signed")
+def predicted(process, prior, sites, x, new, own, signed):
+    return prior.predictor(sites, signed).at(jnp.full(NEW, 0.5), process.cross(KERNEL, x, new), own)
 
 
 def in_full(prior: Prior) -> np.ndarray:
@@ -77,7 +88,7 @@ def setting(request) -> Setting:
     x, new = np.sort(rng.uniform(-2, 2, (N, 1)), axis=0), rng.uniform(-2, 2, (NEW, 1))
     if name == "markov":  # new times before and after the data, two next to each other
         x, new = rng.permutation(x), np.array([[-3.0], [0.1], [2.5], [0.1001], [1.2]])
-    prior = process.prior(KERNEL, jnp.asarray(rng.normal(size=N)), process.prepare(KERNEL, x))
+    prior = made(process, jnp.asarray(rng.normal(size=N)), x)
     if isinstance(prior, LowRankPrior):
         cross = np.array(prior.v).T @ np.array(process.cross(KERNEL, x, new))
     else:
@@ -218,8 +229,8 @@ def test_cotangents_reach_the_priors_numbers(setting):
 @pytest.mark.parametrize("joint", [False, True])
 def test_predictions(setting, joint):
     own = KERNEL.gram(setting.new) if joint else KERNEL.diagonal(setting.new)
-    ties = setting.process.cross(KERNEL, setting.x, setting.new)
-    found = setting.prior.predictor(setting.sites, signed(setting)).at(jnp.full(NEW, 0.5), ties, own)
+    at = (setting.process, setting.prior, setting.sites, setting.x, setting.new, own)
+    found = predicted(*at, signed=signed(setting))
     k, cross, tau = setting.k, setting.cross, np.asarray(setting.sites.tau)
     weights = np.linalg.inv(k + np.diag(1.0 / tau))
     pseudo = np.asarray(setting.sites.nu) / tau - np.asarray(setting.prior.mean)

@@ -56,7 +56,7 @@ def identity(a: Matrix) -> Matrix:
 
 
 def cholesky(a: Matrix, least: float = 0.0) -> Matrix:
-    """L with A = L Lᵀ. A pivot that is not above `least` is rounding: at 0 its column is 0, else the pivot is `least`."""
+    """L with A = L Lᵀ. A pivot that is not above `least` is rounding: if that is 0, so is its column."""
     d, columns = len(a), []
     for j in range(d):
         above = a[0, 0] > least

@@ -117,8 +117,8 @@ def filtered(chain: Chain, nu: Slots, tau: Slots) -> Filtered:
 def cavity(at: Filtered, h: Vector, signed: bool) -> tuple[Array, Array]:
     """Mean and variance of hᵀx without its own site.
 
-    With P = L Lᵀ, (P⁻¹ + J)⁻¹ = L (I + LᵀJ L)⁻¹Lᵀ, whose pivots are at least 1. Where sites may be negative, so may P and
-    J, and (I + P J)⁻¹ (m + P η, P h) takes its place.
+    With P = L Lᵀ, (P⁻¹ + J)⁻¹ = L (I + LᵀJ L)⁻¹Lᵀ, whose pivots are at least 1. Where sites may be negative, so
+    may P and J, and (I + P J)⁻¹ (m + P η, P h) takes its place.
     """
     if signed:
         left = times(transposed(inverse(identity(at.p) + product(at.p, at.j))), h)
