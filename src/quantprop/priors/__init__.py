@@ -3,8 +3,9 @@
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
 from quantprop.priors.dense import Dense, DensePrior
 from quantprop.priors.inducing import Inducing, InducingPrior
+from quantprop.priors.markov import Markov, MarkovPrior
 
-PROCESSES: tuple[type[Process], ...] = (Dense, Inducing)  # of the library
+PROCESSES: tuple[type[Process], ...] = (Dense, Inducing, Markov)  # of the library
 
 __all__ = [
     "PROCESSES",
@@ -14,6 +15,8 @@ __all__ = [
     "DensePrior",
     "Inducing",
     "InducingPrior",
+    "Markov",
+    "MarkovPrior",
     "Prior",
     "Process",
 ]

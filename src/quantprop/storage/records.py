@@ -95,6 +95,7 @@ RULES = {  # by the name of the field; all others are LEARNED
     "process": instance("a process", Process),
     "projection": instance("a projection", Projection),
     "link": instance("the name of a link", str),
+    "lanes": instance("None or a whole number", type(None), int),
     "value": Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
     "bounds": Rule("None or (lower, upper)", _is_bounds),
     "prior": Rule(
