@@ -238,5 +238,5 @@ def test_a_likelihoods_number_at_a_bound_is_named():
 def test_every_likelihood_with_noise_says_so():
     kinds = [kind for kind in vars(likelihoods).values() if isinstance(kind, type) and issubclass(kind, Likelihood)]
     assert {kind.__name__ for kind in kinds if kind.noise} == {
-        "Gaussian", "StudentT", "DoubleExponential", "Censored",
+        "Gaussian", "StudentT", "DoubleExponential", "Censored", "Weibull", "LogLogistic", "Warped",
     }  # fmt: skip
