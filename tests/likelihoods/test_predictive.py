@@ -81,27 +81,30 @@ class Inflated:
 
 
 class WarpedNormal:
-    """y with y + 0.8 tanh(2y + 0.8) + 0.3 tanh(y/2 − 0.45) ~ N(f, 0.7²); moments by Gauss-Legendre panels in y."""
+    """y with y + 0.8 tanh(2y + 0.8) + 0.3 tanh(y/2 − 0.45) ~ N(f, 0.49/exposure); moments by panels in y."""
 
-    def __init__(self, f: np.ndarray) -> None:
-        self.f = f
+    def __init__(self, f: Any, exposure: float = 1.0) -> None:
+        self.f, self.exposure = f, exposure
+
+    def _normal(self) -> Any:
+        return stats.norm(self.f, 0.7 / np.sqrt(self.exposure))
 
     def warp(self, y: Any) -> Any:
         return y + 0.8 * np.tanh(2.0 * y + 0.8) + 0.3 * np.tanh(0.5 * y - 0.45)
 
     def cdf(self, y: float) -> np.ndarray:
-        return stats.norm.cdf(self.warp(y), self.f, 0.7)
+        return self._normal().cdf(self.warp(y))
 
     def pdf(self, y: Any) -> np.ndarray:
         slope = 1.0 + 1.6 / np.cosh(2.0 * y + 0.8) ** 2 + 0.15 / np.cosh(0.5 * y - 0.45) ** 2
-        return stats.norm.pdf(self.warp(y), self.f, 0.7) * slope
+        return self._normal().pdf(self.warp(y)) * slope
 
     def _moment(self, power: int) -> np.ndarray:
         x, w = np.polynomial.legendre.leggauss(16)
         ends = np.linspace(-20.0, 20.0, 161)
         half = 0.5 * np.diff(ends)[:, None]
         y, weight = (ends[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
-        return np.array([weight @ (y**power * WarpedNormal(f).pdf(y)) for f in self.f])
+        return np.array([weight @ (y**power * WarpedNormal(f, self.exposure).pdf(y)) for f in self.f])
 
     def mean(self) -> np.ndarray:
         return self._moment(1)
@@ -206,7 +209,7 @@ CASES = {
     "censored": Case(likelihoods.Censored(0.7), lambda f, _: stats.norm(f, 0.7), REALS),
     "weibull": Case(likelihoods.Weibull(0.4), lambda f, _: stats.weibull_min(2.5, scale=np.exp(f)), POSITIVE),
     "log-logistic": Case(likelihoods.LogLogistic(0.4), lambda f, _: stats.fisk(2.5, scale=np.exp(f)), POSITIVE),
-    "warped": Case(likelihoods.Warped(0.7, [0.8, 0.3], [0.5, 2.0], [-0.4, 0.9]), lambda f, _: WarpedNormal(f), REALS),
+    "warped": Case(likelihoods.Warped(0.7, [0.8, 0.3], [0.5, 2.0], [-0.4, 0.9]), WarpedNormal, REALS, EXPOSURE),
     "custom": Case(
         likelihoods.Custom(
             lambda y, f: -0.5 * ((y - jnp.sin(f)) / 0.7) ** 2 - jnp.log(0.7 * jnp.sqrt(2.0 * jnp.pi)),
@@ -378,8 +381,10 @@ def test_quantiles_of_a_warped_y_are_those_of_its_transform():
     predictive = CASES["warped"].predictive()
     for q in (1e-6, 0.05, 0.5, 0.95, 1.0 - 1e-6):
         y = predictive.quantile(q)
-        warped = WarpedNormal(np.zeros(4)).warp(y)
-        np.testing.assert_allclose(warped, stats.norm.ppf(q, MEANS, np.sqrt(VARIANCES + 0.49)), rtol=0, atol=1e-12)
+        warped = WarpedNormal(0.0).warp(y)
+        np.testing.assert_allclose(
+            warped, stats.norm.ppf(q, MEANS, np.sqrt(VARIANCES + 0.49 / EXPOSURE["exposure"])), rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("y", [0, 1, 7, 150])
