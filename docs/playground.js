@@ -257,31 +257,32 @@ function cardinal(i, x) {
   return NODES.reduce((product, node, k) => (k === i ? product : (product * (x - node)) / (NODES[i] - node)), 1);
 }
 
-/** (mu, sigma) of least E|f − mu − sigma z|: E[sign] = E[sign z] = 0, by Newton's method from the W2 pair. */
+/** (mu, sigma) of least E|f − mu − sigma z|, where g = (E[sign], E[sign z]) = 0: Newton's method from the W2 pair, with
+    steps that are halved until |g| falls. */
 function nearestW1(panels, mean, sd) {
-  let best = [mean, sd], level = expect(panels, (f, z) => Math.abs(f - mean - sd * z));
-  if (level < 1e-10 * sd) return { mean, sd };  // the density is Gaussian
-  for (let k = 0; k < 60; k++) {
-    const step = newton(panels, ...best);
-    let scale = 1, moved = best;
-    for (; scale > 1e-3; scale /= 2) {
-      moved = [best[0] + scale * step[0], best[1] + scale * step[1]];
-      if (Math.hypot(...step) < 1e-2 * sd) break;  // sums over nodes are not exact enough to tell
-      const next = expect(panels, (f, z) => Math.abs(f - moved[0] - moved[1] * z));
-      if (next <= level) { level = next; break; }
+  const size = expect(panels, (f, z) => Math.abs(f - mean - sd * z));
+  if (size < 1e-10 * sd) return { mean, sd };  // the density is Gaussian
+  let best = [mean, sd], at = newton(panels, ...best);
+  for (let k = 0; k < 60 && Math.hypot(...at.step) > 1e-9 * size; k++) {
+    let scale = 1, moved = best, next = at;
+    for (; scale > 1e-6; scale /= 2) {
+      moved = [best[0] + scale * at.step[0], best[1] + scale * at.step[1]];
+      next = newton(panels, ...moved);
+      if (next.level < at.level) break;
     }
-    best = moved;
-    if (Math.hypot(...step) < 1e-11 * sd) break;
+    if (!(next.level < at.level)) break;
+    [best, at] = [moved, next];
   }
   return { mean: best[0], sd: best[1] };
 }
 
+/** |g| and Newton's step at (mu, sigma): sums over the roots z of f − mu − sigma z, between which the sign is known. */
 function newton(panels, mu, sigma) {
   const { found, first } = crossings(panels, mu, sigma);
   const phi = (z) => Math.exp(-0.5 * (z * z + LOG_2PI)), Phi = (z) => 0.5 * erfc(-z / Math.SQRT2);
   let g0 = first, g1 = 0, h00 = 0, h01 = 0, h11 = 0, sign = first;
   for (const { z, slope } of found) {
-    sign = -sign;  // E[sign] and E[sign z] as sums over the pieces between roots
+    sign = -sign;
     g0 += 2 * sign * (1 - Phi(z));
     g1 += 2 * sign * phi(z);
     const weight = (2 * phi(z)) / Math.abs(slope);
@@ -292,7 +293,7 @@ function newton(panels, mu, sigma) {
   const ridge = 1e-12 * (h00 + h11) + 1e-30, det = (h00 + ridge) * (h11 + ridge) - h01 * h01;
   const step = [((h11 + ridge) * g0 - h01 * g1) / det, ((h00 + ridge) * g1 - h01 * g0) / det];
   const long = Math.max(1, Math.hypot(...step) / (0.5 * sigma));
-  return step.map((part) => part / long);
+  return { level: Math.hypot(g0, g1), step: step.map((part) => part / long) };
 }
 
 /** log Z and the three Gaussians of one site. */

@@ -15,10 +15,14 @@ from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import Landmarks, frozen, integrate, landmarks, panels
-from quantprop.parameters import is_parameter, vector
+from quantprop.parameters import LogNormal, Parameter, is_parameter, vector
 
 ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
 BISECTIONS = 60
+
+
+def _weakly(value: float) -> Parameter:
+    return Parameter([value], prior=LogNormal(1.0, 1.0))
 
 
 class Warped(Likelihood):
@@ -28,17 +32,21 @@ class Warped(Likelihood):
     Given g this is Gaussian in f, so every method is exact, and quantiles of y are those of f + scale · ε through the
     inverse of g. Heights, widths and centres are learned; `location` and `unit` fix where and in which unit they are
     measured: the estimators take them from the centre and spread of y. All heights 0 are plain Gaussian noise.
+
+    By default there is one step, whose height and width have weak priors, LogNormal(1, 1): as steps outgrow the
+    identity, they only change the unit of f, and learning would go on for ever. More steps follow y more closely and
+    take longer: `Warped(heights=[0.5, 0.5], widths=[1.0, 1.0], centres=[-1.0, 1.0])`, or Parameters with priors.
     """
 
     scale: Scalar = 1.0
-    heights: Any = eqx.field(default=(0.5, 0.5, 0.5), converter=vector)
-    widths: Any = eqx.field(default=(1.0, 1.0, 1.0), converter=vector)
-    centres: Any = eqx.field(default=(-1.0, 0.0, 1.0), converter=vector)
+    heights: Any = eqx.field(default_factory=lambda: _weakly(0.5), converter=vector)
+    widths: Any = eqx.field(default_factory=lambda: _weakly(1.0), converter=vector)
+    centres: Any = eqx.field(default=(0.0,), converter=vector)
     location: Scalar = 0.0
     unit: Scalar = 1.0
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "scale": (1e-5, 1e5), "heights": (1e-4, 1e3), "widths": (1e-2, 1e2), "centres": (-1e2, 1e2),
+        "scale": (1e-5, 1e5), "heights": (1e-4, 1e3), "widths": (1e-2, 1e2), "centres": (-10.0, 10.0),
     }  # fmt: skip
     name: ClassVar[str] = "warped"
     noise: ClassVar[str | None] = "scale"
