@@ -111,13 +111,17 @@ def test_intervals_from_two_columns_and_from_an_event():
         (
             Roles(exposure="n"),
             "gaussian",
-            "exposure is for the likelihoods poisson and negative-binomial, not gaussian",
+            "exposure is for the likelihoods poisson and negative-binomial and zero-inflated-poisson",
         ),
         (Roles(trials="n"), "poisson", "trials is for the likelihoods binomial, not poisson"),
         (Roles(), "censored", "--upper names the upper ends"),
         (Roles(order=("a", "b")), None, "must name every label of column 'y' once (0, 2, 6)"),
         (Roles(weights="y"), None, "column 'y' has two roles"),
-        (Roles(upper="n"), "gaussian", "upper and event are for the censored likelihood"),
+        (
+            Roles(upper="n"),
+            "gaussian",
+            "upper and event are for the likelihoods censored, weibull, log-logistic, not gaussian",
+        ),
     ],
 )
 def test_roles_that_do_not_go_together(roles, likelihood, message):

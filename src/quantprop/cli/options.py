@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles, Table
 
 LIKELIHOODS = ("probit", "logit", "heaviside", "ordinal", "poisson", "negative-binomial", "binomial", "gaussian",
-               "student-t", "double-exponential", "censored", "gamma", "beta")  # fmt: skip
+               "student-t", "double-exponential", "censored", "gamma", "beta", "weibull", "log-logistic",
+               "zero-inflated-poisson", "zero-inflated-negative-binomial", "warped")  # fmt: skip
 METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
 KERNELS = ("isotropic", "ard")
@@ -56,7 +57,7 @@ Event = Annotated[
 ]
 Order = Annotated[str | None, typer.Option(help="Labels of the target from the lowest, with commas (ordinal).")]
 Log = Annotated[bool, typer.Option("--log", help="Model the logarithm of the target (gaussian, censored).")]
-Exposure = Annotated[str | None, typer.Option(help="Column with what counts are per (poisson, negative-binomial).")]
+Exposure = Annotated[str | None, typer.Option(help="Column with what counts are per (likelihoods of counts).")]
 Trials = Annotated[str | None, typer.Option(help="Column with the trials in which the target counts successes.")]
 Weights = Annotated[str | None, typer.Option(help="Column with how many equal rows a row stands for.")]
 Kernel = Annotated[

@@ -25,7 +25,7 @@ from quantprop.model import Model
 from quantprop.parameters import Parameter, values
 from quantprop.priors import Process
 
-REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)  # y on the whole line
+REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
 LIKELIHOODS: dict[str, Any] = {
     "gaussian": None,
     "poisson": likelihoods.Poisson,
@@ -36,6 +36,11 @@ LIKELIHOODS: dict[str, Any] = {
     "gamma": likelihoods.Gamma,
     "beta": likelihoods.Beta,
     "censored": likelihoods.Censored,
+    "weibull": likelihoods.Weibull,
+    "log-logistic": likelihoods.LogLogistic,
+    "zero-inflated-poisson": likelihoods.ZeroInflatedPoisson,
+    "zero-inflated-negative-binomial": likelihoods.ZeroInflatedNegativeBinomial,
+    "warped": likelihoods.Warped,
     "ordinal": None,
 }
 
@@ -49,7 +54,8 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     y is no real number the constant has a weak prior, LogNormal(1, 10). In addition:
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
-      "double-exponential", "gamma", "beta", "censored", "ordinal". An object says more: StudentT(df=4.0).
+      "double-exponential", "gamma", "beta", "censored", "weibull", "log-logistic", "zero-inflated-poisson",
+      "zero-inflated-negative-binomial", "warped", "ordinal". An object says more: StudentT(df=4.0).
       "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
       from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name), from
       half the spread of y unless a scale is given.
@@ -158,9 +164,8 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         return X, codes(y, self._labels)
 
     def _columns(self) -> int:
-        if self._named("censored"):
-            return likelihoods.Censored.columns
-        return 1 if isinstance(self.likelihood, str) else self.likelihood.columns
+        kind = LIKELIHOODS[self.likelihood] if isinstance(self.likelihood, str) else self.likelihood
+        return 1 if kind is None else kind.columns
 
     def _counting(self, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
         """The rows whose weight is not zero."""
@@ -219,7 +224,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         self._y_mean, self._y_std = 0.0, 1.0
         if not self.normalize_y:
             return y
-        real = any(map(self._named, ("gaussian", "student-t", "double-exponential")))
+        real = any(map(self._named, ("gaussian", "student-t", "double-exponential", "warped")))
         if not (real or isinstance(self.likelihood, REAL)):
             raise ValueError("normalize_y=True is for y on the whole real line")
         weights = np.broadcast_to(rows.get("weights", 1.0), y.shape)
@@ -234,7 +239,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         """Where learning starts. Where f has the unit of y, noise, a constant mean and the default kernel start at the
         size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
         """
-        size = None if likelihood.noise is None else size_of(y, rows.get("weights"))
+        size = None if likelihood.noise is None else size_of(likelihood.response(y), rows.get("weights"))
         centre = 0.0 if size is None else size.centre
         kinds = {"zero": 0.0, "constant": Parameter(centre), "linear": means.Linear(np.zeros(features), centre)}
         mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean

@@ -91,10 +91,11 @@ def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
 
 
 def size_in(landscape: Landscape) -> Size:
-    """The size of a landscape's y, rows that do not count left out."""
+    """The size of a landscape's y, in the unit of f, rows that do not count left out."""
     n, weights = len(landscape.task.x), landscape.task.weight.total
     counted = weights[:n] > 0
-    return size_of(landscape.task.data.y[:n][counted], weights[:n][counted])
+    y = landscape.parts.likelihood.response(np.asarray(landscape.task.data.y[:n][counted]))
+    return size_of(y, weights[:n][counted])
 
 
 # --- the first start -------------------------------------------------------------------------------------------------
@@ -105,7 +106,7 @@ def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
 
     A Parameter stays as it is, bounds and all; another number stays where learning starts.
     """
-    name = likelihood.noise
+    name, likelihood = likelihood.noise, likelihood.measured(size.centre, size.spread)
     if name is None or is_parameter(getattr(likelihood, name)):
         return likelihood
     given = float(getattr(likelihood, name))

@@ -184,6 +184,14 @@ class Likelihood(eqx.Module):
         """y in the coding that `log_prob` uses."""
         return y
 
+    def response(self, y: np.ndarray) -> np.ndarray:
+        """y, or both its ends, in the unit of f, where the likelihood has `noise`: starts are taken from its size."""
+        return y
+
+    def measured(self, centre: float, spread: float) -> Likelihood:
+        """The likelihood with numbers of its own, such as places on the axis of y, in units of the data's size."""
+        return self
+
     def greatest(self, datum: Datum) -> Scalar:
         """The largest y there is (or infinity)."""
         return self.interval[1]

@@ -17,6 +17,7 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Tilted, quadrature_moments, tilt
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.special import normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
@@ -67,8 +68,9 @@ def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
     return density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
 
 
-@nearest_w2.register
-def _(likelihood: Gaussian, datum: Datum, cavity: Normal) -> Moments:
+@nearest_w2.register(Warped)
+@nearest_w2.register(Gaussian)
+def _(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     return likelihood.moments(datum, cavity)  # the tilted density is Gaussian: nothing to narrow
 
 

@@ -167,7 +167,8 @@ _KERNELS = (
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
-    "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored",
+    "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored", "Weibull", "LogLogistic", "ZeroInflatedPoisson",
+    "ZeroInflatedNegativeBinomial", "Warped",
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
