@@ -21,7 +21,7 @@ from quantprop.inference.engine import InferenceProblem, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.predictive import Predictive
-from quantprop.inference.task import as_method
+from quantprop.inference.task import as_method, settled
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
@@ -116,6 +116,7 @@ def _randomised(predictive: Predictive, y: Float[np.ndarray, " draws"], u: Float
 
 def _posteriors(model: Model, method: Method, x: Any, x_new: Any, data: Datum) -> tuple[Normal, Bool[Array, " draws"]]:
     """Each data set's posterior of f at the held-out input, and whether inference converged."""
+    model = settled(model, x)
     kernel, likelihood = model.plain_kernel, model.plain_likelihood
     prior = model.process.refined(prior_of(model.plain_process, kernel, model.prior_mean(x), x))
     weight = Weight(np.ones(len(x)), np.ones(len(x)), None)
