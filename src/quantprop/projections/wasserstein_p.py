@@ -56,7 +56,7 @@ def resolved(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Dens
         nodes = jax.lax.cond(sharp, truncated_nodes, tilted_nodes, likelihood, datum, cavity)
         return *nodes, likelihood.moments(datum, cavity)
     tilted = tilt(likelihood, datum, cavity)
-    return tilted.density, tilted.offset, quadrature_moments(likelihood, datum, tilted, cavity)
+    return tilted.density, tilted.offset, quadrature_moments(likelihood, tilted, cavity)
 
 
 def tilted_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Density, Array]:
