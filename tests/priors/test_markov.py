@@ -41,6 +41,8 @@ KERNELS = {
     "matern52": kernels.Matern52(1.5, 0.8),
     "trend": kernels.Matern52(1.0, 0.5) + kernels.Constant(2.0) + kernels.Linear(0.1),
     "product": kernels.Matern32(1.0, 0.5) * kernels.Linear(0.1) + kernels.Matern12(0.5, 3.0) + kernels.White(0.1),
+    "local trend": kernels.IntegratedWiener(0.3) + kernels.Constant(2.0) + kernels.Linear(0.1),
+    "oscillation": kernels.Oscillation(1.0, 4.0, 1.7),
     "square": kernels.Matern32(1.0, 0.9) ** 2 + kernels.Matern12() * kernels.Matern32(),
 }
 METHODS = {"ep": EP(), "qp": QP(), "vb": VB(), "laplace": Laplace()}
@@ -162,7 +164,7 @@ def test_short_steps_keep_their_digits(name):
     """Q of a short step is P − A P Aᵀ, which in double precision has no digits: 60 digits have."""
     steps = np.array([1e-12, 1e-6, 1e-3, 0.3, 0.9, 2.0, 30.0, 1e12])
     with jax.enable_x64(True):
-        found = np.asarray(form(KERNELS[name], np.zeros_like(steps), steps).q)
+        found = np.asarray(form(KERNELS[name], np.zeros_like(steps), steps, 1).q)
     order = {"matern12": 0, "matern32": 1, "matern52": 2}[name]
     with mpmath.workdps(80):
         rate = mpmath.sqrt(2 * order + 1) / mpmath.mpf(0.8)
@@ -196,6 +198,43 @@ def noise_of_step(order: int, z) -> mpmath.matrix:
             own[j, k] = (-1) ** k * derivative(j + k, mpmath.mpf(0)) if (j + k) % 2 == 0 else 0
             tie[j, k] = (-1) ** k * derivative(j + k, z)  # Cov(f⁽ʲ⁾(t + z), f⁽ᵏ⁾(t))
     return own - tie * mpmath.inverse(own) * tie.T
+
+
+def in_full(kernel, t: np.ndarray, harmonics: int = 8) -> np.ndarray:
+    """Covariances that the steps of a state-space form amount to."""
+    steps = jax.tree.map(np.asarray, form(kernel, np.append(t[:1], t[:-1]), t, harmonics))
+    k, own = np.zeros((len(t), len(t))), steps.p[..., 0]
+    for i in range(len(t)):
+        own = steps.a[..., i] @ own @ steps.a[..., i].T + steps.q[..., i] if i else own
+        tie = own
+        for j in range(i, len(t)):
+            tie = steps.a[..., j] @ tie if j > i else tie
+            k[i, j] = k[j, i] = steps.h[:, j] @ tie @ steps.h[:, i]
+    return k
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_forms_have_the_kernels_covariances(name):
+    t = np.sort(np.random.default_rng(3).uniform(-4, 6, 15))
+    t[4] = t[3]
+    with jax.enable_x64(True):
+        dense = np.asarray(KERNELS[name].gram(t[:, None]) - np.diag(KERNELS[name].noise(t[:, None])))
+        np.testing.assert_allclose(in_full(KERNELS[name], t), dense, rtol=1e-11, atol=1e-12)
+
+
+@pytest.mark.parametrize(("lengthscale", "harmonics"), [(2.0, 3), (1.0, 6), (0.5, 12)])
+def test_periodic_kernels_are_as_near_as_their_truncation_says(lengthscale, harmonics):
+    t, told = np.linspace(-3, 4, 40), Markov(harmonics=harmonics).truncation(lengthscale)
+    kernel = kernels.Periodic(2.0, lengthscale, 1.3)
+    with jax.enable_x64(True):
+        error = np.abs(in_full(kernel, t, harmonics) - np.asarray(kernel.gram(t[:, None]))).max() / 2.0
+        wandering = kernel * kernels.Matern32(1.0, 5.0)
+        other = np.abs(in_full(wandering, t, harmonics) - np.asarray(wandering.gram(t[:, None]))).max() / 2.0
+    with mpmath.workdps(30):
+        kappa = mpmath.mpf(lengthscale) ** -2
+        rest = 2 * mpmath.nsum(lambda j: mpmath.besseli(j, kappa), [harmonics + 1, harmonics + 60]) * mpmath.exp(-kappa)
+    assert told == pytest.approx(float(rest), rel=1e-3, abs=1e-14)
+    assert max(error, other) <= told + 1e-13
 
 
 def test_what_has_no_state_space_form_says_so():

@@ -96,6 +96,7 @@ RULES = {  # by the name of the field; all others are LEARNED
     "projection": instance("a projection", Projection),
     "link": instance("the name of a link", str),
     "lanes": instance("None or a whole number", type(None), int),
+    "harmonics": instance("a whole number", int),
     "value": Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
     "bounds": Rule("None or (lower, upper)", _is_bounds),
     "prior": Rule(
@@ -163,7 +164,7 @@ def register(make: type) -> type:
 
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Linear", "Constant", "White",
+    "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White",
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",

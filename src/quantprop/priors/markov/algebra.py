@@ -6,6 +6,10 @@ LAPACK. Beyond FEW entries a side the sums over inner indices are loops of the c
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -55,26 +59,39 @@ def identity(a: Matrix) -> Matrix:
     return jnp.broadcast_to(own.reshape(own.shape + (1,) * (a.ndim - 2)), a.shape)
 
 
+def steps(count: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
+    """step(k, state) for k = 0, 1, …: written out while there are few."""
+    if count > FEW:
+        return jax.lax.fori_loop(0, count, step, state)
+    for k in range(count):
+        state = step(k, state)
+    return state
+
+
 def cholesky(a: Matrix, least: float = 0.0) -> Matrix:
     """L with A = L Lᵀ. A pivot that is not above `least` is rounding: if that is 0, so is its column."""
-    d, columns = len(a), []
-    for j in range(d):
-        above = a[0, 0] > least
-        root = jnp.where(above, jnp.sqrt(jnp.where(above, a[0, 0], 1.0)), least**0.5)
-        column = a[:, 0] * jnp.where(above | (least > 0.0), 1.0 / jnp.where(root > 0.0, root, 1.0), 0.0)
-        column = jnp.concatenate([root[None], column[1:]])
-        columns.append(jnp.concatenate([jnp.zeros((j, *root.shape)), column]))
-        a = a[1:, 1:] - outer(column[1:], column[1:])
-    return jnp.stack(columns, axis=1)
+    rows = jnp.arange(len(a)).reshape((-1,) + (1,) * (a.ndim - 2))
+
+    def step(j, state):
+        a, lower = state
+        above = a[j, j] > least
+        root = jnp.where(above, jnp.sqrt(jnp.where(above, a[j, j], 1.0)), least**0.5)
+        scale = jnp.where(above | (least > 0.0), 1.0 / jnp.where(root > 0.0, root, 1.0), 0.0)
+        column = jnp.where(rows == j, root, jnp.where(rows > j, a[:, j] * scale, 0.0))
+        return a - outer(column, column), jnp.where(rows[None] == j, column[:, None], lower)
+
+    return steps(len(a), step, (a, jnp.zeros_like(a)))[1]
 
 
 def forward_solve(lower: Matrix, x: Vector) -> Vector:
     """L⁻¹ x of a lower triangle L without zeros on its diagonal."""
-    found = []
-    for i in range(len(x)):
-        rest = sum((lower[i, j] * found[j] for j in range(i)), jnp.zeros_like(x[i]))
-        found.append((x[i] - rest) / lower[i, i])
-    return jnp.stack(found)
+    rows = jnp.arange(len(x)).reshape((-1,) + (1,) * (x.ndim - 1))
+
+    def step(j, x):
+        own = x[j] / lower[j, j]
+        return jnp.where(rows == j, own, jnp.where(rows > j, x - lower[:, j] * own, x))
+
+    return steps(len(x), step, x)
 
 
 def inverse(a: Matrix) -> Matrix:

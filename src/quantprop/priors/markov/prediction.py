@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,10 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from quantprop.gaussian import Normal
-from quantprop.kernels import Kernel
 from quantprop.priors.base import Predictor
 from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, outer, product, times
-from quantprop.priors.markov.forms import Form, form
+from quantprop.priors.markov.forms import Form
 from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, moved_back, moved_on, pivot, updated
 
 
@@ -28,19 +28,18 @@ class Ties(NamedTuple):
     noise: Float[Array, " k"]
 
 
-def ties_of(kernel: Kernel, x: Float[Array, " n"], new: Float[Array, "k 1"]) -> Ties:
-    """By bisection of the sorted times."""
-    times_, at = jnp.sort(x), new[:, 0]
-    left = jnp.searchsorted(times_, at, side="right")
-    earlier = jnp.where(left > 0, times_[jnp.maximum(left - 1, 0)], at)
-    later = jnp.where(left < len(x), times_[jnp.minimum(left, len(x) - 1)], at)
-    order = jnp.argsort(at)
-    sorted_ = at[order]
-    between = form(kernel, jnp.concatenate([sorted_[:1], sorted_[:-1]]), sorted_)
-    return Ties(
-        left.astype(x.dtype), order.astype(x.dtype), form(kernel, earlier, at), form(kernel, at, later), between,
-        kernel.noise(new),
-    )  # fmt: skip
+def ties_of(
+    form: Callable[..., Form], noise: Float[Array, " k"], x: Float[Array, " n"], new: Float[Array, " k"]
+) -> Ties:
+    """By bisection of the sorted times; `form` has the steps between two times."""
+    data, order = jnp.sort(x), jnp.argsort(new)
+    left = jnp.searchsorted(data, new, side="right")
+    earlier = jnp.where(left > 0, data[jnp.maximum(left - 1, 0)], new)
+    later = jnp.where(left < len(x), data[jnp.minimum(left, len(x) - 1)], new)
+    line = new[order]
+    between = form(jnp.concatenate([line[:1], line[:-1]]), line)
+    floats = (left.astype(x.dtype), order.astype(x.dtype))
+    return Ties(*floats, form(earlier, new), form(new, later), between, noise)
 
 
 class MarkovPredictor(Predictor):

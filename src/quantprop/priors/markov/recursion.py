@@ -27,6 +27,7 @@ from quantprop.priors.markov.algebra import (
     inverse,
     outer,
     product,
+    steps,
     symmetric,
     times,
     transposed,
@@ -86,10 +87,14 @@ def moved_back(eta: Vector, j: Matrix, a: Matrix, root: Matrix) -> tuple[Vector,
     """What is known of x_i = A x_{i−1} + R u, u ~ N(0, I), as knowledge of x_{i−1}: one u after the other is
     integrated out.
     """
-    for k in range(len(root)):
+
+    def integrated(k, known):
+        eta, j = known
         pushed = times(j, root[:, k])
         c = 1.0 + dot(root[:, k], pushed)
-        eta, j = eta - pushed * (dot(root[:, k], eta) / c), j - outer(pushed, pushed) / c
+        return eta - pushed * (dot(root[:, k], eta) / c), j - outer(pushed, pushed) / c
+
+    eta, j = steps(len(root), integrated, (eta, j))
     back = transposed(a)
     return times(back, eta), symmetric(product(product(back, j), a))
 
