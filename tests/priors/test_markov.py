@@ -8,12 +8,14 @@ import jax
 import mpmath
 import numpy as np
 import pytest
+from sklearn.gaussian_process.kernels import Matern
 
 from quantprop import (
     EP,
     QP,
     VB,
     Dense,
+    GaussianProcessClassifier,
     Laplace,
     Markov,
     Model,
@@ -26,6 +28,7 @@ from quantprop import (
     load,
     means,
 )
+from quantprop.estimators.shared import chosen_process
 from quantprop.gaussian import Natural
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
@@ -266,6 +269,33 @@ def test_learning_files_and_many_problems(tmp_path):
     np.testing.assert_array_equal(again.solution.predict(new).mean, other.solution.predict(new).mean)
     draws = other.solution.sample(new, 2000, seed=1)
     np.testing.assert_allclose(draws.mean(0), other.solution.predict(new).mean, atol=0.15)
+
+
+def test_estimators_take_it_by_name():
+    x, y = series(40, "probit")
+    kernel = 1.5 * Matern(0.8, nu=1.5)
+    settings = {"method": "ep", "optimizer": None}
+    dense, chain = (
+        GaussianProcessClassifier(kernel, process=process, **settings).fit(x, y) for process in ("dense", "markov")
+    )
+    assert chain.log_marginal_likelihood_value_ == pytest.approx(dense.log_marginal_likelihood_value_, abs=1e-7)
+    assert "Matern" in str(GaussianProcessClassifier(process="markov", **settings).fit(x, y).kernel_)
+    assert chosen_process("auto", 5000, in_time=True) == chosen_process("markov", 10) == Markov()
+    assert chosen_process("auto", 100, in_time=True) == Dense()
+
+
+def test_forecasts_continue_the_series():
+    t = np.arange(0.0, 20.0, 0.5)[:, None]
+    y = np.where(np.sin(t[:, 0]) > 0, 1.0, -1.0)
+    solution = infer(Model(kernels.Matern32(1.5, 0.8), LIKELIHOODS["probit"], process=Markov()), t, y, "ep")
+    ahead = solution.forecast(3)
+    np.testing.assert_allclose(ahead.times, [20.0, 20.5, 21.0])
+    np.testing.assert_allclose(ahead.y.mean, solution.predict_y(ahead.times[:, None]).mean)
+    np.testing.assert_allclose(solution.forecast(2, step=1.0).times, [20.5, 21.5])
+    with pytest.raises(ValueError, match="horizon must be at least 1"):
+        solution.forecast(0)
+    with pytest.raises(ValueError, match="step must be positive"):
+        solution.forecast(2, step=-1.0)
 
 
 @pytest.mark.campaign

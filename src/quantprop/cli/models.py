@@ -61,6 +61,9 @@ def fit(
     inducing: Annotated[
         int | None, typer.Option(min=1, help="Hold the process by so many inducing points: for many rows.  [exact]")
     ] = None,
+    series: Annotated[
+        bool, typer.Option("--series", help="One column of times: a Matérn kernel, in time linear in the rows.")
+    ] = False,
     restarts: Annotated[int, typer.Option(min=0, help="Further starts of learning, at random.")] = 0,
     sample: Sample = None,
     seed: Annotated[int, typer.Option(min=0, help="Of --sample and --restarts.")] = 0,
@@ -80,6 +83,10 @@ def fit(
         check_place(out)
         problem = given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
+        if series and inducing is not None:
+            raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
+        if series:
+            settings["process"] = "markov"
         if inducing is not None:
             from quantprop import Inducing
 

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from quantprop.estimators.core import Core, Default, build
-from quantprop.estimators.shared import GaussianProcess, at_theta, chosen_process, without_theta, written_out
+from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.inference.solution import Solution
 from quantprop.kernels import Kernel
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
@@ -86,8 +86,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
     - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises,
       together with the log density of a prior.
-    - `process`: how the Gaussian process is held; "dense", or a Process (`Inducing(512)` for many rows); "auto" is
-      dense while that fits in memory and time, and inducing points after that, with a warning.
+    - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
+      (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
+      kernel and X allow it, else inducing points, with a warning.
 
     `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
     multi-class problem share compiled programs, which is faster than processes.
@@ -113,7 +114,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "method": [str, Method],
         "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "process": [StrOptions({"auto", "dense"}), Process],
+        "process": [StrOptions({"auto", "dense", "markov"}), Process],
     }
 
     def __init__(
@@ -174,7 +175,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         """One model for two classes; one per class, or one per pair of classes, for more."""
         recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default())
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
-        model = Model(chosen.translation.kernel, likelihood, process=chosen_process(self.process, len(X)))
+        model = Model(chosen.translation.kernel, likelihood, process=self._process(chosen, X))
         if weights is not None:
             X, y, given = written_out(model, X, y, {"weights": weights})
             weights = given["weights"]

@@ -15,7 +15,7 @@ from quantprop import likelihoods, means
 from quantprop.estimators.core import Default, build
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
-from quantprop.estimators.shared import GaussianProcess, at_theta, chosen_process, without_theta, written_out
+from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.inference.task import has_white_noise
 from quantprop.kernels import Kernel
 from quantprop.learning.starts import size_of, with_noise_from
@@ -62,8 +62,9 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
-    - `process`: how the Gaussian process is held; "dense", or a Process (`Inducing(512)` for many rows); "auto" is
-      dense while that fits in memory and time, and inducing points after that, with a warning.
+    - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
+      (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
+      kernel and X allow it, else inducing points, with a warning.
     - `max_sweeps`: the most sweeps of one inference.
 
     >>> import numpy as np
@@ -86,7 +87,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "method": [str, Method],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "process": [StrOptions({"auto", "dense"}), Process],
+        "process": [StrOptions({"auto", "dense", "markov"}), Process],
         "max_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -140,7 +141,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
         likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
         chosen = self._choice(X, default)
-        model = Model(chosen.translation.kernel, likelihood, mean, chosen_process(self.process, len(X)))
+        model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
         if sample_weight is not None:
             X, y, rows = written_out(model, X, y, rows)
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y, rows)

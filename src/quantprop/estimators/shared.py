@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils.validation import validate_data
 
 from quantprop.data import refuse_dates, row_weights
-from quantprop.estimators.core import Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
+from quantprop.estimators.core import MATERN, Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
 from quantprop.inference.results import write
 from quantprop.inference.task import as_method, has_white_noise
@@ -23,7 +24,8 @@ from quantprop.learning.objectives import as_objective
 from quantprop.learning.starts import warn_if_blind
 from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import values
-from quantprop.priors import Inducing, Process
+from quantprop.priors import Inducing, Markov, Process
+from quantprop.priors.markov import applies
 from quantprop.runtime.memory import capacity
 
 log = logging.getLogger("quantprop")
@@ -32,19 +34,27 @@ POINTS = 512  # that "auto" takes
 CPU_WORK = 3e10  # operations of a dense sweep up to which "auto" is exact: 3,100 rows, some minutes a fit
 DEVICE_WORK = 1e12  # and on an accelerator: 10,000 rows
 ROOM = 0.5  # of the memory for it
+SHORT_WORK = 1e9  # operations of a dense sweep beyond which a state-space form is faster: 1,000 rows
+NAMED = {"dense": DEFAULT_PROCESS, "markov": Markov()}
 
 
 class ProcessWarning(UserWarning):
     """An approximation that was chosen because of the number of rows."""
 
 
-def chosen_process(given: Process | str, n: int) -> Process:
-    """The process for n rows: as given, or for "auto" dense while that fits in memory and time. Says what it chose."""
+def chosen_process(given: Process | str, n: int, in_time: bool = False) -> Process:
+    """The process for n rows: as given, or for "auto" dense while that fits in memory and time. Says what it chose.
+
+    `in_time` says that kernel and inputs have a state-space form, which is exact too, and faster for long series.
+    """
     if isinstance(given, Process):
         return given
-    if given == "dense":
-        return DEFAULT_PROCESS
+    if given != "auto":
+        return NAMED[given]
     cost, have = DEFAULT_PROCESS.cost(n), capacity()
+    if in_time and cost.flops > SHORT_WORK:
+        log.info("process='auto': Markov(), exact, for %d rows", n)
+        return NAMED["markov"]
     work = CPU_WORK if jax.default_backend() == "cpu" else DEVICE_WORK
     if cost.flops <= work and (have is None or cost.peak <= ROOM * have):
         log.info("process='auto': dense, exact, for %d rows", n)
@@ -116,11 +126,16 @@ class GaussianProcess(BaseEstimator):
 
     def _choice(self, X: np.ndarray, default: Default) -> Choice:
         """The kernel to start from; a given one that sees nothing in the data brings a warning."""
+        if self.process == "markov" or isinstance(self.process, Markov):
+            default = replace(default, correlation=MATERN)
         chosen = choose(self.kernel, X, self._source, default)
         if self._given():
             remedy = "pass kernel=None, which chooses one from the data"
             warn_if_blind(chosen.translation.kernel, X, type(self).__name__, remedy, 4)
         return chosen
+
+    def _process(self, chosen: Choice, X: np.ndarray) -> Process:
+        return chosen_process(self.process, len(X), applies(values(chosen.translation.kernel), X.shape[1]))
 
     def _given(self) -> bool:
         """Whether the kernel is the user's own."""

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from quantprop.data import inputs, scales
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.prediction import predicted, predictor_of
 from quantprop.inference.predictive import Predictive
 from quantprop.methods import Method
@@ -123,6 +124,24 @@ class Solution:
         likelihood = self.model.plain_likelihood
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)
         return Predictive(likelihood, latent, **more)
+
+    def forecast(
+        self, horizon: int, step: float | None = None, *, exposure: Any = None, trials: Any = None
+    ) -> Forecast:
+        """The distribution of y at `horizon` steps after the last of the training times, X having one column.
+
+        `step` is the time between two of them; if not given, the median of those between the data.
+
+        >>> import numpy as np
+        >>> from quantprop import Markov, Model, infer, kernels, likelihoods
+        >>> t = np.arange(60.0)[:, None]
+        >>> model = Model(kernels.Matern32(1.0, 20.0), likelihoods.Poisson(), process=Markov())
+        >>> ahead = infer(model, t, np.tile([3, 4, 5], 20), "ep").forecast(2)
+        >>> ahead.times.tolist(), ahead.y.quantile(0.5).tolist()
+        ([60.0, 61.0], [4.0, 4.0])
+        """
+        times = ahead(self.X, horizon, step)
+        return Forecast(times, self.predict_y(times[:, None], exposure=exposure, trials=trials))
 
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:

@@ -30,18 +30,21 @@ from quantprop.kernels.base import (
     squared_distances,
 )
 from quantprop.kernels.pairwise import Pairwise, from_tinygp
+from quantprop.kernels.series import IntegratedWiener, Oscillation
 
 __all__ = [
     "LENGTHSCALE",
     "VARIANCE",
     "Bounds",
     "Constant",
+    "IntegratedWiener",
     "Kernel",
     "Linear",
     "Matern12",
     "Matern32",
     "Matern52",
     "Matrix",
+    "Oscillation",
     "Pairs",
     "Pairwise",
     "Periodic",

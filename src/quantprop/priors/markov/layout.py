@@ -67,3 +67,9 @@ def before(slots: Float[Array, "l ... b"]) -> Float[Array, "l ... b"]:
     """What stands one time earlier; 0 for the first time."""
     last = slots[-1:]
     return jnp.concatenate([jnp.concatenate([jnp.zeros_like(last[..., :1]), last[..., :-1]], axis=-1), slots[:-1]])
+
+
+def in_line(slots: Float[Array, "l ... b"]) -> Float[Array, "... n"]:
+    """Times one after the other, along the last axis."""
+    line = jnp.moveaxis(slots, 0, -1)
+    return line.reshape(*line.shape[:-2], -1)

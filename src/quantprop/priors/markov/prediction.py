@@ -14,6 +14,7 @@ from quantprop.gaussian import Normal
 from quantprop.priors.base import Predictor
 from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.forms import Form
+from quantprop.priors.markov.layout import in_line
 from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, moved_back, moved_on, pivot, updated
 
 
@@ -53,7 +54,7 @@ class MarkovPredictor(Predictor):
 
     @staticmethod
     def of(chain: Chain, states: Filtered, sites: tuple[Slots, Slots], signed: bool) -> MarkovPredictor:
-        return MarkovPredictor(*jax.tree.map(_in_line, (chain, states, *sites)), signed)
+        return MarkovPredictor(*jax.tree.map(in_line, (chain, states, *sites)), signed)
 
     def at(self, mean: Float[Array, " k"], cross: Ties, own: Float[Array, "..."]) -> Normal:
         here = self._states(cross)
@@ -82,12 +83,6 @@ class MarkovPredictor(Predictor):
             jnp.where(more, eta, 0.0),
             jnp.where(more, j, 0.0),
         )
-
-
-def _in_line(slots: Float[Array, "l ... b"]) -> Float[Array, "... n"]:
-    """Times one after the other."""
-    line = jnp.moveaxis(slots, 0, -1)
-    return line.reshape(*line.shape[:-2], -1)
 
 
 def _at(arrays: Any, times_: Int[Array, " k"]) -> Any:
