@@ -297,7 +297,7 @@ class FewNodes(NamedTuple):
 def on_few_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal, kept: Callable = lambda x: x) -> FewNodes:
     """Moments as in `quadrature_moments`, whose two ways to the variance must agree where both matter.
 
-    Improper cavities are trusted: nothing resolves them. `kept` is done to what is computed at the nodes.
+    Improper cavities are trusted: nothing resolves them. `kept` is that of `on_nodes`.
     """
 
     def peak(likelihood, datum, cavity):
@@ -307,7 +307,7 @@ def on_few_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal, kept: Cal
 
     fixed, v = frozen((likelihood, datum, cavity)), cavity.variance
     at = place(peak(*fixed), fixed[2].variance)
-    nodes = kept(on_nodes(peak(likelihood, datum, cavity).log_prob, v, at))
+    nodes = on_nodes(peak(likelihood, datum, cavity).log_prob, v, at, kept)
     of = sums(nodes, at)
     ratio, shrink = of.variance / v, -of.covariance  # Stein's identity
     narrow, left = ratio < 0.5, jnp.where(ratio < 0.5, 0.0, jnp.abs(1.0 - ratio - shrink))

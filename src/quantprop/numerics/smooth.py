@@ -187,14 +187,13 @@ def _nothing_outside(of: Peak, v: Array, top: Array, left: Array, right: Array) 
     return side(left, -1.0) & side(right, 1.0)
 
 
-def on_nodes(log_prob: Callable, v: Array, at: Placement) -> Nodes:
-    """exp(log_prob(d)) N(d | 0, v) at the nodes."""
-    grown, step = jnp.exp(at.first + at.span * _STEPS), at.span / (COUNT - 1)
-    from_c = 0.5 * at.w * (grown - 1.0 / grown)
-    width = 0.5 * at.w * step * (grown + 1.0 / grown)
+def on_nodes(log_prob: Callable, v: Array, at: Placement, kept: Callable = lambda x: x) -> Nodes:
+    """exp(log_prob(d)) N(d | 0, v) at the nodes; `kept` is done to what takes long to compute."""
+    grown, step = kept(jnp.exp(at.first + at.span * _STEPS)), at.span / (COUNT - 1)
+    from_c, width = 0.5 * at.w * (grown - 1.0 / grown), 0.5 * at.w * step * (grown + 1.0 / grown)
     offset = at.c + from_c
     value, slope = jax.jvp(jax.vmap(log_prob), (offset,), (jnp.ones_like(offset),))
-    mass = jnp.exp(value - 0.5 * offset**2 / v - at.top) * width
+    mass, slope = kept((jnp.exp(value - 0.5 * offset**2 / v - at.top) * width, slope))
     bend = (slope - offset / v) * width + step * step * from_c / width
     return Nodes(offset, mass, slope - at.mode / jax.lax.stop_gradient(v), width, bend)
 
