@@ -70,7 +70,7 @@ def sweep_ratios(n: int = 500) -> dict[str, tuple[float, float, float]]:
     x = np.sort(np.random.default_rng(1).uniform(0, 10, n))
     prior = DensePrior(jnp.zeros(n), jnp.asarray(np.exp(-0.5 * (x[:, None] - x) ** 2)))
     one, sites = jnp.ones(n), Natural(jnp.zeros(n), 0.3 * jnp.ones(n))
-    sweep = program(lambda *args: swept(*args)[0].residual)
+    sweep = program(lambda problem, sites: swept(problem, sites)[0].residual)
 
     def call(kind, method):
         problem = InferenceProblem(kind, method, prior, simulated(kind, n)[0], Weight(one, one, None))
