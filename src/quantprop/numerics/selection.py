@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
+FEW = 256  # rows below which the exact rule takes them all: compiling a second rule would take longer than it saves
 BLOCK = 32  # rows that the exact rule takes at a time
 
 
@@ -17,13 +18,13 @@ def unless_trusted(quick: Callable[..., tuple[Any, Array]], exact: Callable[...,
     """A function with the values of `quick`, which also says whether they can be trusted, and of `exact` where not.
 
     Both are written for one datum. Under `vmap` a branch would compute both for every row; here the exact rule takes
-    only the rows that need it, a block at a time. Differentiate it forward, and outside the `vmap` over rows.
+    only the rows that need it, a block at a time; of few rows it takes all. Differentiate it forward, and outside the
+    `vmap` over rows.
     """
 
     @custom_vmap
     def chosen(*args):
-        value, good = quick(*args)
-        return jax.lax.cond(good, lambda: value, lambda: exact(*args))
+        return exact(*args)
 
     @chosen.def_vmap
     def _(size, batched, *args):
@@ -43,8 +44,8 @@ def unless_trusted(quick: Callable[..., tuple[Any, Array]], exact: Callable[...,
             return jax.vmap(one)
 
         rows = [leaf for flag, leaf in zip(flags, leaves, strict=True) if flag]
-        value, good = of_rows(quick)(rows)
-        value = _mended(of_rows(exact), rows, value, good, size)
+        few = size < FEW
+        value = of_rows(exact)(rows) if few else _mended(of_rows(exact), rows, *of_rows(quick)(rows), size)
         return value, jax.tree.map(lambda _: True, value)
 
     return chosen
