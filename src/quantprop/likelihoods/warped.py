@@ -84,17 +84,21 @@ class Warped(Likelihood):
         return 1.0 + ((1.0 - self._steps(y) ** 2) * (self.heights / self.widths)).sum(axis=-1)
 
     def unwarp(self, z: np.ndarray) -> np.ndarray:
-        """y with g(y) = z, by Newton's method inside brackets: g moves y by Σ heights at most."""
+        """y with g(y) = z, by Newton's method inside brackets: g moves y by Σ heights at most. One step in three is a
+        bisection, since a narrow step between two plateaus lets Newton's method jump to and fro.
+        """
         most = self.unit * np.sum(self.heights)
         lower, upper, y = z - most, z + most, np.array(z, dtype=np.float64)
-        for _ in range(ITERATIONS):
+        settled = np.zeros(np.shape(z), dtype=bool)
+        for k in range(ITERATIONS):
             off = self.warp(y) - z
             lower, upper = np.where(off < 0, y, lower), np.where(off > 0, y, upper)
             ahead = y - off / self.slope(y)
-            ahead = np.where((ahead >= lower) & (ahead <= upper), ahead, 0.5 * (lower + upper))
             near = np.abs(ahead - y) <= 8.0 * np.spacing(np.maximum(np.abs(y), np.abs(z)))
-            y = ahead
-            if near.all():
+            middle = (ahead < lower) | (ahead > upper) | (k % 3 == 2)
+            ahead = np.where(middle & ~near, 0.5 * (lower + upper), ahead)
+            y, settled = np.where(settled, y, ahead), settled | near
+            if settled.all():
                 return y
         raise RuntimeError(f"the inverse of a warp was not found in {ITERATIONS} steps of Newton's method")
 
