@@ -33,12 +33,13 @@
 
   function choose(name) {
     const kind = LIKELIHOODS[name];
-    Object.assign(state, { name, y: kind.y[0], mean: kind.cavity[0], sd: kind.cavity[1], parameters: {} });
+    const width = Math.round(100 * Math.log10(kind.cavity[1])) / 100;  // as the slider has it
+    Object.assign(state, { name, y: kind.y[0], mean: kind.cavity[0], sd: 10 ** width, parameters: {} });
     const set = (key) => (value) => { state[key] = value; draw(); };
     const controls = [
       slider("y", kind.y, set("y")),
       slider("cavity mean", [state.mean, -6, 6, 0.05], set("mean")),
-      slider("cavity sd", [Math.log10(state.sd), -1, 1, 0.01], set("sd"), (x) => 10 ** x)];
+      slider("cavity sd", [width, -1, 1, 0.01], set("sd"), (x) => 10 ** x)];
     for (const [key, range] of Object.entries(kind.parameters ?? {})) {
       state.parameters[key] = Array.isArray(range) ? range[0] : range;
       if (!Array.isArray(range)) continue;

@@ -70,7 +70,8 @@ def test_the_unit_of_y_does_not_matter(settings, y):
         np.testing.assert_allclose(numbers(settings, y, y_unit=unit), base, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("likelihood", ["weibull", pytest.param("log-logistic", marks=campaign)])
+@campaign
+@pytest.mark.parametrize("likelihood", ["weibull", "log-logistic"])
 def test_the_unit_of_times_only_moves_f(likelihood):
     """log y = f + scale · ε: years or seconds, the model is the same, and its predictions change their unit."""
     times = np.exp(np.where(np.isfinite(CENSORED), CENSORED, np.inf))

@@ -339,7 +339,7 @@ def test_impossible_data_are_named(likelihood, y, bad, scales):
             "ZeroInflatedNegativeBinomial: link must be one of exp",
         ),
         (lambda: likelihoods.Warped(1.0, [0.5, 0.5]), "heights, widths and centres must be as many"),
-        (lambda: likelihoods.Warped(1.0, [-0.5], [1.0], [0.0]), "heights must be at least 0"),
+        (lambda: likelihoods.Warped(1.0, [-0.5], [1.0], [0.0]), "heights must be positive"),
         (lambda: likelihoods.Warped(1.0, [0.5], [0.0], [0.0]), "widths must be positive"),
     ],
 )

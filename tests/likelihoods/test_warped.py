@@ -10,7 +10,7 @@ RNG = np.random.default_rng(2)
 X = RNG.uniform(0.0, 6.0, (30, 1))
 Y = np.sin(X[:, 0]) + 0.3 * RNG.normal(size=30)
 NEW = np.linspace(-0.5, 6.5, 5)[:, None]
-IDENTITY = Warped(0.3, [0.0, 0.0], [1.0, 0.5], [0.0, 1.0], 0.2, 1.5)
+IDENTITY = Warped(0.3, [], [], [], 0.2, 1.5)  # no steps
 
 
 @pytest.mark.parametrize("method", [EP(), QP(), pytest.param(Laplace(), marks=pytest.mark.campaign)], ids=repr)
@@ -34,7 +34,7 @@ def test_the_identity_is_the_gaussian_likelihood(method):
 def test_a_warp_and_its_inverse():
     warp = Warped(0.3, [2.0, 30.0], [0.01, 0.5], [0.3, -1.0], 100.0, 20.0)
     y = np.concatenate([np.linspace(-500.0, 700.0, 301), 100.0 + 20.0 * (0.3 + np.geomspace(1e-9, 0.1, 20))])
-    np.testing.assert_allclose(warp.unwarp(warp.warp(y)), y, rtol=1e-13)
+    np.testing.assert_allclose(warp.unwarp(warp.warp(y)), y, rtol=1e-12, atol=1e-12)
     step = 1e-6
     np.testing.assert_allclose(warp.slope(y), (warp.warp(y + step) - warp.warp(y - step)) / (2 * step), rtol=1e-4)
 

@@ -27,6 +27,7 @@ class Survival(Likelihood):
     noise: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "rows (lower, upper) of times, 0 ≤ lower ≤ upper, 0 < upper, not (0, inf)"
     log_concave: ClassVar[bool] = True  # densities of ε are, and so are their integrals over intervals (Prékopa)
+    smooth: ClassVar[bool] = True
     columns: ClassVar[int] = 2
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 

@@ -27,11 +27,11 @@ def _weakly(value: float) -> Parameter:
 
 class Warped(Likelihood):
     """N(g(y) | f, scale²/exposure) g'(y), g(y) = y + unit · Σ_j heights_j tanh((u − centres_j)/widths_j) with
-    u = (y − location)/unit: the identity plus steps, whose heights are at least 0 (paper, eq. 9).
+    u = (y − location)/unit: the identity plus steps of positive heights (paper, eq. 9).
 
     Given g this is Gaussian in f, so every method is exact, and quantiles of y are those of f + scale · ε through the
     inverse of g. Heights, widths and centres are learned; `location` and `unit` fix where and in which unit they are
-    measured: the estimators take them from the centre and spread of y. All heights 0 are plain Gaussian noise.
+    measured: the estimators take them from the centre and spread of y. Without steps (empty lists) it is Gaussian.
 
     By default there is one step, whose height and width have weak priors, LogNormal(1, 1): as steps outgrow the
     identity, they only change the unit of f, and learning would go on for ever. More steps follow y more closely and
@@ -59,8 +59,8 @@ class Warped(Likelihood):
         if len(sizes) > 1:
             raise ValueError("Warped: heights, widths and centres must be as many; got " + ", ".join(map(str, sizes)))
         heights, widths = self.heights, self.widths
-        if isinstance(heights, np.ndarray) and not np.all(heights >= 0):
-            raise ValueError(f"Warped: heights must be at least 0; got {heights}")
+        if isinstance(heights, np.ndarray) and not np.all(heights > 0):
+            raise ValueError(f"Warped: heights must be positive (leave a step out instead); got {heights}")
         if isinstance(widths, np.ndarray) and not np.all(widths > 0):
             raise ValueError(f"Warped: widths must be positive; got {widths}")
 
@@ -84,17 +84,21 @@ class Warped(Likelihood):
         return 1.0 + ((1.0 - self._steps(y) ** 2) * (self.heights / self.widths)).sum(axis=-1)
 
     def unwarp(self, z: np.ndarray) -> np.ndarray:
-        """y with g(y) = z, by Newton's method inside brackets: g moves y by Σ heights at most."""
+        """y with g(y) = z, by Newton's method inside brackets: g moves y by Σ heights at most. One step in three is a
+        bisection, since a narrow step between two plateaus lets Newton's method jump to and fro.
+        """
         most = self.unit * np.sum(self.heights)
         lower, upper, y = z - most, z + most, np.array(z, dtype=np.float64)
-        for _ in range(ITERATIONS):
+        settled = np.zeros(np.shape(z), dtype=bool)
+        for k in range(ITERATIONS):
             off = self.warp(y) - z
             lower, upper = np.where(off < 0, y, lower), np.where(off > 0, y, upper)
             ahead = y - off / self.slope(y)
-            ahead = np.where((ahead >= lower) & (ahead <= upper), ahead, 0.5 * (lower + upper))
-            near = np.abs(ahead - y) <= 2.0 * np.spacing(np.maximum(np.abs(y), np.abs(z)))
-            y = ahead
-            if near.all():
+            near = np.abs(ahead - y) <= 8.0 * np.spacing(np.maximum(np.abs(y), np.abs(z)))
+            middle = (ahead < lower) | (ahead > upper) | (k % 3 == 2)
+            ahead = np.where(middle & ~near, 0.5 * (lower + upper), ahead)
+            y, settled = np.where(settled, y, ahead), settled | near
+            if settled.all():
                 return y
         raise RuntimeError(f"the inverse of a warp was not found in {ITERATIONS} steps of Newton's method")
 

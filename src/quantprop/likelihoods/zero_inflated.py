@@ -71,9 +71,10 @@ class ZeroInflated(Likelihood):
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """That of the counts, which may have a closed form, where y > 0."""
         none = quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
-        value, *slopes = self.counts.expected_log_prob(datum, marginal)
-        some = (value + jnp.log1p(-self.inflation), *slopes)
-        return tuple(jnp.where(datum.y == 0, a, b) for a, b in zip(none, some, strict=True))
+        value, by_mean, by_variance = self.counts.expected_log_prob(datum, marginal)
+        some = (value + jnp.log1p(-self.inflation), by_mean, by_variance)
+        value, by_mean, by_variance = (jnp.where(datum.y == 0, a, b) for a, b in zip(none, some, strict=True))
+        return value, by_mean, by_variance
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         return self.counts.start(datum)
