@@ -172,7 +172,8 @@ def test_chunks_and_what_is_held_change_nothing(share, monkeypatch):
 
     def all_of(hold):
         prior = process.prior(kernels.Matern52(1.2, np.array([0.8, 1.1])), jnp.zeros(40), jnp.asarray(x))
-        prior = type(prior)(prior.mean, prior.basis, prior.x, share * prior.share, None, hold, True).for_sweeps()
+        made = type(prior)(prior.mean, prior.basis, prior.x, share * prior.share, None, hold, True)
+        prior = made.for_sweeps()
         given = prior.condition(sites, False)
         response = prior.response(given, False)
         slopes = prior.evidence_slope(given, False), response.to_prior(by)
@@ -185,10 +186,10 @@ def test_chunks_and_what_is_held_change_nothing(share, monkeypatch):
         )
 
     with jax.enable_x64(True):
-        once = all_of(True)
+        once = jax.jit(all_of, static_argnums=0)(True)
         monkeypatch.setattr(rows, "CPU_CHUNK", 4 * 8 * 6)
         assert rows.chunks_of(40, 6) == 10
-        for one, other in zip(jax.tree.leaves(once), jax.tree.leaves(all_of(False)), strict=True):
+        for one, other in zip(jax.tree.leaves(once), jax.tree.leaves(jax.jit(lambda: all_of(False))()), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from priors.inducing_cases import COUNTS, DATA, KERNEL, LABELS, METHODS, NEW, REALS, RNG, X, Z, fitc, point
+from typer.testing import CliRunner
 
 from quantprop import (
     QP,
@@ -19,6 +20,7 @@ from quantprop import (
     likelihoods,
     load,
 )
+from quantprop.cli import app
 from quantprop.estimators.shared import ProcessWarning, chosen_process
 from quantprop.inference import prediction
 from quantprop.priors.inducing.choice import chosen
@@ -122,6 +124,16 @@ def test_estimators_learn_with_points_and_are_stored(tmp_path):
     np.testing.assert_array_equal(twin.predict_proba(x[:5]), model.predict_proba(x[:5]))
     several = GaussianProcessClassifier(process=Inducing(10)).fit(x, np.round(x[:, 0]).clip(-1, 1))
     assert several.predict_proba(x).shape == (200, 3)
+
+
+@pytest.mark.campaign
+def test_the_command_line_takes_points(tmp_path):
+    table = "\n".join(["a,b", *(f"{x:.4f},{'yes' if y > 0 else 'no'}" for x, y in zip(X[:, 0], LABELS, strict=True))])
+    (tmp_path / "table.csv").write_text(table)
+    words = ["fit", tmp_path / "table.csv", "--target", "b", "--inducing", 6, "--out", tmp_path / "model.safetensors"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "model.safetensors").process.count == 6
 
 
 @pytest.mark.campaign
