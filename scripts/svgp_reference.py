@@ -31,6 +31,14 @@ class Latent(gpytorch.models.ApproximateGP):
         return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
+class Probit(gpytorch.likelihoods.BernoulliLikelihood):
+    """With log Φ to machine precision: GPyTorch's own approximation of it moves this bound by 1e-3."""
+
+    def expected_log_prob(self, observations, function_dist, *args, **kwargs):
+        signs = 2.0 * observations - 1.0
+        return self.quadrature(lambda f: torch.special.log_ndtr(signs * f), function_dist)
+
+
 def main(file: Path) -> None:
     rng = np.random.default_rng(0)
     x = np.sort(rng.uniform(-3, 3, (40, 1)), axis=0)
@@ -42,7 +50,7 @@ def main(file: Path) -> None:
         gpytorch.settings.variational_cholesky_jitter(double_value=JITTER),
         gpytorch.settings.cholesky_jitter(double_value=JITTER),
     ):
-        model, likelihood = Latent(torch.tensor(z)), gpytorch.likelihoods.BernoulliLikelihood()
+        model, likelihood = Latent(torch.tensor(z)), Probit()
         bound = gpytorch.mlls.VariationalELBO(likelihood, model, num_data=len(y))
         inputs, labels = torch.tensor(x), torch.tensor((y + 1) / 2)
         model.train()

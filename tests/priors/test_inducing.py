@@ -172,7 +172,8 @@ def test_chunks_and_what_is_held_change_nothing(share, monkeypatch):
 
     def all_of(hold):
         prior = process.prior(kernels.Matern52(1.2, np.array([0.8, 1.1])), jnp.zeros(40), jnp.asarray(x))
-        prior = type(prior)(prior.mean, prior.basis, prior.x, share * prior.share, None, hold, True).for_sweeps()
+        made = type(prior)(prior.mean, prior.basis, prior.x, share * prior.share, None, hold, True)
+        prior = made.for_sweeps()
         given = prior.condition(sites, False)
         response = prior.response(given, False)
         slopes = prior.evidence_slope(given, False), response.to_prior(by)
@@ -185,10 +186,10 @@ def test_chunks_and_what_is_held_change_nothing(share, monkeypatch):
         )
 
     with jax.enable_x64(True):
-        once = all_of(True)
+        once = jax.jit(all_of, static_argnums=0)(True)
         monkeypatch.setattr(rows, "CPU_CHUNK", 4 * 8 * 6)
         assert rows.chunks_of(40, 6) == 10
-        for one, other in zip(jax.tree.leaves(once), jax.tree.leaves(all_of(False)), strict=True):
+        for one, other in zip(jax.tree.leaves(once), jax.tree.leaves(jax.jit(lambda: all_of(False))()), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-11)
 
 
@@ -201,19 +202,20 @@ def test_responses_are_derivatives_of_the_marginals_for_any_power(share):
         prior = Inducing(x[:4]).prior(KERNEL, jnp.asarray(rng.normal(size=12)), jnp.asarray(x))
         prior = prior.for_shares(np.full(12, share))
         sites = Natural(rng.normal(size=12), rng.uniform(0.3, 3.0, 12))
-        given, moves = prior.condition(sites, False), rng.normal(size=(2, 12))
+        under = jax.jit(lambda sites: prior.condition(sites, False))
+        given, moves = under(sites), rng.normal(size=(2, 12))
         at, sd = given.marginals, np.sqrt(given.marginals.variance)
 
         def after(h):
             d_tau = h * moves[1] / at.variance
-            return prior.condition(Natural(sites.nu + h * moves[0] / sd + at.mean * d_tau, sites.tau + d_tau), False)
+            return under(Natural(sites.nu + h * moves[0] / sd + at.mean * d_tau, sites.tau + d_tau))
 
         ends = after(1e-5), after(-1e-5)
         mean, variance, size = (
             (get(ends[0]) - get(ends[1])) / 2e-5
             for get in (lambda c: c.marginals.mean, lambda c: c.marginals.variance, lambda c: c.log_determinant)
         )
-        found = prior.response(given, False).answer(jnp.asarray(moves))
+        found = jax.jit(lambda given, moves: prior.response(given, False).answer(moves))(given, moves)
         np.testing.assert_allclose(found, np.stack([mean / sd, -variance / at.variance]), rtol=1e-6, atol=1e-8)
         assert size == pytest.approx(moves[1].sum(), rel=1e-7)  # ∂ log |I + S K| = Σ σ² δτ, whatever the power
 

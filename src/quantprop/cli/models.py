@@ -77,8 +77,9 @@ def fit(
     """Learn a model of one column from the others, and write it to a file."""
     roles = {"upper": upper, "event": event, "exposure": exposure, "trials": trials, "weights": weights}
     given = Given(
-        data, target, likelihood, kernel, roles, order, log, dates, ignore, drop_missing, decimal, sample, seed
-    )
+        data, target, likelihood, kernel, roles, order, log, dates, ignore, drop_missing, decimal, sample, seed,
+        inducing,
+    )  # fmt: skip
     with plainly(debug), kept_programs():
         check_place(out)
         problem = given.read()

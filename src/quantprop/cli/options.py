@@ -92,6 +92,7 @@ class Given:
     decimal: str = "."
     sample: int | None = None
     seed: int = 0
+    inducing: int | None = None
 
     def as_roles(self, names: tuple[str, ...]) -> Roles:
         """The roles of columns, as `tables` knows them; an event is a column, or column=value."""
@@ -114,7 +115,7 @@ class Given:
             problem = tables.problem(table, self.target, self.likelihood, self.kernel, roles, self.dates)
         except tables.RoleError as error:
             raise typer.BadParameter(str(error)) from None
-        _tell(problem, self.likelihood)
+        _tell(problem, self.likelihood, self.inducing)
         return problem
 
     def _without_ignored(self, table: Table) -> Table:
@@ -152,7 +153,7 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
             raise typer.BadParameter(f"{table.source} has no column {name!r}; it has {there}", param_hint=option)
 
 
-def _tell(problem: Problem, likelihood: str | None) -> None:
+def _tell(problem: Problem, likelihood: str | None, inducing: int | None) -> None:
     """What was made of the table."""
     target = problem.target
     asked = likelihood or problem.roles.implied
@@ -166,9 +167,11 @@ def _tell(problem: Problem, likelihood: str | None) -> None:
             note(f"note: column {column.name} holds dates: days since 1970{more}")
     for name in problem.left_out:
         note(f"note: column {name} never changes: left out")
-    if (n := len(problem.raw)) > MANY:
-        note(f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
-             "their square; --sample 1000 learns from 1000 of them")  # fmt: skip
+    if (n := len(problem.raw)) > MANY and inducing is None:
+        note(
+            f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
+            "their square; fit --inducing 512 takes them by inducing points, --sample 1000 learns from 1000 of them"
+        )
 
 
 def check_place(out: Path) -> None:

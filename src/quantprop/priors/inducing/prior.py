@@ -23,6 +23,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
+from quantprop.numerics.triangular import lower_product, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
 from quantprop.sites import Marginal
@@ -81,7 +82,7 @@ class InducingPrior(Prior):
         centre = inverse.T @ (inverse @ sent)
 
         def one(carry, v):
-            return carry, (jnp.sum((inverse @ v) ** 2, axis=0), v.T @ centre)
+            return carry, (jnp.sum(lower_product(inverse, v) ** 2, axis=0), v.T @ centre)
 
         _, (spread, g) = rows.over(one, None)
         many = jnp.where(self.share > 0, jnp.log(a) / jnp.where(self.share > 0, self.share, 1.0), sites.tau * d)
@@ -142,7 +143,7 @@ def _factorised(rows: Rows, s: Array, r: Array) -> tuple[Array, Array]:
     m = len(rows.whitening)
 
     def one(carry, v, s, r):
-        return (carry[0] + (v * s) @ v.T, carry[1] + v @ r), None
+        return (carry[0] + weighted_gram(v, s), carry[1] + v @ r), None
 
     (gram, sent), _ = rows.over(one, (jnp.zeros((m, m)), jnp.zeros(m)), s, r)
     lower = jnp.linalg.cholesky(gram + jnp.eye(m))
@@ -180,7 +181,7 @@ class InducingResponse(Response):
         p, q = moves[0] / sd, moves[1] / variance
 
         def gather(carry, v, p, q):
-            return (carry[0] + v @ p, carry[1] + (v * q) @ v.T), None
+            return (carry[0] + v @ p, carry[1] + weighted_gram(v, q)), None
 
         (sent, gram), _ = self.inner.over(gather, (jnp.zeros(m), jnp.zeros((m, m))), p / a, q / a**2)
 

@@ -15,6 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel
+from quantprop.numerics.triangular import lower_product, weighted_gram
 
 CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
@@ -29,6 +30,14 @@ def chunks_of(n: int, m: int) -> int:
     """Into how many equal chunks n rows are divided: padded numbers of rows have many divisors."""
     least = -(-8 * n * m // chunk_bytes())
     return next(k for k in range(max(1, least), n + 1) if n % k == 0) if least <= n else n
+
+
+def in_turn(step: Callable, carry: Any, chunks: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan`, without the loop where there is one chunk."""
+    if len(jax.tree.leaves(chunks)[0]) > 1:
+        return jax.lax.scan(step, carry, chunks)
+    carry, out = step(carry, jax.tree.map(lambda some: some[0], chunks))
+    return carry, jax.tree.map(lambda some: some[None], out)
 
 
 class Basis(eqx.Module):
@@ -47,7 +56,7 @@ class Basis(eqx.Module):
 
     def explained(self, whitening: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
         """V and d of some rows. d is a variance: what rounding leaves below 0 is 0."""
-        v = jnp.sqrt(self.scale) * (whitening @ self.kernel.cross(self.z, x))
+        v = jnp.sqrt(self.scale) * lower_product(whitening, self.kernel.cross(self.z, x))
         return v, jnp.maximum(self.scale * self.kernel.diagonal(x) - jnp.sum(v**2, axis=0), 0.0)
 
 
@@ -69,7 +78,7 @@ class Rows(eqx.Module):
             v, d = basis.explained(whitening, some)
             return carry, (d, v if hold else None)
 
-        _, (d, v) = jax.lax.scan(one, None, split)
+        _, (d, v) = in_turn(one, None, split)
         return Rows(basis, whitening, split, d, v)
 
     @staticmethod
@@ -78,7 +87,9 @@ class Rows(eqx.Module):
     ) -> Rows:
         """`by` V in the place of V, where d is known."""
         whitening, split = by @ basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
-        v = jax.lax.map(lambda some: basis.explained(whitening, some)[0], split) if hold else None
+        v = None
+        if hold:
+            v = in_turn(lambda carry, some: (carry, basis.explained(whitening, some)[0]), None, split)[1]
         return Rows(basis, whitening, split, d.reshape(split.shape[:2]), v)
 
     @property
@@ -94,13 +105,13 @@ class Rows(eqx.Module):
             x, v, some = given
             return step(carry, self.basis.explained(self.whitening, x)[0] if v is None else v, *some)
 
-        carry, out = jax.lax.scan(one, carry, (self.x, self.v, split))
+        carry, out = in_turn(one, carry, (self.x, self.v, split))
         return carry, jax.tree.map(jnp.ravel, out)
 
     def gram(self, by: Float[Array, " n"]) -> Float[Array, "m m"]:
         """V diag(by) Vᵀ."""
         m = len(self.whitening)
-        return self.over(lambda sum_, v, by: (sum_ + (v * by) @ v.T, None), jnp.zeros((m, m)), by)[0]
+        return self.over(lambda sum_, v, by: (sum_ + weighted_gram(v, by), None), jnp.zeros((m, m)), by)[0]
 
     def sent(self, by: Float[Array, " n"]) -> Float[Array, " m"]:
         """V by."""
@@ -132,7 +143,7 @@ def carried_back(
         return jax.tree.map(jnp.add, carry, back(cotangent(v, *some))), None
 
     nothing = jax.tree.map(jnp.zeros_like, (basis, whitening))
-    (own, by_whitening), _ = jax.lax.scan(one, nothing, split)
+    (own, by_whitening), _ = in_turn(one, nothing, split)
     return jax.tree.map(jnp.add, own, back_to_basis(by_whitening)[0])
 
 
