@@ -103,7 +103,7 @@ def _matern(kernel: kernels.Stationary, step: Times, coefficients: Float[np.ndar
     d = len(coefficients)
     z = jnp.minimum(jnp.sqrt(2.0 * d - 1.0) * step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
     decay = jnp.exp(-z)
-    a = sum(_spread(c, z) * (z**k * decay) for k, c in enumerate(coefficients))
+    a = jnp.sum(jnp.stack([_spread(c, z) * (z**k * decay) for k, c in enumerate(coefficients)]), axis=0)
     shape = np.zeros((d, d, 2 * d - 1))  # coefficients of the powers of u in φ φᵀ exp(2u)
     for k, one in enumerate(coefficients[:, :, -1]):
         for m, other in enumerate(coefficients[:, :, -1]):
@@ -239,7 +239,8 @@ def _(kernel: kernels.White, before, now, harmonics):
 @form.register
 def _(kernel: kernels.Sum, before, now, harmonics):
     one, two = form(kernel.left, before, now, harmonics), form(kernel.right, before, now, harmonics)
-    return Form(*(_beside(x, y) for x, y in zip(one[:3], two[:3], strict=True)), jnp.concatenate([one.h, two.h]))
+    a, q, p = (_beside(x, y) for x, y in ((one.a, two.a), (one.q, two.q), (one.p, two.p)))
+    return Form(a, q, p, jnp.concatenate([one.h, two.h]))
 
 
 @form.register

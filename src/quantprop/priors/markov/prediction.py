@@ -54,7 +54,8 @@ class MarkovPredictor(Predictor):
 
     @staticmethod
     def of(chain: Chain, states: Filtered, sites: tuple[Slots, Slots], signed: bool) -> MarkovPredictor:
-        return MarkovPredictor(*jax.tree.map(in_line, (chain, states, *sites)), signed)
+        chain, states, (nu, tau) = jax.tree.map(in_line, (chain, states, sites))
+        return MarkovPredictor(chain, states, nu, tau, signed)
 
     def at(self, mean: Float[Array, " k"], cross: Ties, own: Float[Array, "..."]) -> Normal:
         here = self._states(cross)
@@ -64,8 +65,8 @@ class MarkovPredictor(Predictor):
 
     def _joint(self, here: Filtered, ties: Ties, variance: Float[Array, " k"]) -> Float[Array, "k k"]:
         order = ties.order.astype(int)
-        ordered = jax.tree.map(lambda x: x[..., order], (here, ties.left, ties.to, ties.onward))
-        by_time = _covariances(self, *ordered, ties.between)
+        here, left, to, onward = jax.tree.map(lambda x: x[..., order], (here, ties.left, ties.to, ties.onward))
+        by_time = _covariances(self, here, left, to, onward, ties.between)
         own = jnp.eye(len(order), dtype=bool)
         return jnp.where(own, variance, jnp.zeros_like(by_time).at[order[:, None], order].set(by_time))
 

@@ -105,8 +105,8 @@ def filtered(chain: Chain, nu: Slots, tau: Slots) -> Filtered:
 
     def forward(state, at):
         (a, q, h), nu, tau = at
-        ahead = moved_on(*state, a, q)
-        return updated(*ahead, h, nu, tau), ahead
+        m, p = moved_on(state[0], state[1], a, q)
+        return updated(m, p, h, nu, tau), (m, p)
 
     def backward(known, at):
         a, root, h, nu, tau = at
@@ -142,9 +142,14 @@ def _ends(chain: Chain, nu: Slots, tau: Slots) -> tuple[tuple[Vector, Matrix], t
     if nu.shape[1] == 1:
         return nothing, nothing
     before, after = _scanned(_stretches(chain, nu, tau))
-    begin = (jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], axis=-1) for x in (before.b, before.c))
-    end = (jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], axis=-1) for x in (after.eta, after.j))
-    return tuple(begin), tuple(end)
+
+    def later(x: Array) -> Array:
+        return jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
+
+    def earlier(x: Array) -> Array:
+        return jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], axis=-1)
+
+    return (later(before.b), later(before.c)), (earlier(after.eta), earlier(after.j))
 
 
 def _stretches(chain: Chain, nu: Slots, tau: Slots) -> Element:
