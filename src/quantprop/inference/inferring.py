@@ -81,7 +81,7 @@ def infer(
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
     model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
-    with blas_threads_for(model.process.cost(len(task.padded))):
+    with blas_threads_for(task.cost):
         problem = _problem(model, method, task)
         start = starting_sites(problem.likelihood, task, sites)
         out, schedule = _solve(problem, start, schedule, tol, max_sweeps)

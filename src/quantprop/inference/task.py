@@ -15,6 +15,7 @@ from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
+from quantprop.priors import Cost
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -30,6 +31,7 @@ class Task(NamedTuple):
     padded: np.ndarray
     data: Datum
     weight: Weight
+    cost: Cost
 
 
 def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure: Any, trials: Any) -> Task:
@@ -40,19 +42,23 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     if np.shape(y) != expected:
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
-    check_memory(model.process.cost(bucket(len(x))))
+    size = bucket(len(x))
+    cost = model.process.cost(size)
+    check_memory(cost)
     total = row_weights(weights, len(x))
-    size, weight = bucket(len(x)), weight_of(total)
+    weight = weight_of(total)
     method.check(likelihood, weight)
     _check_copies(model, x, total)
-    return Task(x, pad(x, size), pad(data, size), weight)
+    return Task(x, pad(x, size), pad(data, size), weight, cost)
 
 
 @float64
 def settled(model: Model, X: Any) -> Model:
     """The model with what its process leaves to the data chosen from X."""
+    if not model.process.from_data:
+        return model
     process = model.process.settled(model.plain_kernel, inputs(X, "X"))
-    return model if process is model.process else replace(model, process=process)
+    return replace(model, process=process)
 
 
 def as_method(method: Method | str) -> Method:

@@ -120,7 +120,7 @@ def learn(
     Every evaluation is passed to `report`, or else to the callback of `watched`.
     """
     climb = Climb(landscape, bounds, most, ftol, report or _watcher.get())
-    with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
+    with blas_threads_for(landscape.task.cost):
         landscape.compile()
         best, ended = climb.best_of(starts)
         tried: set[StartRule] = set()

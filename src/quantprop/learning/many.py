@@ -38,7 +38,6 @@ from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import unpacked, values
-from quantprop.priors import Cost
 from quantprop.runtime.batches import Rows, chunks, each, held, kinds, of, slots, stacked, threads
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
@@ -132,12 +131,7 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
-    return [[rows[i] for i in some] for rows in dealt for some in chunks(len(rows), held(cost_of(surfaces[rows[0]])))]
-
-
-def cost_of(surface: Landscape) -> Cost:
-    """The cost of one problem."""
-    return surface.model.process.cost(len(surface.task.padded))
+    return [[rows[i] for i in some] for rows in dealt for some in chunks(len(rows), held(surfaces[rows[0]].task.cost))]
 
 
 def _evaluate(picked: Question, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
@@ -179,7 +173,7 @@ class BatchSearch:
             parts, x, data, weight = jax.device_put(stacked(whole))
             self.batch = Question(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
-        self.slots = slots(cost_of(first), b)
+        self.slots = slots(first.task.cost, b)
         total = np.stack([s.task.weight.total for s in surfaces])
         self.cold: Natural = jax.tree.map(lambda part: np.where(total > 0, total * part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)

@@ -193,6 +193,8 @@ class Process(eqx.Module):
 
     copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
 
+    from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
+
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
         """The process with all that is left to the data chosen from x, or an error where it does not fit them."""
         return self

@@ -38,6 +38,7 @@ class Inducing(Process):
     True
     """
 
+    from_data: ClassVar[bool] = True
     copies_apart: ClassVar[bool] = True  # by the variance that the points leave unexplained
 
     points: Any = 512
