@@ -86,7 +86,9 @@ FAMILIES = {
     "zero-inflated-negative-binomial, exp": Family(
         lambda rng: likelihoods.ZeroInflatedNegativeBinomial(between(rng, 1e-4, 0.9), usual_or(rng, 1e-5, 1e5)), counts
     ),
-    "warped": Family(lambda rng: likelihoods.Warped(_scale(rng), rng.exponential(size=3)), reals),
+    "warped": Family(
+        lambda rng: likelihoods.Warped(_scale(rng), rng.exponential(size=3), [0.5, 1.0, 2.0], [-1.0, 0.0, 1.0]), reals
+    ),
 }
 
 # --- inputs and kernels ----------------------------------------------------------------------------------------------
