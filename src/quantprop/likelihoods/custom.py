@@ -51,7 +51,7 @@ class Custom(Likelihood):
         `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
 
         >>> import jax
-    >>> import jax.numpy as jnp
+        >>> import jax.numpy as jnp
         >>> from quantprop import likelihoods, project
         >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
         >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
