@@ -65,8 +65,8 @@ def check(kernel: Kernel, columns: int) -> None:
     """An error where there is no state-space form."""
     if columns != 1:
         raise NotMarkov(
-            f"process=Markov() takes one column of X, time; got {columns}: use process=Dense(), or leave the other "
-            "columns to the mean (means.Linear)"
+            f"process=Markov() takes one column of X, time; got {columns}: use process=Dense(), or process=Inducing() "
+            "for many rows"
         )
     with jax.enable_x64(True):
         states = jax.eval_shape(lambda: form(kernel, jnp.zeros(1), jnp.zeros(1), 1).h).shape[0]
