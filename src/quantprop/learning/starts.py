@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.inference.prediction import gram_of
-from quantprop.kernels import VARIANCE, Kernel, Power, Product, Sum
+from quantprop.kernels import VARIANCE, Columns, Kernel, Power, Product, Sum
 from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, at, declared, is_parameter, labels, named, packed, values
@@ -191,6 +191,8 @@ def scaled(kernel: Any, variance: float, lengthscale: float) -> Any:
         return Product(left, scaled(kernel.right, 1.0 if taken else variance, lengthscale))
     if isinstance(kernel, Power):
         return Power(scaled(kernel.base, variance ** (1.0 / kernel.exponent), lengthscale), kernel.exponent)
+    if isinstance(kernel, Columns):
+        return Columns(scaled(kernel.kernel, variance, lengthscale), kernel.columns, kernel.names)
     for name, factor in (("variance", variance), ("lengthscale", lengthscale)):
         given = getattr(kernel, name, None)
         if is_parameter(given) and not given.fixed:

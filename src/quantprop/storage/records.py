@@ -85,16 +85,27 @@ MEAN = Rule(
     "a number, a Parameter or means.Linear (a function cannot be stored)",
     lambda value: is_parameter(value) or isinstance(value, means.Linear) or finite(value),
 )
+NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
+COUNT = Rule("a whole number above 0 or None", lambda value: value is None or (type(value) is int and value > 0))
 RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
     **dict.fromkeys(("exponent", "power", "p", "median", "deviation"), NUMBER),
     **dict.fromkeys(("fixed", "ordered"), FLAG),
+    "columns": Rule(
+        "a tuple of names or positions",
+        lambda value: isinstance(value, tuple) and all(type(column) in (int, str) for column in value),
+    ),
+    "names": NAMES,
+    **dict.fromkeys(("rank", "levels"), COUNT),
+    "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
+    "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
+    "text": instance("text", str),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
     "process": instance("a process", Process),
     "projection": instance("a projection", Projection),
     "link": instance("the name of a link", str),
-    "value": NUMBERS,
+    "value": Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
     "bounds": Rule("None or (lower, upper)", _is_bounds),
     "prior": Rule(
         "None or LogNormal (another function cannot be stored, and predictions do not need it: drop the prior)",
@@ -161,7 +172,7 @@ def register(make: type) -> type:
 
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Linear", "Constant", "White",
+    "Periodic", "Linear", "Constant", "White", "Columns", "Categories", "Coregion", "Terms",
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",

@@ -1,0 +1,274 @@
+"""What a kernel is, sums, products and powers of kernels, and kernels of some columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.runtime.display import Form, expression, expression_html
+
+Point = Float[Array, " d"]
+Points = Float[Array, "n d"]
+Matrix = Float[Array, "n k"]
+Pairs = dict[str, Array]
+Bounds = tuple[float, float]
+Column = int | str  # of X: its position, or its name in a frame or table
+
+VARIANCE: Bounds = (1e-5, 1e8)  # separable data want it ever larger; posteriors are accurate up to here
+LENGTHSCALE: Bounds = (1e-5, 1e5)
+
+
+class Kernel(eqx.Module):
+    """Base of all kernels: k(x, z) for two points, `+`, `*` and `**`, and `on` some columns of X alone.
+
+    `bounds` names the numbers that learning may change, and how far.
+    """
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {}
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        raise NotImplementedError
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed."""
+        row = jax.checkpoint(lambda a: jax.vmap(lambda b: self(a, b))(z))
+        return jax.lax.map(row, x, batch_size=min(64, len(x)))
+
+    def pairs(self, x: Points) -> Pairs:
+        """All that `gram_of` needs of x and that no hyperparameter changes, so that learning computes it once.
+
+        Pieces have names; two kernels that use one name mean the same array.
+        """
+        return {"x": x}
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        """The covariance of the values at x; unlike `cross`, it knows that row i of x is the same datum twice."""
+        return self.cross(pairs["x"], pairs["x"])
+
+    def gram(self, x: Points) -> Matrix:
+        """`gram_of` the pairs of x."""
+        return self.gram_of(self.pairs(x))
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        """k(x_i, x_i)."""
+        return jax.vmap(lambda a: self(a, a))(x)
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        """The part of the variances that no two data share, even at the same inputs: gram = cross + diag(noise)."""
+        return jnp.zeros(len(x))
+
+    def by_column(self, count: int) -> Kernel:
+        """The kernel with a lengthscale for each of so many columns; as it is where it has no lengthscale."""
+        return self
+
+    def on(self, columns: Column | Sequence[Column], ard: bool = False) -> Kernel:
+        """The kernel of some columns of X alone: one or several, by position, or by name where X is a frame or a table.
+
+        With `ard` it has a lengthscale for each of them.
+
+        >>> from quantprop import kernels
+        >>> kernels.SquaredExponential().on([0, 2], ard=True) + kernels.Categories().on("hospital")
+        SquaredExponential(variance=1.0, lengthscale=[1.0, 1.0]).on([0, 2]) + Categories(variance=1.0).on(['hospital'])
+        """
+        several: tuple[Any, ...] = tuple(columns) if isinstance(columns, (list, tuple)) else (columns,)
+        chosen = tuple(int(column) if _is_whole(column) else column for column in several)
+        if not ard:
+            return Columns(self, chosen)
+        each = self.by_column(len(chosen))
+        if each is self:
+            raise ValueError(f"ard: {type(self).__name__} has no lengthscales; leave it out")
+        return Columns(each, chosen)
+
+    def __add__(self, other: Kernel) -> Kernel:
+        return Sum(self, other)
+
+    def __mul__(self, other: Kernel) -> Kernel:
+        return Product(self, other)
+
+    def __pow__(self, exponent: float) -> Kernel:
+        return Power(self, exponent)
+
+
+class Sum(Kernel):
+    """k₁ + k₂."""
+
+    left: Kernel
+    right: Kernel
+
+    _operator: ClassVar[tuple[str, int]] = ("+", 1)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.left(x, z) + self.right(x, z)
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.left.cross(x, z) + self.right.cross(x, z)
+
+    def pairs(self, x: Points) -> Pairs:
+        return self.left.pairs(x) | self.right.pairs(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.left.gram_of(pairs) + self.right.gram_of(pairs)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.left.diagonal(x) + self.right.diagonal(x)
+
+    def by_column(self, count: int) -> Kernel:
+        left, right = self.left.by_column(count), self.right.by_column(count)
+        return self if left is self.left and right is self.right else Sum(left, right)
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        return self.left.noise(x) + self.right.noise(x)
+
+
+class Product(Kernel):
+    """k₁ · k₂."""
+
+    left: Kernel
+    right: Kernel
+
+    _operator: ClassVar[tuple[str, int]] = ("*", 2)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.left(x, z) * self.right(x, z)
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.left.cross(x, z) * self.right.cross(x, z)
+
+    def pairs(self, x: Points) -> Pairs:
+        return self.left.pairs(x) | self.right.pairs(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.left.gram_of(pairs) * self.right.gram_of(pairs)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.left.diagonal(x) * self.right.diagonal(x)
+
+    def by_column(self, count: int) -> Kernel:
+        left, right = self.left.by_column(count), self.right.by_column(count)
+        return self if left is self.left and right is self.right else Product(left, right)
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        """(k₁ + w₁)(k₂ + w₂) − k₁ k₂."""
+        own = self.left.diagonal(x) - self.left.noise(x)
+        return self.left.noise(x) * self.right.diagonal(x) + own * self.right.noise(x)
+
+
+class Power(Kernel):
+    """k₁ to a fixed power."""
+
+    base: Kernel
+    exponent: float = eqx.field(static=True)
+
+    _operator: ClassVar[tuple[str, int]] = ("**", 3)
+
+    def _raised(self, k: Any) -> Any:
+        """k to the power; below 1 with derivative 0, not NaN, at 0: white noise, and rows too far apart, stay at 0."""
+        if not 0.0 < self.exponent < 1.0:
+            return k**self.exponent
+        return jnp.where(k == 0.0, 0.0, jnp.where(k == 0.0, 1.0, k) ** self.exponent)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self._raised(self.base(x, z))
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self._raised(self.base.cross(x, z))
+
+    def pairs(self, x: Points) -> Pairs:
+        return self.base.pairs(x)
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self._raised(self.base.gram_of(pairs))
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self._raised(self.base.diagonal(x))
+
+    def by_column(self, count: int) -> Kernel:
+        base = self.base.by_column(count)
+        return self if base is self.base else Power(base, self.exponent)
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        own = self.base.diagonal(x)
+        return self._raised(own) - self._raised(own - self.base.noise(x))
+
+
+class Columns(Kernel):
+    """A kernel of some columns of X: what `kernel.on(columns)` returns.
+
+    Columns are positions, or names, which estimators and tables replace by positions; `names` are then what these
+    columns are called.
+    """
+
+    kernel: Kernel
+    columns: tuple[Column, ...] = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(default=(), static=True)
+
+    def __check_init__(self) -> None:
+        if not self.columns or len(set(self.columns)) < len(self.columns):
+            raise ValueError(f"columns must be one or more different columns of X; got {list(self.columns)}")
+        bad = [c for c in self.columns if not isinstance(c, str) and not (_is_whole(c) and c >= 0)]
+        if bad:
+            raise TypeError(f"columns must be names or positions from 0; got {bad[0]!r}")
+        if self.names and len(self.names) != len(self.columns):
+            raise ValueError(f"names must be as many as columns, {len(self.columns)}; got {len(self.names)}")
+
+    def _expression(self, form: Form) -> str:
+        text = expression(self.kernel, form)
+        shown = f"({text})" if getattr(self.kernel, "_operator", None) else text
+        return f"{shown}.on({list(self.names or self.columns)!r})"
+
+    def of(self, x: Points) -> Points:
+        """Its columns of points, or of one point."""
+        features = jnp.shape(x)[-1]
+        for column in self.columns:
+            if isinstance(column, str):
+                raise ValueError(
+                    f"column {column!r} is a name, and X is an array without names: give its position, or fit a "
+                    "GaussianProcessRegressor or GaussianProcessClassifier to a frame"
+                )
+            if column >= features:
+                raise ValueError(f"column {column} is none of the {features} columns of X, counted from 0")
+        return x[..., jnp.array(self.columns)]
+
+    def by_column(self, count: int) -> Kernel:
+        raise ValueError(f"ard: {self!r} has its columns already; say ard=True where these are given")
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.kernel(self.of(x), self.of(z))
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.kernel.cross(self.of(x), self.of(z))
+
+    def _piece(self, name: str) -> str:
+        """The name of a piece of pairs: the same for all kernels of these columns, and for no other."""
+        return f"{','.join(map(str, self.columns))}: {name}"
+
+    def pairs(self, x: Points) -> Pairs:
+        return {self._piece(name): piece for name, piece in self.kernel.pairs(self.of(x)).items()}
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        own = self._piece("")
+        return self.kernel.gram_of(
+            {name.removeprefix(own): piece for name, piece in pairs.items() if name.startswith(own)}
+        )
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.kernel.diagonal(self.of(x))
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        return self.kernel.noise(self.of(x))
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
