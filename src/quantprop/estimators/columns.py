@@ -54,7 +54,7 @@ def announce(found: dict[str, list[str]], where: str) -> None:
         warnings.warn(
             f"{where}: levels that were not learned from get the prior of their term ({said})",
             NewLevelWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
@@ -75,21 +75,23 @@ def label(value: Any) -> str:
 
 def learned(kernel: Any, X: Any) -> Coding:
     """The coding of X for a kernel; the empty one where it names no columns and has no categories."""
-    kernel = as_kernel(kernel)
-    if kernel is None:
+    found = as_kernel(kernel)
+    if found is None:
         return Coding()
-    columns, groups = columns_of(kernel), groups_of(kernel)
+    columns, groups = columns_of(found), groups_of(found)
     if not any(isinstance(column, str) for column in columns):
         return Coding(levels=_array_levels(X, groups)) if groups else Coding()
     if positions := [column for column in columns if not isinstance(column, str)]:
         raise ValueError(f"kernel: columns must be all names or all positions; got {positions[0]} beside names")
-    if others := bare(kernel):
+    if others := bare(found):
         raise ValueError(f"kernel: {others[0]!r} sees all columns, and others are put on columns by name: "
                          "put it on some, too, with .on(columns)")  # fmt: skip
     names = tuple(map(str, columns))
+    if isinstance(kernel, (str, Terms)) and hasattr(X, "columns"):
+        Terms(kernel if isinstance(kernel, str) else kernel.text, tuple(map(str, X.columns)))  # points at wrong names
     _check_frame(X, names)
     coded = {names.index(str(column)): _levels(X[column], str(column)) for column in groups}
-    _check_coregions(kernel, {names[i]: len(levels) for i, levels in coded.items()})
+    _check_coregions(found, {names[i]: len(levels) for i, levels in coded.items()})
     return Coding(names, tuple(coded.items()))
 
 
@@ -124,12 +126,12 @@ def _levels(column: Any, name: str) -> tuple[str, ...]:
     values = np.asarray(column)
     if missing := [i for i, value in enumerate(values) if value is None or value != value]:
         raise ValueError(f"X[{name!r}] is missing in row {missing[0]}: fill it in, or leave the row out")
-    found = sorted({label(value) for value in values}, key=_in_order)
+    found = sorted({label(value) for value in values}, key=in_order)
     check_levels(len(found), len(values), name)
     return tuple(found)
 
 
-def _in_order(text: str) -> tuple[bool, float, str]:
+def in_order(text: str) -> tuple[bool, float, str]:
     """Numbers by size, before words."""
     try:
         return False, float(text), text

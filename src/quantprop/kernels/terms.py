@@ -263,11 +263,12 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
     if type(kernel) not in _NAMES:
         raise TypeError(f"{type(kernel).__name__} has no name in the language of terms")
     name = _NAMES[type(kernel)]
-    columns = [_column(column) for column in seen] if KINDS[name].most else []
+    columns = [quoted(column) for column in seen] if KINDS[name].most else []
     return f"{name}({', '.join([*columns, *_options(kernel, name, digits)])})"
 
 
-def _column(column: Column) -> str:
+def quoted(column: Column) -> str:
+    """A column as the language writes it: in quotes, where it is no plain word."""
     if isinstance(column, int) or PLAIN.fullmatch(column):
         return str(column)
     doubled = column.replace('"', '""')

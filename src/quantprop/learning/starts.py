@@ -217,7 +217,7 @@ def units(landscape: Landscape) -> Float[np.ndarray, " theta"]:
     if not any(name.startswith("mean") for name in names):
         return unit
     size = 1.0 if parts.likelihood.noise is None else size_in(landscape).spread
-    spread = x.std(axis=0)
+    spread = (parts.mean.of(x) if isinstance(parts.mean, means.Linear) else x).std(axis=0)
     slopes = size / np.where(spread > 0, spread, 1.0)
     known = {"mean": size} if is_parameter(parts.mean) else {}
     if isinstance(parts.mean, means.Linear):

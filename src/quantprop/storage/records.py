@@ -92,8 +92,8 @@ RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("exponent", "power", "p", "median", "deviation"), NUMBER),
     **dict.fromkeys(("fixed", "ordered"), FLAG),
     "columns": Rule(
-        "a tuple of names or positions",
-        lambda value: isinstance(value, tuple) and all(type(column) in (int, str) for column in value),
+        "None or a tuple of names or positions",
+        lambda value: value is None or (isinstance(value, tuple) and all(type(c) in (int, str) for c in value)),
     ),
     "names": NAMES,
     **dict.fromkeys(("rank", "levels"), COUNT),
@@ -185,7 +185,8 @@ REGISTRY = Registry((
     *(record("projections", make) for make in (KL, Wasserstein)),
     *(record("processes", make) for make in PROCESSES),
     record("models", Model, process=DEFAULT_PROCESS),
-    *(record("models", make) for make in (Parameter, LogNormal, means.Linear)),
+    *(record("models", make) for make in (Parameter, LogNormal)),
+    record("models", means.Linear, columns=None),
 ))  # fmt: skip
 
 
