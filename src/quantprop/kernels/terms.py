@@ -286,5 +286,7 @@ def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
 
 def _number(value: Any, digits: int | None) -> str:
     numbers = np.asarray(value.value if is_parameter(value) else value, dtype=np.float64)
-    entries = [f"{entry:.{digits or 4}g}" for entry in numbers.ravel()]
+    short = 4 if digits is None else digits
+    every = [repr(float(entry)) if short >= 17 else f"{entry:.{short}g}" for entry in numbers.ravel()]
+    entries = [entry.removesuffix(".0") for entry in every]
     return f"[{', '.join(entries)}]" if numbers.ndim else entries[0]

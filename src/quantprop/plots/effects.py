@@ -101,7 +101,7 @@ def _scale(source: Any, solution: Solution) -> Scale:
     names = {}
     for panel in panels(solution):
         called = columns_of(panel.term, called=True)
-        names |= {column: str(name) for column, name in zip(panel.columns, called, strict=False)}
+        names |= {c: name for c, name in zip(panel.columns, called, strict=False) if isinstance(name, str)}
     coding = getattr(source, "_coding", None)
     return Scale(names, dict(coding.levels) if coding is not None and coding.names else {})
 
