@@ -28,11 +28,14 @@ Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 OFFSET = kernels.Constant(Parameter(100.0, fixed=True))  # any value of f that data could ask for
 
 
+BASELINES = ("constant", "linear")
+
+
 def simpler_kernels(problem: Problem) -> dict[str, kernels.Kernel]:
     """What f may be, in place of what the kernel says: constant, or linear in all columns that are no groups."""
     coded = [column.treatment == "coded" for column in problem.encoding.columns]
     if not any(coded):
-        return {"constant": OFFSET, "linear": OFFSET + kernels.Linear()}
+        return dict(zip(BASELINES, (OFFSET, OFFSET + kernels.Linear()), strict=True))
     numbers = [i for i, code in enumerate(coded) if not code]
     groups = [i for i, code in enumerate(coded) if code]
     wide = kernels.Categories(Parameter(100.0, fixed=True))
@@ -40,7 +43,7 @@ def simpler_kernels(problem: Problem) -> dict[str, kernels.Kernel]:
     linear: kernels.Kernel = OFFSET
     for effect in effects:
         linear = linear + effect
-    return {"constant": OFFSET, "linear": linear}
+    return dict(zip(BASELINES, (OFFSET, linear), strict=True))
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,10 +22,8 @@ from quantprop.parameters import declared, is_parameter
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
-if TYPE_CHECKING:
-    from quantprop.inference.solution import Solution
-
 MEAN = "mean"
+Solution = Any  # of `solution`, which imports this
 
 
 def _stacked(parts: list) -> Any:
