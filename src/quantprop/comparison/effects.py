@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from quantprop.inference.terms import FixedEffect
 from quantprop.kernels import columns_of, written
+from quantprop.kernels.terms import quoted
 from quantprop.tables import TableModel
 
 
@@ -28,9 +29,11 @@ def of_terms(model: TableModel) -> bool:
 def summary(model: TableModel, which: int = 0) -> TermSummary:
     """The terms of a model; of one of its classes, where it has several."""
     solution = model.fits[which].solution
-    unit = getattr(model.estimator, "_y_std", 1.0)
+    unit = getattr(model.estimator, "_y_std", 1.0) * model.units.scale
+    words = {f"linear({quoted(c.name)})": c.features[0] for c in model.encoding.columns if len(c.levels) == 2}
     fixed = {
-        name: FixedEffect(*(unit * number for number in effect)) for name, effect in solution.fixed_effects().items()
+        f"linear({words[name]})" if name in words else name: FixedEffect(*(unit * number for number in effect))
+        for name, effect in solution.fixed_effects().items()
     }
     shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name != "mean"}
     return TermSummary(written(solution.model.kernel), shares, fixed)

@@ -157,8 +157,9 @@ def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes
 
 
 def _rug(ax: Axes, places: np.ndarray) -> None:
-    ax.plot(np.unique(places), np.zeros(len(np.unique(places))), "|", color=BLACK, alpha=0.5,
-            transform=ax.get_xaxis_transform())  # fmt: skip
+    ticks = np.unique(places)
+    foot = {"transform": ax.get_xaxis_transform(), "color": BLACK, "alpha": 0.7, "markersize": 8}
+    ax.plot(ticks, np.full(len(ticks), 0.03), "|", **foot)
 
 
 def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
