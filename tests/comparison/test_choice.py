@@ -1,5 +1,6 @@
 """Kernels and likelihoods compared by leave-one-out density, and sums of terms grown by it."""
 
+import jax
 import numpy as np
 import pytest
 from scipy.stats import norm
@@ -34,7 +35,9 @@ def test_the_paired_difference_by_hand(choice):
         fitted, scale = one.model.fits[0], one.model.estimator._y_std
         kernel, x = fitted.model.plain_kernel, fitted.solution.X
         y = one.model.estimator.y_train_
-        k = np.asarray(kernel.gram(x)) + float(fitted.model.plain_likelihood.scale) ** 2 * np.eye(len(x))
+        with jax.enable_x64(True):
+            gram = np.asarray(kernel.gram(x))
+        k = gram + float(fitted.model.plain_likelihood.scale) ** 2 * np.eye(len(x))
         inverse = np.linalg.inv(k)
         mean, sd = y - inverse @ y / np.diagonal(inverse), np.sqrt(1.0 / np.diagonal(inverse))
         logs[one.name] = norm.logpdf(y, mean, sd) - np.log(scale)

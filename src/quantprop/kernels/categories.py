@@ -51,7 +51,7 @@ def _same(x: Points, z: Points) -> Matrix:
     same = jnp.ones((len(x), len(z)), dtype=bool)
     for column in range(x.shape[1]):
         same = same & (x[:, column][:, None] == z[:, column])
-    return same.astype(jnp.float64)
+    return jnp.where(same, 1.0, 0.0)
 
 
 class Coregion(Kernel):
@@ -119,7 +119,7 @@ class Coregion(Kernel):
             raise ValueError(
                 f"Coregion is a kernel of one column of codes; got {x.shape[1]}: choose one with .on(column)"
             )
-        return (x == jnp.arange(self.levels)).astype(jnp.float64)
+        return jnp.where(x == jnp.arange(self.levels), 1.0, 0.0)
 
 
 def _table(given: Any) -> Any:
