@@ -14,11 +14,12 @@ from compare import PROGRAMS, Choice, compare
 from inside import measure_inside
 from picture import draw
 from quantiles import measure_quantiles
+from rule import measure_rule
 from scaling import SIZES, measure_scaling
 from splits import SETS
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "quantiles", "cold", "peers", "scaling")
+PARTS = ("inside", "rule", "quantiles", "cold", "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -40,6 +41,8 @@ def main() -> None:
     parts = asked.only or PARTS
     if "inside" in parts:
         measure_inside(OUT)
+    if "rule" in parts:
+        measure_rule(OUT)
     if "quantiles" in parts:
         measure_quantiles(OUT)
     if "cold" in parts:

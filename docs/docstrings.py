@@ -1,8 +1,8 @@
 """An extension of griffe, which reads the sources for mkdocstrings.
 
 Doctests become code blocks: Markdown takes ``>>>`` for quotations. Records (equinox modules) get the signature that
-their fields give them, since no ``__init__`` is written anywhere. And functions and records get a table of their
-arguments, from arguments.toml: the same ones recur all over the library.
+their fields give them, since no ``__init__`` is written anywhere. And functions and records that do not list their
+arguments get a table of them, from arguments.toml: the same ones recur all over the library.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def meanings(path: str) -> dict[str, str]:
 
 
 def with_arguments(text: str, names: list[str], path: str) -> str:
-    """A docstring with a list of its arguments before the examples, unless it lists fields itself."""
+    """A docstring with a list of its arguments before the examples, unless it lists arguments or fields itself."""
     known = meanings(path)
     lines = [f"    {name}: {known[name]}" for name in names if name in known]
-    if not lines or "Attributes:" in text:
+    if not lines or "Args:" in text or "Attributes:" in text:
         return text
     start = text.find("```pycon")
     before, after = (text, "") if start < 0 else (text[:start], text[start:])

@@ -60,6 +60,19 @@ CASES = {
     "beta": Case("Beta(precision=5), y = 0.9", likelihoods.Beta(5.0), 0.9, (-4.0, 0.8)),
     "ordinal": Case("Ordinal([−1, 1]), y = 2", likelihoods.Ordinal([-1.0, 1.0]), 2, (-2.0, 9.0)),
     "censored": Case("Censored(scale=0.5), y = (1, ∞)", likelihoods.Censored(0.5), (1.0, np.inf), (-1.0, 4.0)),
+    "weibull": Case("Weibull(scale=0.5), y = (1, ∞)", likelihoods.Weibull(0.5), (1.0, np.inf), (-1.5, 2.0)),
+    "log_logistic": Case(
+        "LogLogistic(scale=0.5), y = (1, ∞)", likelihoods.LogLogistic(0.5), (1.0, np.inf), (-1.5, 4.0)
+    ),
+    "zero_inflated_poisson": Case(
+        "ZeroInflatedPoisson(inflation=0.1), y = 0", likelihoods.ZeroInflatedPoisson(0.1), 0, (2.0, 2.0)
+    ),
+    "zero_inflated_negative_binomial": Case(
+        "ZeroInflatedNegativeBinomial(inflation=0.1, dispersion=1), y = 0",
+        likelihoods.ZeroInflatedNegativeBinomial(0.1, 1.0),
+        0,
+        (3.0, 2.0),
+    ),
     "custom": Case("Custom(log_cauchy), y = 0", likelihoods.Custom(log_cauchy), 0.0, (3.0, 16.0)),
 }
 

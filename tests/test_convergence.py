@@ -22,7 +22,9 @@ CELLS = [
     for method in ("ep", "qp")
 ]
 SHUFFLED = np.random.default_rng(20).permutation(len(CELLS))
-TENTH = [CELLS[i] for i in SHUFFLED[::10]]
+LARGE = ("cancer", "pima")  # whose part of a tenth, 39 cells, would take longer than all the others
+SAMPLE = [CELLS[i] for i in SHUFFLED[::10] if CELLS[i][0] not in LARGE]
+SAMPLE += [CELLS[i] for i in SHUFFLED[::40] if CELLS[i][0] in LARGE]
 TWENTIETH = [CELLS[i] for i in SHUFFLED[::20]]
 
 
@@ -63,8 +65,8 @@ def check_schedules(cells):
         np.testing.assert_allclose(variance, parallel.marginals.variance, rtol=1e-6, err_msg=str(cell))
 
 
-def test_probit_converges_on_a_tenth_of_the_cells():
-    check_cells(TENTH)
+def test_probit_converges_on_a_sample_of_the_cells():
+    check_cells(SAMPLE)
 
 
 def test_sites_renewed_twice_arrive_sooner():

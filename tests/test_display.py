@@ -41,6 +41,8 @@ RECORDS = [
     likelihoods.Poisson(), likelihoods.Poisson("softplus"), likelihoods.NegativeBinomial(0.7, "square"),
     likelihoods.Binomial("logit"), likelihoods.StudentT(5.0, 0.2), likelihoods.DoubleExponential(0.2),
     likelihoods.Gamma(2.0), likelihoods.Beta(3.0, "logit"), likelihoods.Ordinal([-1.0, 0.5]), likelihoods.Censored(0.4),
+    likelihoods.Weibull(0.6), likelihoods.LogLogistic(0.6), likelihoods.ZeroInflatedPoisson(0.2, "square"),
+    likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.7), likelihoods.Warped(0.3, [0.5], [1.0], [0.1], 2.0),
     QP(), QP(3.0), EP(), PowerEP(0.25), VB(), Laplace(), EP(Wasserstein(2), 0.5), KL(), Wasserstein(1.5),
     means.Linear([1.0, 2.0], 0.5), Model(SE, likelihoods.Probit(), Parameter(0.2)),
 ]  # fmt: skip

@@ -19,23 +19,38 @@ DATA = {
     "poisson": (likelihoods.Poisson(), np.round(np.exp(F + 0.3 * NOISE[1]))),
     "student-t": (likelihoods.StudentT(4.0, 0.3), F + 0.2 * NOISE[2]),
 }
+TIMES = np.exp(F + 0.3 * NOISE[2])
+COUNTS = np.where(NOISE[0] > 0.7, 0.0, np.round(np.exp(1.0 + F + 0.3 * NOISE[1])))
+MORE = {  # with numbers of their own
+    "weibull": (likelihoods.Weibull(0.4), np.column_stack([TIMES, np.where(NOISE[1] > 0.5, np.inf, TIMES)])),
+    "log-logistic": (likelihoods.LogLogistic(0.3), np.column_stack([np.where(NOISE[1] > 0.5, 0.0, TIMES), TIMES])),
+    "zero-inflated-poisson": (likelihoods.ZeroInflatedPoisson(0.2), COUNTS),
+    "zero-inflated-negative-binomial": (likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.4), COUNTS),
+    "warped": (likelihoods.Warped(0.3, [0.5, 0.3], [0.5, 1.0], [-0.4, 0.8]), F + 0.2 * NOISE[2]),
+}
 METHODS = {"ep": EP(), "qp": QP(), "power-ep": PowerEP(0.5), "vb": VB(), "laplace": Laplace()}
 MATRIX = [
     (method, objective, likelihood)
     for likelihood in DATA
     for method in METHODS
     for objective in ("evidence", "loo")
-] + [("vb", "elbo", "probit")]  # fmt: skip
+] + [("vb", "elbo", "probit")] + [
+    (method, objective, likelihood)
+    for likelihood in MORE
+    for method in ("qp", "vb", "laplace")
+    for objective in ("evidence", "loo")
+]  # fmt: skip
 BY_DEFAULT = [
     ("qp", "evidence", "probit"),
     ("laplace", "evidence", "poisson"),
     ("qp", "loo", "student-t"),
+    ("laplace", "evidence", "weibull"),
 ]
 
 
 def landscape(method, objective, likelihood, exact=True):
-    """ARD kernel, learned mean, and whatever the likelihood has: 4 to 6 numbers in all."""
-    kind, y = DATA[likelihood]
+    """ARD kernel, learned mean, and whatever the likelihood has: 4 to 11 numbers in all."""
+    kind, y = (DATA | MORE)[likelihood]
     model = Model(kernels.SquaredExponential(1.5, np.array([0.8, 1.3])), kind, mean=Parameter(0.2))
     task = prepare(model, X, y, method, None, None, None)
     return Landscape(model, task, method, as_objective(objective), exact, tol=1e-12, max_sweeps=400)

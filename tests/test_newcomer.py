@@ -239,6 +239,24 @@ def test_survival_times_are_learned(home, size):
     assert column(rows, "q0.5")[1] > 6.0  # beyond what was ever observed
 
 
+@pytest.mark.campaign
+def test_survival_times_by_weibull(home):
+    """Against the estimator with rows made by hand, in units of the geometric mean of what is known."""
+    x, time, seen, data = survived(home, SMALL)
+    about, _ = fitted(data, "time", SMALL, "--likelihood", "weibull", "--event", "status=2")
+    assert about["likelihood"] == "weibull"
+    rows, _ = forecasts(write(home / "new.csv", ["x"], [-1.0, 1.9]), "--quantiles", "0.1,0.5")
+    ends = np.column_stack([np.minimum(time, 6.0), np.where(seen, time, np.inf)])
+    unit = np.exp(np.log(ends[np.isfinite(ends)]).mean())
+    model = GaussianProcessRegressor(likelihood="weibull", mean="constant", method=method_of(SMALL))
+    model.fit(((x - x.mean()) / x.std())[:, None], ends / unit)
+    new = (np.array([[-1.0], [1.9]]) - x.mean()) / x.std()
+    by_hand = unit * model.predict_quantiles(new, [0.1, 0.5])
+    np.testing.assert_allclose([column(rows, "q0.1"), column(rows, "q0.5")], by_hand.T, rtol=1e-6)
+    np.testing.assert_allclose(column(rows, "mean"), unit * model.predict(new), rtol=1e-6)
+    assert column(rows, "q0.5")[1] > 6.0  # beyond what was ever observed
+
+
 @BOTH
 def test_dates(home, size):
     rng = np.random.default_rng(4)

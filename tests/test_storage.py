@@ -106,6 +106,9 @@ LIKELIHOODS = [
     likelihoods.Gaussian(AWKWARD), likelihoods.Logit(), likelihoods.Heaviside(0.01), likelihoods.Poisson("square"),
     likelihoods.NegativeBinomial(0.7), likelihoods.Binomial("logit"), likelihoods.DoubleExponential(0.4),
     likelihoods.Gamma(2.5), likelihoods.Beta(9.0), likelihoods.Censored(0.3), likelihoods.Ordinal([0.0, 1.0]),
+    likelihoods.Weibull(0.6), likelihoods.LogLogistic(Parameter(0.4, bounds=(0.1, 2.0))),
+    likelihoods.ZeroInflatedPoisson(0.2), likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.7, "square"),
+    likelihoods.Warped(0.3, [0.5], [1.0], [0.1], 2.0, 3.0),
 ]  # fmt: skip
 METHODS = [EP(), QP(1.5), PowerEP(0.5), VB(), Laplace()]
 

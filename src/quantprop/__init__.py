@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
     from quantprop.parameters import LogNormal, Parameter
-    from quantprop.priors import Dense
+    from quantprop.priors import Dense, Inducing, Markov
     from quantprop.projections.single import project
     from quantprop.runtime.compiled import cache
 
@@ -36,7 +36,7 @@ _HOME = {
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
     **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
     **dict.fromkeys(("Solution", "Status"), "inference.solution"),
-    "Dense": "priors",
+    **dict.fromkeys(("Dense", "Inducing", "Markov"), "priors"),
     "Fitted": "inference.results",
     "KernelWarning": "learning.starts",
     "Model": "model",
@@ -73,9 +73,11 @@ __all__ = [
     "Fitted",
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
+    "Inducing",
     "KernelWarning",
     "Laplace",
     "LogNormal",
+    "Markov",
     "Model",
     "Parameter",
     "PowerEP",

@@ -104,6 +104,8 @@ def declared(node: Any) -> Any:
 
 
 def _declared_child(owner: Any, name: str, child: Any) -> Any:
+    if name in getattr(owner, "trees", ()):  # of Parameters, as its owner made it
+        return child
     if isinstance(child, eqx.Module) and not is_parameter(child):
         return declared(child)
     bounds = getattr(owner, "bounds", {}).get(name)

@@ -34,6 +34,7 @@ SCALED = {  # regressors whose y may have any unit
     "student-t, vb": ({"likelihood": "student-t", "method": "vb"}, REAL),
     "double-exponential": ({"likelihood": "double-exponential", "method": "ep"}, REAL),
     "censored": ({"likelihood": "censored", "method": "laplace"}, CENSORED),
+    "warped": ({"likelihood": "warped", "method": "ep", "mean": "constant"}, np.exp(REAL)),
 }
 COUNTS = np.round(np.exp(1.0 + F))
 OTHERS = {  # f has a scale of its own, X may have any unit
@@ -67,6 +68,21 @@ def test_the_unit_of_y_does_not_matter(settings, y):
     base = numbers(settings, y)
     for unit in (1e6, 1e-6):
         np.testing.assert_allclose(numbers(settings, y, y_unit=unit), base, rtol=1e-6, atol=1e-6)
+
+
+@campaign
+@pytest.mark.parametrize("likelihood", ["weibull", "log-logistic"])
+def test_the_unit_of_times_only_moves_f(likelihood):
+    """log y = f + scale · ε: years or seconds, the model is the same, and its predictions change their unit."""
+    times = np.exp(np.where(np.isfinite(CENSORED), CENSORED, np.inf))
+    said = []
+    for unit in (1.0, 1e6, 1e-6):
+        model = GaussianProcessRegressor(likelihood=likelihood, method="laplace", mean="constant").fit(X, unit * times)
+        theta, scale = model.kernel_.theta, model.likelihood_.scale
+        level, quantiles = model.mean_ - np.log(unit), model.predict_quantiles(NEW, [0.1, 0.9]) / unit
+        said.append(np.concatenate([theta, [scale, level], quantiles.ravel()]))
+    np.testing.assert_allclose(said[1], said[0], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(said[2], said[0], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(("settings", "y"), cases(SCALED | OTHERS))
@@ -238,5 +254,5 @@ def test_a_likelihoods_number_at_a_bound_is_named():
 def test_every_likelihood_with_noise_says_so():
     kinds = [kind for kind in vars(likelihoods).values() if isinstance(kind, type) and issubclass(kind, Likelihood)]
     assert {kind.__name__ for kind in kinds if kind.noise} == {
-        "Gaussian", "StudentT", "DoubleExponential", "Censored",
+        "Gaussian", "StudentT", "DoubleExponential", "Censored", "Weibull", "LogLogistic", "Warped",
     }  # fmt: skip

@@ -29,7 +29,8 @@ def model_and_data(number: int) -> tuple[Model, np.ndarray, np.ndarray, object]:
     """No two of the first thousand have the same size, number of features, kernel, likelihood and method."""
     rng, turn = np.random.default_rng(number), number // IN_TURN
     round_, pair = divmod(turn, len(PAIRS))
-    n, d = SIZES[(3 * round_ + pair) % len(SIZES)], 1 + number % IN_TURN + IN_TURN * (round_ // len(SIZES))
+    size, wide = divmod(round_, 2)  # few and many features by turns: programs of many features have more memory maps
+    n, d = SIZES[(3 * size + pair) % len(SIZES)], 1 + number % IN_TURN + IN_TURN * wide
     x = rng.normal(size=(n, d))
     f = np.sin(2.0 * x[:, 0])
     name, method = PAIRS[pair]

@@ -17,7 +17,15 @@ from fuzz.problems import FAMILIES, SHAPES, inputs
 from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, likelihoods
 
 ROWS = 32
-SCALED = ("gaussian", "student-t", "double-exponential", "censored")  # y may have any unit
+SCALED = (
+    "gaussian",
+    "student-t",
+    "double-exponential",
+    "censored",
+    "weibull",
+    "log-logistic",
+    "warped",
+)  # y may have any unit
 CLASSES = ("probit", "logit")
 PAIRS = (
     ("gaussian", "ep"), ("probit", "laplace"), ("poisson, exp", "laplace"), ("student-t", "laplace"),
@@ -25,8 +33,12 @@ PAIRS = (
     ("negative-binomial, exp", "laplace"), ("gamma, exp", "laplace"), ("beta, probit", "laplace"),
     ("binomial, logit", "laplace"), ("ordinal", "laplace"), ("student-t", "vb"), ("poisson, exp", "vb"),
     ("double-exponential", "vb"), ("gaussian", "qp"), ("probit", "vb"), ("student-t", "qp"), ("poisson, exp", "qp"),
+    ("weibull", "laplace"), ("log-logistic", "ep"), ("zero-inflated-poisson, exp", "laplace"), ("warped", "ep"),
+    ("zero-inflated-negative-binomial, exp", "vb"),
 )  # fmt: skip
 NAMES = {
+    "zero-inflated-poisson, exp": "zero-inflated-poisson",
+    "zero-inflated-negative-binomial, exp": "zero-inflated-negative-binomial",
     "poisson, exp": "poisson", "negative-binomial, exp": "negative-binomial", "gamma, exp": "gamma",
     "beta, probit": "beta", "gaussian": likelihoods.Gaussian(), "binomial, logit": likelihoods.Binomial("logit"),
     "ordinal": likelihoods.Ordinal([-0.5, 0.5]),
@@ -94,6 +106,6 @@ def _predictions(one: Fit) -> list[tuple[str, np.ndarray]]:
     df = float(getattr(model.likelihood_, "df", np.inf))  # of moments that exist
     found += [("mean", mean)] if df > 1.0 else []
     # A variance of exp f beyond 1e308 is infinite, which is right.
-    exponential = isinstance(model.likelihood_, (likelihoods.Poisson, likelihoods.NegativeBinomial, likelihoods.Gamma))
+    exponential = model.likelihood_.lattice is not None or model.likelihood_.interval == (0.0, np.inf)
     large = exponential and (latent.mean + latent.variance > 300.0).any()
     return found + ([("deviation", deviation)] if df > 2.0 and not large else [])

@@ -73,6 +73,14 @@ def intervals(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
     return np.column_stack([np.where(kind == 1, -np.inf, y), np.where(kind == 2, np.inf, upper)])
 
 
+def times(rng: Rng, f: np.ndarray, trouble: str) -> np.ndarray:
+    """Rows (lower, upper) of positive numbers."""
+    y = positive(rng, f, trouble)
+    kind = rng.integers(4, size=len(y))
+    upper = np.where(kind == 3, y + rng.exponential(size=len(y)), y)
+    return np.column_stack([np.where(kind == 1, 0.0, y), np.where(kind == 2, np.inf, upper)])
+
+
 def between(rng: Rng, low: float, high: float) -> float:
     """Log-uniform."""
     return float(np.exp(rng.uniform(np.log(low), np.log(high))))

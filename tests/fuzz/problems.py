@@ -24,6 +24,7 @@ from fuzz.observations import (
     reals,
     shares,
     signs,
+    times,
     usual_or,
 )
 
@@ -77,6 +78,17 @@ FAMILIES = {
     "beta, probit": Family(lambda rng: likelihoods.Beta(usual_or(rng, 1e-3, 1e5)), shares),
     "ordinal": Family(lambda rng: likelihoods.Ordinal(np.array([-0.5, 0.5]) * _scale(rng)), classes),
     "censored": Family(lambda rng: likelihoods.Censored(_scale(rng)), intervals),
+    "weibull": Family(lambda rng: likelihoods.Weibull(usual_or(rng, 1e-3, 1e3)), times),
+    "log-logistic": Family(lambda rng: likelihoods.LogLogistic(usual_or(rng, 1e-3, 1e3)), times),
+    "zero-inflated-poisson, exp": Family(
+        lambda rng: likelihoods.ZeroInflatedPoisson(between(rng, 1e-4, 0.9)), counts, exposed=True
+    ),
+    "zero-inflated-negative-binomial, exp": Family(
+        lambda rng: likelihoods.ZeroInflatedNegativeBinomial(between(rng, 1e-4, 0.9), usual_or(rng, 1e-5, 1e5)), counts
+    ),
+    "warped": Family(
+        lambda rng: likelihoods.Warped(_scale(rng), rng.exponential(size=3), [0.5, 1.0, 2.0], [-1.0, 0.0, 1.0]), reals
+    ),
 }
 
 # --- inputs and kernels ----------------------------------------------------------------------------------------------

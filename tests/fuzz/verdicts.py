@@ -17,7 +17,10 @@ from quantprop.inference.solution import Solution
 LARGEST = np.log(np.finfo(float).max)
 # Quantiles of the others take seconds per row, those of huge counts minutes.
 QUICK_QUANTILES = ("gaussian", "probit", "logit", "heaviside", "double-exponential", "ordinal")
-EXPONENTIAL = ("poisson, exp", "negative-binomial, exp", "gamma, exp")  # E[y] is of the size of exp(f)
+EXPONENTIAL = (
+    "poisson, exp", "negative-binomial, exp", "gamma, exp", "weibull", "log-logistic", "zero-inflated-poisson, exp",
+    "zero-inflated-negative-binomial, exp",
+)  # fmt: skip  # E[y] is of the size of exp(f)
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ def faults_of(problem: Problem, solution: Solution, thorough: bool) -> list[str]
         return found
     exposed = {name: problem.options[name][:1] for name in ("exposure", "trials") if name in problem.options}
     y_dist = solution.predict_y(problem.new, **exposed)
-    if problem.family != "censored":  # whose y is an interval
+    if problem.y.ndim == 1:  # else y is an interval
         overflows = _overflows(problem, latent.mean, latent.variance)
         for name, power in (("mean", 1), ("variance", 2)):
             values = getattr(y_dist, name)

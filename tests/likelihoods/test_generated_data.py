@@ -126,6 +126,64 @@ CASES = {
 }
 
 
+def inflated(log_pmf: Callable) -> Callable:
+    """log p(y | f) where a quarter of the rows are 0 whatever f is."""
+    return lambda y, f: np.logaddexp(np.where(y == 0, np.log(0.25), -np.inf), np.log(0.75) + log_pmf(y, f))
+
+
+def lifetime(log_density: Callable, outlived: Callable) -> Callable:
+    """log p of the rows (lower, upper) of log y = f + 0.4 ε; y has its two ends in front."""
+
+    def log_prob(y: np.ndarray, f: np.ndarray) -> np.ndarray:
+        with np.errstate(divide="ignore"):
+            low, high = ((np.log(end) - f) / 0.4 for end in y)
+        seen = y[0] == y[1]
+        exact = log_density(np.where(seen, low, 0.0)) - np.log(0.4) - np.log(np.where(seen, y[0], 1.0))
+        with np.errstate(over="ignore"):
+            inside = outlived(low) - outlived(high)
+        return np.where(seen, exact, np.log(np.maximum(inside, 1e-300)))
+
+    return log_prob
+
+
+WARP = likelihoods.Warped(0.3, [0.8, 0.5], [0.5, 1.0], [-0.5, 1.0])
+
+
+def warped(y: np.ndarray, f: np.ndarray) -> np.ndarray:
+    steps = np.tanh((y[..., None] - [-0.5, 1.0]) / [0.5, 1.0])
+    slope = 1.0 + ((1.0 - steps**2) * [1.6, 0.5]).sum(axis=-1)
+    return stats.norm.logpdf(y + steps @ [0.8, 0.5], f, 0.3) + np.log(slope)
+
+
+CASES |= {
+    "zero-inflated poisson": Case(
+        likelihoods.ZeroInflatedPoisson(0.25),
+        lambda r, f: np.where(r.uniform(size=f.shape) < 0.25, 0, r.poisson(np.exp(f))),
+        inflated(lambda y, f: stats.poisson.logpmf(y, np.exp(f))),
+        mean=1.0,
+    ),
+    "zero-inflated negative binomial": Case(
+        likelihoods.ZeroInflatedNegativeBinomial(0.25, 0.4),
+        lambda r, f: np.where(
+            r.uniform(size=f.shape) < 0.25, 0, r.negative_binomial(2.5, 1.0 / (1.0 + 0.4 * np.exp(f)))
+        ),
+        inflated(lambda y, f: stats.nbinom.logpmf(y, 2.5, 1.0 / (1.0 + 0.4 * np.exp(f)))),
+        mean=1.0,
+    ),
+    "weibull": Case(
+        likelihoods.Weibull(0.4),
+        lambda r, f: np.exp(f) * r.exponential(size=f.shape) ** 0.4,
+        lifetime(lambda w: w - np.exp(w), lambda w: np.exp(-np.exp(w))),
+    ),
+    "log-logistic": Case(
+        likelihoods.LogLogistic(0.4),
+        lambda r, f: np.exp(f + 0.4 * r.logistic(size=f.shape)),
+        lifetime(lambda w: log_expit(w) + log_expit(-w), lambda w: expit(-w)),
+    ),
+    "warped": Case(WARP, lambda r, f: WARP.unwarp(r.normal(f, 0.3)), warped),
+}
+
+
 class Data(NamedTuple):
     x: np.ndarray
     y: np.ndarray
@@ -141,6 +199,13 @@ def censored(y: np.ndarray) -> np.ndarray:
     return np.stack([lower, upper], axis=1)
 
 
+def censored_times(y: np.ndarray) -> np.ndarray:
+    """Rows (lower, upper): above 2 only that is known, below ½ only that."""
+    lower = np.where(y > 2.0, 2.0, np.where(y < 0.5, 0.0, y))
+    upper = np.where(y > 2.0, np.inf, np.where(y < 0.5, 0.5, y))
+    return np.stack([lower, upper], axis=1)
+
+
 def generated(case: Case, seed: int) -> Data:
     """f from a Gaussian process of variance 1 and lengthscale 1 on [−3, 3], and y given f."""
     rng = np.random.default_rng(seed)
@@ -150,7 +215,8 @@ def generated(case: Case, seed: int) -> Data:
     y = case.draw(rng, f).astype(float)
     training, held_out = y[:TRAINING], y[TRAINING:]
     if case.likelihood.columns == 2:
-        training, held_out = censored(training), np.stack([held_out, held_out], axis=1)
+        seen = censored if case.likelihood.name == "censored" else censored_times
+        training, held_out = seen(training), np.stack([held_out, held_out], axis=1)
     return Data(x[:TRAINING], training, x[TRAINING:], held_out)
 
 

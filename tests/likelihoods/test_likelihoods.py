@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -73,8 +74,58 @@ SCIPY = {
         lambda f: stats.norm.logsf(0.3, f, 0.5),
     ),
 }
+TIMES = {"observed": [1.3, 1.3], "outlived": [0.7, np.inf], "died before": [0.0, 0.7], "between": [0.5, 2.0]}
+
+
+def survival(law, row):
+    """log p of a row of survival times from scipy's law given f; between two ends from the tail that is smaller."""
+    low, high = row
+
+    def log_p(f):
+        given = law(f)
+        if low == high:
+            return given.logpdf(low)
+        if np.isinf(high) or low == 0.0:
+            return given.logsf(low) if np.isinf(high) else given.logcdf(high)
+        died, outlived = given.cdf(high) - given.cdf(low), given.sf(low) - given.sf(high)
+        return np.log(np.where(given.sf(low) < 0.5, outlived, died))
+
+    return log_p
+
+
+for row_name, row in TIMES.items():
+    SCIPY[f"weibull, {row_name}"] = (
+        likelihoods.Weibull(0.8), at(row),
+        survival(lambda f: stats.weibull_min(1.25, scale=np.exp(f)), row),
+    )  # fmt: skip
+    SCIPY[f"log-logistic, {row_name}"] = (
+        likelihoods.LogLogistic(0.8), at(row), survival(lambda f: stats.fisk(1.25, scale=np.exp(f)), row),
+    )  # fmt: skip
+SCIPY["warped"] = (
+    likelihoods.Warped(0.5, [0.8, 0.3], [0.5, 2.0], [-0.4, 0.9]),
+    at(0.3),
+    lambda f: (
+        stats.norm.logpdf(0.3 + 0.8 * np.tanh(1.4) + 0.3 * np.tanh(-0.3), f, 0.5)
+        + np.log(1.0 + 1.6 / np.cosh(1.4) ** 2 + 0.15 / np.cosh(0.3) ** 2)
+    ),
+)
 for link, g in RATES.items():
     for y in (0.0, 3.0, 150.0):
+        SCIPY[f"zero-inflated poisson, {link}, {y:g}"] = (
+            likelihoods.ZeroInflatedPoisson(0.2, link),
+            at(y, exposure=2.5),
+            lambda f, g=g, y=y: np.logaddexp(
+                np.log(0.2) if y == 0 else -np.inf, np.log(0.8) + stats.poisson.logpmf(y, 2.5 * g(f))
+            ),
+        )
+        SCIPY[f"zero-inflated negative binomial, {link}, {y:g}"] = (
+            likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.05, link),
+            at(y, exposure=2.5),
+            lambda f, g=g, y=y: np.logaddexp(
+                np.log(0.2) if y == 0 else -np.inf,
+                np.log(0.8) + stats.nbinom.logpmf(y, 20, 20 / (20 + 2.5 * g(f))),
+            ),
+        )
         SCIPY[f"poisson, {link}, {y:g}"] = (
             likelihoods.Poisson(link),
             at(y, exposure=2.5),
@@ -126,6 +177,15 @@ def exact(name: str, f: float) -> mpmath.mpf:
                 a, b = 6 * mpmath.ncdf(x), 6 * mpmath.ncdf(-x)
                 y = mpmath.mpf(0.3)
                 return (a - 1) * mpmath.log(y) + (b - 1) * mpmath.log(1 - y) - mpmath.log(mpmath.beta(a, b))
+            case "weibull, between" | "weibull, died before":
+                low, high = (0, 0.7) if "before" in name else (0.5, 2)
+                alive, after = (mpmath.exp(-((mpmath.mpf(end) * mpmath.exp(-x)) ** 2)) for end in (low, high))
+                return mpmath.log(alive - after)
+            case "log-logistic, between":
+                alive, after = (1 / (1 + (mpmath.mpf(end) * mpmath.exp(-x)) ** 2) for end in (0.5, 2))
+                return mpmath.log(alive - after)
+            case "zero-inflated poisson":
+                return mpmath.log(mpmath.mpf(0.2) + (1 - mpmath.mpf(0.2)) * mpmath.exp(-mpmath.exp(x)))
     raise KeyError(name)
 
 
@@ -134,6 +194,10 @@ FAR = {
     "negative binomial, exp": (likelihoods.NegativeBinomial(1e-6), at(3), (-700.0, 1.0, 30.0, 700.0)),
     "ordinal": (likelihoods.Ordinal([-1.0, 0.4]), at(1), (-30.0, 9.0, 30.0)),
     "beta, probit": (likelihoods.Beta(6.0), at(0.3), (-30.0, 9.0, 30.0)),
+    "weibull, between": (likelihoods.Weibull(0.5), at([0.5, 2.0]), (-3.0, 1.5, 30.0, 300.0)),
+    "weibull, died before": (likelihoods.Weibull(0.5), at([0.0, 0.7]), (-0.6, 9.0, 30.0, 300.0)),
+    "log-logistic, between": (likelihoods.LogLogistic(0.5), at([0.5, 2.0]), (-300.0, 1.5, 300.0)),
+    "zero-inflated poisson": (likelihoods.ZeroInflatedPoisson(0.2), at(0), (-5.0, 3.4, 4.0, 6.0)),
 }
 
 
@@ -158,6 +222,15 @@ AWKWARD = {
     "censored, below": (likelihoods.Censored(), at([-np.inf, 0.3]), 40.0),
     "censored, above": (likelihoods.Censored(), at([0.3, np.inf]), -40.0),
     "censored, inside": (likelihoods.Censored(), at([-0.5, 0.3]), 40.0),
+    **{
+        f"{kind.name}, {row_name}": (kind(0.8), at(row), f)
+        for kind in (likelihoods.Weibull, likelihoods.LogLogistic)
+        for row_name, row in TIMES.items()
+        for f in (-300.0, 0.3, 300.0)
+    },
+    "zero-inflated poisson, far above": (likelihoods.ZeroInflatedPoisson(), at(0), 800.0),
+    "zero-inflated poisson, square, none at 0": (likelihoods.ZeroInflatedPoisson(0.1, "square"), at(0), 0.0),
+    "zero-inflated negative binomial, far above": (likelihoods.ZeroInflatedNegativeBinomial(), at(0), 800.0),
 }
 
 
@@ -185,6 +258,11 @@ CURVES = {
         likelihoods.Censored(0.5),
         [at(row) for row in ([0.3, 0.3], [0.3, np.inf], [-np.inf, 0.3], [-1, 2])],
     ),
+    "weibull": (likelihoods.Weibull(0.5), [at(row) for row in TIMES.values()]),
+    "log-logistic": (likelihoods.LogLogistic(0.5), [at(row) for row in TIMES.values()]),
+    "zero-inflated poisson": (likelihoods.ZeroInflatedPoisson(0.3), [at(0, exposure=2.5)]),
+    "zero-inflated negative binomial": (likelihoods.ZeroInflatedNegativeBinomial(0.3), [at(0, exposure=2.5)]),
+    "warped": (likelihoods.Warped(0.7), [at(0.3)]),
     **{
         f"binomial, {link}": (likelihoods.Binomial(link), [at(y, trials=10) for y in (0, 3, 10)])
         for link in ("probit", "logit")
@@ -229,6 +307,12 @@ SUPPORT = {
     "double exponential": (likelihoods.DoubleExponential(), [0, -np.inf], "-inf", {}),
     "censored, no information": (likelihoods.Censored(), [[0, 1], [-np.inf, np.inf]], r"\[-inf  inf\]", {}),
     "censored, reversed": (likelihoods.Censored(), [[0, 1], [2, 1]], r"\[2. 1.\]", {}),
+    "weibull, negative": (likelihoods.Weibull(), [[1, 1], [-1, 1]], r"\[-1.  1.\]", {}),
+    "weibull, zero": (likelihoods.Weibull(), [[1, 1], [0, 0]], r"\[0. 0.\]", {}),
+    "log-logistic, no information": (likelihoods.LogLogistic(), [[1, 2], [0, np.inf]], r"\[ 0. inf\]", {}),
+    "zero-inflated poisson": (likelihoods.ZeroInflatedPoisson(), [2, 0.5], "0.5", {}),
+    "zero-inflated negative binomial": (likelihoods.ZeroInflatedNegativeBinomial(), [2, -1], "-1.0", {}),
+    "warped": (likelihoods.Warped(), [0.3, np.inf], "inf", {}),
     "custom": (likelihoods.Custom(lambda y, f: y * f, support=lambda y: y < 4), [1, 4], "4.0", {}),
 }
 
@@ -249,8 +333,15 @@ def test_impossible_data_are_named(likelihood, y, bad, scales):
         (lambda: likelihoods.Ordinal([0.0, 0.0]), "cutpoints must be finite, increasing"),
         (lambda: likelihoods.Ordinal(np.array([[0.0]])), "cutpoints must be finite, increasing"),
         (lambda: likelihoods.Custom(lambda y, f: f, interval=(1.0, 2.0)), "interval must be one of"),
+        (lambda: likelihoods.ZeroInflatedPoisson(link="log"), "ZeroInflatedPoisson: link must be one of exp"),
+        (
+            lambda: likelihoods.ZeroInflatedNegativeBinomial(0.1, 1.0, "log"),
+            "ZeroInflatedNegativeBinomial: link must be one of exp",
+        ),
+        (lambda: likelihoods.Warped(1.0, [0.5, 0.5]), "heights, widths and centres must be as many"),
+        (lambda: likelihoods.Warped(1.0, [-0.5], [1.0], [0.0]), "heights must be positive"),
+        (lambda: likelihoods.Warped(1.0, [0.5], [0.0], [0.0]), "widths must be positive"),
     ],
-    ids=["negative binomial", "gamma", "binomial", "beta", "ordinal", "ordinal, matrix", "custom"],
 )
 def test_wrong_arguments_are_named(make, message):
     with pytest.raises(ValueError, match=message):
@@ -265,18 +356,32 @@ LEARNED = {
     "double exponential": (likelihoods.DoubleExponential(0.5), at(0.3), "scale"),
     "censored": (likelihoods.Censored(0.5), at([-np.inf, 0.3]), "scale"),
     "censored, observed": (likelihoods.Censored(0.5), at([0.3, 0.3]), "scale"),
+    **{
+        f"{kind.name}, {row_name}": (kind(0.5), at(row), "scale")
+        for kind in (likelihoods.Weibull, likelihoods.LogLogistic)
+        for row_name, row in TIMES.items()
+    },
+    "zero-inflated poisson, none": (likelihoods.ZeroInflatedPoisson(0.2), at(0), "inflation"),
+    "zero-inflated poisson, some": (likelihoods.ZeroInflatedPoisson(0.2, "softplus"), at(3), "inflation"),
+    "zero-inflated negative binomial, share": (likelihoods.ZeroInflatedNegativeBinomial(0.2), at(0), "inflation"),
+    "zero-inflated negative binomial": (likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.7), at(0), "dispersion"),
+    "warped, scale": (likelihoods.Warped(0.5), at(0.3), "scale"),
+    **{
+        f"warped, {name}": (likelihoods.Warped(0.5, [0.8], [0.6], [0.4]), at(0.3), name)
+        for name in ("heights", "widths", "centres")
+    },
 }
 
 
 @pytest.mark.parametrize(("likelihood", "datum", "name"), LEARNED.values(), ids=LEARNED)
 def test_derivative_in_a_parameter(likelihood, datum, name):
     def value(parameter):
-        link = {"link": likelihood.link} if hasattr(likelihood, "link") else {}
-        return type(likelihood)(parameter, **link).log_prob(datum, 1.1)
+        moved = eqx.tree_at(lambda owner: getattr(owner, name), likelihood, parameter)
+        return moved.log_prob(datum, 1.1)
 
-    here = getattr(likelihood, name)
-    difference = (value(here * (1 + 1e-5)) - value(here * (1 - 1e-5))) / (2e-5 * here)
-    assert float(jax.grad(value)(here)) == pytest.approx(float(difference), rel=1e-6)
+    here = jnp.asarray(getattr(likelihood, name))
+    difference = (value(here * (1 + 1e-5)) - value(here * (1 - 1e-5))) / jnp.sum(2e-5 * here)
+    assert float(jnp.sum(jax.grad(value)(here))) == pytest.approx(float(difference), rel=1e-6)
 
 
 @pytest.mark.parametrize("y", [0, 1, 2])
@@ -311,6 +416,12 @@ EXPECTED = {
         lambda f: stats.laplace.logpdf(0.3, f, 0.5),
     ),
     "heaviside": (likelihoods.Heaviside(0.02), at(-1.0), lambda f: np.log(0.98 if f < 0 else 0.02)),
+    **{f"weibull, {row_name}": SCIPY[f"weibull, {row_name}"] for row_name in ("observed", "outlived")},
+    "weibull, between": (
+        likelihoods.Weibull(0.8),
+        at([0.5, 2.0]),
+        lambda f: -((0.5 * np.exp(-f)) ** 1.25) + np.log(-np.expm1((0.5**1.25 - 2.0**1.25) * np.exp(-1.25 * f))),
+    ),
 }
 
 

@@ -93,6 +93,11 @@ ALL = [
     likelihoods.Binomial(),
     likelihoods.Ordinal([-1.0, 0.5]),
     likelihoods.Censored(0.7),
+    likelihoods.Weibull(0.7),
+    likelihoods.LogLogistic(0.7),
+    likelihoods.ZeroInflatedPoisson(0.2),
+    likelihoods.ZeroInflatedNegativeBinomial(0.2),
+    likelihoods.Warped(0.7),
 ]
 
 

@@ -61,6 +61,58 @@ def ordinal(f: np.ndarray) -> Table:
     return Table(*np.diff(stats.norm.cdf(edges[:, None] - f), axis=0))
 
 
+class Inflated:
+    """A distribution of counts that is 0 with probability 0.2 whatever f is."""
+
+    def __init__(self, counts: Any) -> None:
+        self.counts = counts
+
+    def pmf(self, y: float) -> np.ndarray:
+        return 0.2 * (y == 0) + 0.8 * self.counts.pmf(y)
+
+    def cdf(self, y: float) -> np.ndarray:
+        return 0.2 * (y >= 0) + 0.8 * self.counts.cdf(y)
+
+    def mean(self) -> np.ndarray:
+        return 0.8 * self.counts.mean()
+
+    def var(self) -> np.ndarray:
+        return 0.8 * (self.counts.var() + self.counts.mean() ** 2) - self.mean() ** 2
+
+
+class WarpedNormal:
+    """y with y + 0.8 tanh(2y + 0.8) + 0.3 tanh(y/2 − 0.45) ~ N(f, 0.49/exposure); moments by panels in y."""
+
+    def __init__(self, f: Any, exposure: float = 1.0) -> None:
+        self.f, self.exposure = f, exposure
+
+    def _normal(self) -> Any:
+        return stats.norm(self.f, 0.7 / np.sqrt(self.exposure))
+
+    def warp(self, y: Any) -> Any:
+        return y + 0.8 * np.tanh(2.0 * y + 0.8) + 0.3 * np.tanh(0.5 * y - 0.45)
+
+    def cdf(self, y: float) -> np.ndarray:
+        return self._normal().cdf(self.warp(y))
+
+    def pdf(self, y: Any) -> np.ndarray:
+        slope = 1.0 + 1.6 / np.cosh(2.0 * y + 0.8) ** 2 + 0.15 / np.cosh(0.5 * y - 0.45) ** 2
+        return self._normal().pdf(self.warp(y)) * slope
+
+    def _moment(self, power: int) -> np.ndarray:
+        x, w = np.polynomial.legendre.leggauss(16)
+        ends = np.linspace(-20.0, 20.0, 161)
+        half = 0.5 * np.diff(ends)[:, None]
+        y, weight = (ends[:-1, None] + half * (1.0 + x)).ravel(), (half * w).ravel()
+        return np.array([weight @ (y**power * WarpedNormal(f, self.exposure).pdf(y)) for f in self.f])
+
+    def mean(self) -> np.ndarray:
+        return self._moment(1)
+
+    def var(self) -> np.ndarray:
+        return self._moment(2) - self._moment(1) ** 2
+
+
 @dataclass(frozen=True)
 class Case:
     """A likelihood, scipy's distribution of y given f (and one scale), and the y to look at.
@@ -114,6 +166,18 @@ def rate_cases() -> dict[str, Case]:
             COUNTS,
             EXPOSURE,
         )
+        found[f"zero-inflated poisson, {link}"] = Case(
+            likelihoods.ZeroInflatedPoisson(0.2, link),
+            lambda f, e, g=g: Inflated(stats.poisson(e * g(f))),
+            COUNTS,
+            EXPOSURE,
+        )
+        found[f"zero-inflated negative binomial, {link}"] = Case(
+            likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.4, link),
+            lambda f, e, g=g: Inflated(stats.nbinom(1 / 0.4, 1 / (1 + 0.4 * e * g(f)))),
+            COUNTS,
+            EXPOSURE,
+        )
         found[f"gamma, {link}"] = Case(
             likelihoods.Gamma(1.7, link), lambda f, _, g=g: stats.gamma(1.7, scale=g(f) / 1.7), POSITIVE
         )
@@ -143,6 +207,9 @@ CASES = {
     **probability_cases(),
     "ordinal": Case(likelihoods.Ordinal(CUTS), lambda f, _: ordinal(f), np.arange(4.0)),
     "censored": Case(likelihoods.Censored(0.7), lambda f, _: stats.norm(f, 0.7), REALS),
+    "weibull": Case(likelihoods.Weibull(0.4), lambda f, _: stats.weibull_min(2.5, scale=np.exp(f)), POSITIVE),
+    "log-logistic": Case(likelihoods.LogLogistic(0.4), lambda f, _: stats.fisk(2.5, scale=np.exp(f)), POSITIVE),
+    "warped": Case(likelihoods.Warped(0.7, [0.8, 0.3], [0.5, 2.0], [-0.4, 0.9]), WarpedNormal, REALS, EXPOSURE),
     "custom": Case(
         likelihoods.Custom(
             lambda y, f: -0.5 * ((y - jnp.sin(f)) / 0.7) ** 2 - jnp.log(0.7 * jnp.sqrt(2.0 * jnp.pi)),
@@ -300,6 +367,24 @@ def test_censored_rows_have_the_probability_of_their_interval():
     noise = stats.norm(MEANS, np.sqrt(VARIANCES + 0.49))
     expected = np.log(noise.cdf(rows[:, 1]) - noise.cdf(rows[:, 0]) + (rows[:, 0] == rows[:, 1]) * noise.pdf(0.3))
     np.testing.assert_allclose(predictive.log_prob(rows), expected, rtol=1e-10)
+
+
+def test_moments_of_log_logistic_times_that_do_not_exist():
+    latent, ones = Normal(np.array([0.3, 0.3]), np.array([0.2, 0.0])), np.ones(2)
+    broad, broader = (Predictive(values(likelihoods.LogLogistic(s)), latent, ones, ones) for s in (0.7, 1.2))
+    mean = np.exp([0.4, 0.3]) * 0.7 * np.pi / np.sin(0.7 * np.pi)
+    np.testing.assert_allclose(broad.mean, mean, rtol=1e-12)
+    np.testing.assert_array_equal([broad.variance, broader.mean, broader.variance], np.full((3, 2), np.inf))
+
+
+def test_quantiles_of_a_warped_y_are_those_of_its_transform():
+    predictive = CASES["warped"].predictive()
+    for q in (1e-6, 0.05, 0.5, 0.95, 1.0 - 1e-6):
+        y = predictive.quantile(q)
+        warped = WarpedNormal(0.0).warp(y)
+        np.testing.assert_allclose(
+            warped, stats.norm.ppf(q, MEANS, np.sqrt(VARIANCES + 0.49 / EXPOSURE["exposure"])), rtol=0, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("y", [0, 1, 7, 150])

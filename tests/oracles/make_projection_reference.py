@@ -36,12 +36,18 @@ from flint_quadrature import highest, quantile_panels, resolve, square, wasserst
 FILE = Path(__file__).with_name("projection_reference.json.gz")
 RESOLUTIONS = ((28, 160, 110, "phi"), (40, 200, 130, "moment"))  # degree, bits, cut, form of sd_W2
 CAVITIES, WITH_WP = 108, 30  # per likelihood and link
+MOMENTS_ONLY = (
+    "zero-inflated-poisson",
+    "zero-inflated-negative-binomial",
+    "warped",
+)  # without W_p, which takes longest
 
 SIGNS = [{"y": 1}, {"y": -1}]
 REALS = [{"y": 0.3}, {"y": -2.0}]
 COUNTS = [{"y": y} for y in (0, 1, 3, 20, 150)] + [{"y": y, "exposure": 2.5} for y in (0, 3, 20)]
 TRIALS = [{"y": k, "trials": n} for k, n in ((0, 1), (1, 1), (0, 10), (3, 10), (10, 10), (37, 60), (1, 200))]
 ROWS = [{"y": y} for y in ([0.4, 0.4], [0.4, math.inf], [-math.inf, -1.0], [-0.5, 2.0], [0.25, 0.375])]
+TIMES = [{"y": y} for y in ([1.3, 1.3], [0.7, math.inf], [0.0, 0.5], [0.5, 2.0], [1.0, 1.25])]
 CASES = {  # likelihood: (links, values of each parameter, data)
     "gaussian": ("", {"scale": (1.0, 0.1, 7.5)}, REALS),
     "probit": ("", {}, SIGNS),
@@ -56,6 +62,19 @@ CASES = {  # likelihood: (links, values of each parameter, data)
     "beta": ("probit logit", {"precision": (1.0, 12.0)}, [{"y": y} for y in (0.01, 0.4, 0.95)]),
     "ordinal": ("", {"cutpoints": ([-1.0, 0.0, 1.5], [-0.2, 0.0, 0.3])}, [{"y": y} for y in range(4)]),
     "censored": ("", {"scale": (1.0, 0.1)}, ROWS),
+    "zero-inflated-poisson": ("exp square softplus", {"inflation": (0.3, 0.02)}, COUNTS),
+    "zero-inflated-negative-binomial": (
+        "exp square softplus",
+        {"inflation": (0.3, 0.02), "dispersion": (1.0, 0.2)},
+        COUNTS,
+    ),
+    "weibull": ("", {"scale": (1.0, 0.3)}, TIMES),
+    "log-logistic": ("", {"scale": (1.0, 0.3)}, TIMES),
+    "warped": (
+        "",
+        {"scale": (1.0, 0.1), "heights": ([0.8, 0.3],), "widths": ([0.5, 2.0],), "centres": ([-0.4, 0.9],)},
+        REALS,
+    ),
 }
 
 
@@ -145,6 +164,40 @@ def censored(f, y, scale):
     return gaussian(f, y[0], scale) if y[0] == y[1] else log_interval(*y, f, scale)
 
 
+def inflated(log_p, y, inflation):
+    log_p = log_p + (1 - arb(inflation)).log()
+    return (arb(inflation) + log_p.exp()).log() if y == 0 else log_p
+
+
+def standardised(f, y, scale):
+    """(log y - f) / scale of the ends of a row; None for an open one."""
+    return [(arb(end).log() - f) / scale if 0 < end < math.inf else None for end in y]
+
+
+def weibull(f, y, scale):
+    low, high = standardised(f, y, scale)
+    if y[0] == y[1]:
+        return high - high.exp() - arb(scale).log() - arb(y[0]).log()
+    alive = arb(0) if low is None else low.exp()
+    return -alive if high is None else -alive + (-(-(high.exp() - alive)).expm1()).log()
+
+
+def log_logistic(f, y, scale):
+    low, high = standardised(f, y, scale)
+    died, outlived = (arb(0) if w is None else softplus(w) for w in (None if high is None else -high, low))
+    if y[0] == y[1]:
+        return -died - outlived - arb(scale).log() - arb(y[0]).log()
+    apart = arb(0) if low is None or high is None else (-(low - high).expm1()).log()
+    return apart - died - outlived
+
+
+def warped(f, y, scale, heights, widths, centres):
+    steps = [((arb(y) - c) / w).tanh() for w, c in zip(widths, centres, strict=True)]
+    slope = 1 + sum(a / arb(w) * (1 - square(t)) for a, w, t in zip(heights, widths, steps, strict=True))
+    z = y + sum(a * t for a, t in zip(heights, steps, strict=True))
+    return gaussian(f, z, scale) + slope.log()
+
+
 LOG_P = {
     "gaussian": gaussian,
     "probit": lambda f, y: log_ndtr(y * f),
@@ -159,6 +212,13 @@ LOG_P = {
     "beta": beta,
     "ordinal": ordinal,
     "censored": censored,
+    "zero-inflated-poisson": lambda f, y, inflation, **more: inflated(poisson(f, y, **more), y, inflation),
+    "zero-inflated-negative-binomial": lambda f, y, inflation, **more: inflated(
+        negative_binomial(f, y, **more), y, inflation
+    ),
+    "weibull": weibull,
+    "log-logistic": log_logistic,
+    "warped": warped,
 }
 
 
@@ -170,6 +230,9 @@ def place_and_width(r):
         ends = [-math.inf, *par["cutpoints"], math.inf][y : y + 2] if "cutpoints" in par else y
         finite = [c for c in ends if math.isfinite(c)]
         return sum(finite) / len(finite), width
+    if r["likelihood"] in ("weibull", "log-logistic"):
+        ends = [math.log(end) for end in y if 0 < end < math.inf]
+        return sum(ends) / len(ends), width
     if link in ("probit", "logit"):
         p = (y + 0.5) / (r["trials"] + 1) if "trials" in r else y
         return NormalDist().inv_cdf(p) if link == "probit" else math.log(p / (1 - p)), width
@@ -308,6 +371,7 @@ def inputs(likelihood, link):
     choices = [dict(zip(parameters, c, strict=True)) for c in itertools.product(*parameters.values())]
     cases = [(params | ({"link": link} if link else {}), datum) for params in choices for datum in data]
     rng, with_wp = random.Random(f"{likelihood} {link}"), {i * CAVITIES // WITH_WP for i in range(WITH_WP)}
+    with_wp = set() if likelihood in MOMENTS_ONLY else with_wp
     extremes = [(sd, off * sd) for off in (-10.0, 10.0, 0.0) for sd in (1e-3, 1e3)] * 3
     for i in range(CAVITIES):
         params, datum = cases[i % len(cases)]

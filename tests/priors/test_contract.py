@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -12,12 +13,18 @@ from priors.lowrank import LowRank, LowRankPrior
 
 from quantprop import kernels
 from quantprop.gaussian import Natural
-from quantprop.priors import Dense, DensePrior, Prior, Process
+from quantprop.priors import Dense, DensePrior, Inducing, InducingPrior, Markov, MarkovPrior, Prior, Process
 from quantprop.priors.base import Cotangent
 
 N, NEW = 12, 5
 KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)
-BACKENDS = {"dense": Dense(), "low rank": LowRank(np.linspace(-2.0, 2.0, 6)[:, None])}
+POINTS = np.linspace(-2.0, 2.0, 6)[:, None]
+BACKENDS = {
+    "dense": Dense(),
+    "low rank": LowRank(POINTS),
+    "inducing": Inducing(POINTS, learn=True),
+    "markov": Markov(),
+}
 
 
 class Setting(NamedTuple):
@@ -32,12 +39,47 @@ class Setting(NamedTuple):
     sites: Natural
 
 
+@jax.jit
+def made(process: Process, mean: jax.Array, x: jax.Array) -> Prior:
+    return process.prior(KERNEL, mean, process.prepare(KERNEL, x))
+
+
+@partial(jax.jit, static_argnames="signed")
+def predicted(process, prior, sites, x, new, own, signed):
+    return prior.predictor(sites, signed).at(jnp.full(NEW, 0.5), process.cross(KERNEL, x, new), own)
+
+
 def in_full(prior: Prior) -> np.ndarray:
     """The covariance as a matrix."""
     if isinstance(prior, DensePrior):
         return np.array(prior.k)
+    if isinstance(prior, InducingPrior):
+        basis = prior.basis
+        k_uu, k_uf = basis.kernel.cross(basis.z, basis.z), basis.kernel.cross(basis.z, prior.x)
+        low = np.array(k_uf.T @ np.linalg.solve(k_uu + basis.jitter * np.diag(np.diag(k_uu)), k_uf))
+        return float(basis.scale) * (low + np.diag(np.array(basis.kernel.diagonal(prior.x)) - np.diag(low)))
+    if isinstance(prior, MarkovPrior):
+        return chain_in_full(prior)
     assert isinstance(prior, LowRankPrior)
     return np.array(prior.v.T @ prior.v) + np.diag(prior.d)
+
+
+def chain_in_full(prior: MarkovPrior) -> np.ndarray:
+    """Of values f_i = h_iᵀx_i + noise on x_i = A_i x_{i−1} + q_i: Cov(x_j, x_i) = A_j Cov(x_{j−1}, x_i)."""
+    a, q, h = (np.moveaxis(part, -1, 0).reshape(-1, *part.shape[1:-1]) for part in map(np.asarray, prior.chain))
+    noise, order = (np.asarray(part).T.ravel() for part in (prior.noise, prior.layout.order))
+    n, own, k = len(prior.mean), np.zeros_like(q[0]), np.zeros((len(a), len(a)))
+    for i in range(len(a)):
+        own = a[i] @ own @ a[i].T + q[i]
+        tie = own
+        k[i, i] = h[i] @ tie @ h[i] + noise[i]
+        for j in range(i + 1, len(a)):
+            tie = a[j] @ tie
+            k[i, j] = k[j, i] = h[j] @ tie @ h[i]
+    rows = order[:n].astype(int)
+    found = np.zeros((n, n))
+    found[np.ix_(rows, rows)] = k[:n, :n]
+    return found
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -51,10 +93,15 @@ def setting(request) -> Setting:
     name, sign = request.param.split(", ")
     process, rng = BACKENDS[name], np.random.default_rng(3)
     x, new = np.sort(rng.uniform(-2, 2, (N, 1)), axis=0), rng.uniform(-2, 2, (NEW, 1))
-    prior = process.prior(KERNEL, jnp.asarray(rng.normal(size=N)), process.prepare(KERNEL, x))
-    cross = np.array(process.cross(KERNEL, x, new))
+    if name == "markov":  # new times before and after the data, two next to each other
+        x, new = rng.permutation(x), np.array([[-3.0], [0.1], [2.5], [0.1001], [1.2]])
+    prior = made(process, jnp.asarray(rng.normal(size=N)), x)
     if isinstance(prior, LowRankPrior):
-        cross = np.array(prior.v).T @ cross
+        cross = np.array(prior.v).T @ np.array(process.cross(KERNEL, x, new))
+    elif isinstance(prior, InducingPrior):
+        cross = np.array(prior.for_sweeps().rows.v[0]).T @ np.array(process.cross(KERNEL, x, new))
+    else:
+        cross = np.array(KERNEL.cross(x, new))
     tau = rng.uniform(0.2, 3.0, N)
     if sign == "signed":
         tau[[2, 7]] = -0.1, -0.2
@@ -145,8 +192,16 @@ def moved(prior: Prior, direction: Prior, by: float) -> Prior:
 def some_direction(prior: Prior) -> Prior:
     """A direction in the prior's numbers, symmetric where they are a covariance."""
     rng = np.random.default_rng(5)
-    found = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), prior)
-    return DensePrior(found.mean, 0.1 * (found.k + found.k.T)) if isinstance(prior, DensePrior) else found
+    found = jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=np.shape(leaf))), prior)
+    if isinstance(prior, DensePrior):
+        return DensePrior(found.mean, 0.1 * (found.k + found.k.T))
+    if isinstance(prior, InducingPrior):  # x and the shares are given
+        return found.made_of(found.mean, found.basis)
+    if isinstance(prior, MarkovPrior):  # Q symmetric, the order of rows as it is; slots without a row do not count
+        chain = found.chain._replace(q=0.1 * (found.chain.q + np.swapaxes(found.chain.q, 1, 2)))
+        still = jax.tree.map(jnp.zeros_like, prior.layout)
+        return MarkovPrior(found.mean, chain, found.noise, found.prior_variance, still)
+    return found
 
 
 def inner(a: Prior, b: Prior) -> float:
@@ -185,8 +240,8 @@ def test_cotangents_reach_the_priors_numbers(setting):
 @pytest.mark.parametrize("joint", [False, True])
 def test_predictions(setting, joint):
     own = KERNEL.gram(setting.new) if joint else KERNEL.diagonal(setting.new)
-    ties = setting.process.cross(KERNEL, setting.x, setting.new)
-    found = setting.prior.predictor(setting.sites, signed(setting)).at(jnp.full(NEW, 0.5), ties, own)
+    at = (setting.process, setting.prior, setting.sites, setting.x, setting.new, own)
+    found = predicted(*at, signed=signed(setting))
     k, cross, tau = setting.k, setting.cross, np.asarray(setting.sites.tau)
     weights = np.linalg.inv(k + np.diag(1.0 / tau))
     pseudo = np.asarray(setting.sites.nu) / tau - np.asarray(setting.prior.mean)
@@ -195,3 +250,17 @@ def test_predictions(setting, joint):
     np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=1e-9)
     if joint:
         np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-11)
+
+
+def test_a_filter_may_pass_through_negative_variances():
+    """Two data at one time, prior variance 1: after τ = −2 alone there is no posterior, after τ = 5 there is again."""
+    process, x = Markov(), np.zeros((2, 1))
+    prior = process.prior(kernels.Matern32(1.0, 1.0), jnp.zeros(2), process.prepare(kernels.Matern32(), x))
+    nu = jnp.array([0.5, 1.0])
+    given = prior.condition(Natural(nu, jnp.array([-2.0, 5.0])), signed=True)
+    assert bool(given.proper)  # 1 − 2 + 5 = 4
+    np.testing.assert_allclose(given.marginals.variance, 0.25, rtol=1e-12)
+    np.testing.assert_allclose(given.marginals.mean, 1.5 / 4, rtol=1e-12)
+    assert float(given.log_determinant) == pytest.approx(np.log(4.0), rel=1e-12)
+    for tau in ([-2.0, 0.5], [-2.0, -0.5], [0.5, -2.0]):
+        assert not bool(prior.condition(Natural(nu, jnp.array(tau)), signed=True).proper)

@@ -104,6 +104,33 @@ def test_intervals_from_two_columns_and_from_an_event():
     np.testing.assert_array_equal(seen, [[0.5, 0.5], [2, np.inf], [1, 1]])
 
 
+def test_survival_times_are_rows_in_units_of_their_geometric_mean():
+    given = table(x=[1, 2, 3], low=["", 2.0, 4.0], high=[1.0, 2.0, ""], time=[1.0, 2.0, 4.0], seen=[1, 0, 1])
+    ends = target(given, "low", "weibull", Roles(upper="high"))
+    np.testing.assert_array_equal(ends.y, [[0, 1], [2, 2], [4, np.inf]])
+    assert (ends.units.centre, ends.units.log) == (0.0, False)
+    assert ends.units.scale == pytest.approx(np.exp(np.log([1.0, 2.0, 2.0, 4.0]).mean()))
+    seen = target(given, "time", "log-logistic", Roles(event="seen"))
+    np.testing.assert_array_equal(seen.y, [[1, 1], [2, np.inf], [4, 4]])
+    assert seen.why == "2 of 3 rows were observed, the others censored"
+    np.testing.assert_array_equal(target(given, "time", "weibull").y, [[1, 1], [2, 2], [4, 4]])
+
+
+@pytest.mark.parametrize(
+    ("columns", "roles", "message"),
+    [
+        ({"time": [1, 0, 3]}, Roles(), "row 2: 0 in column 'time' must be positive, as times are"),
+        ({"time": [1, -2, 3], "seen": [1, 1, 0]}, Roles(event="seen"), "row 2: -2 in column 'time' must be positive"),
+        ({"time": [0, 1, 3], "seen": [0, 1, 0]}, Roles(event="seen"), "row 1: 0 in column 'time' must be known on one"),
+        ({"time": [1, 2, 3]}, Roles(log=True), "log is for the likelihoods gaussian and censored, not weibull"),
+    ],
+)
+def test_times_that_cannot_be(columns, roles, message):
+    with pytest.raises(TableError) as error:
+        target(table(x=[1, 2, 3], **columns), "time", "weibull", roles)
+    assert message in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("roles", "likelihood", "message"),
     [
@@ -111,13 +138,17 @@ def test_intervals_from_two_columns_and_from_an_event():
         (
             Roles(exposure="n"),
             "gaussian",
-            "exposure is for the likelihoods poisson and negative-binomial, not gaussian",
+            "exposure is for the likelihoods poisson and negative-binomial and zero-inflated-poisson",
         ),
         (Roles(trials="n"), "poisson", "trials is for the likelihoods binomial, not poisson"),
         (Roles(), "censored", "--upper names the upper ends"),
         (Roles(order=("a", "b")), None, "must name every label of column 'y' once (0, 2, 6)"),
         (Roles(weights="y"), None, "column 'y' has two roles"),
-        (Roles(upper="n"), "gaussian", "upper and event are for the censored likelihood"),
+        (
+            Roles(upper="n"),
+            "gaussian",
+            "upper and event are for the likelihoods censored, weibull, log-logistic, not gaussian",
+        ),
     ],
 )
 def test_roles_that_do_not_go_together(roles, likelihood, message):

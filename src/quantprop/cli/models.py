@@ -65,6 +65,12 @@ def fit(
     objective: Annotated[
         str, typer.Option(callback=one_of(OBJECTIVES), help="What learning maximises: evidence or loo.")
     ] = "evidence",
+    inducing: Annotated[
+        int | None, typer.Option(min=1, help="Hold the process by so many inducing points: for many rows.  [exact]")
+    ] = None,
+    series: Annotated[
+        bool, typer.Option("--series", help="One column of times: a Matérn kernel, in time linear in the rows.")
+    ] = False,
     restarts: Annotated[int, typer.Option(min=0, help="Further starts of learning, at random.")] = 0,
     sample: Sample = None,
     seed: Annotated[int, typer.Option(min=0, help="Of --sample and --restarts.")] = 0,
@@ -78,12 +84,21 @@ def fit(
     """Learn a model of one column from the others, and write it to a file."""
     roles = {"upper": upper, "event": event, "exposure": exposure, "trials": trials, "weights": weights}
     given = Given(
-        data, target, likelihood, kernel, roles, order, log, dates, ignore, drop_missing, decimal, sample, seed
-    )
+        data, target, likelihood, kernel, roles, order, log, dates, ignore, drop_missing, decimal, sample, seed,
+        inducing,
+    )  # fmt: skip
     with plainly(debug), kept_programs():
         check_place(out)
         problem = _grown(given, method) if kernel == GROW else given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
+        if series and inducing is not None:
+            raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
+        if series:
+            settings["process"] = "markov"
+        if inducing is not None:
+            from quantprop import Inducing
+
+            settings["process"] = Inducing(inducing, seed=seed)
         with evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
             model = _learned(problem, method, settings)
@@ -120,7 +135,9 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
     try:
         return problem.fit(method, **settings)
     except MemoryError as error:
-        raise MemoryError(f"{error}; --sample 1000 learns from 1000 of the rows") from None
+        raise MemoryError(
+            f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"
+        ) from None
 
 
 def compare(

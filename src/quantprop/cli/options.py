@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles, Table
 
 LIKELIHOODS = ("probit", "logit", "heaviside", "ordinal", "poisson", "negative-binomial", "binomial", "gaussian",
-               "student-t", "double-exponential", "censored", "gamma", "beta")  # fmt: skip
+               "student-t", "double-exponential", "censored", "gamma", "beta", "weibull", "log-logistic",
+               "zero-inflated-poisson", "zero-inflated-negative-binomial", "warped")  # fmt: skip
 METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
 KERNELS = ("isotropic", "ard")
@@ -57,7 +58,7 @@ Event = Annotated[
 ]
 Order = Annotated[str | None, typer.Option(help="Labels of the target from the lowest, with commas (ordinal).")]
 Log = Annotated[bool, typer.Option("--log", help="Model the logarithm of the target (gaussian, censored).")]
-Exposure = Annotated[str | None, typer.Option(help="Column with what counts are per (poisson, negative-binomial).")]
+Exposure = Annotated[str | None, typer.Option(help="Column with what counts are per (likelihoods of counts).")]
 Trials = Annotated[str | None, typer.Option(help="Column with the trials in which the target counts successes.")]
 Weights = Annotated[str | None, typer.Option(help="Column with how many equal rows a row stands for.")]
 KERNEL_HELP = (
@@ -119,6 +120,7 @@ class Given:
     decimal: str = "."
     sample: int | None = None
     seed: int = 0
+    inducing: int | None = None
 
     def as_roles(self, names: tuple[str, ...]) -> Roles:
         """The roles of columns, as `tables` knows them; an event is a column, or column=value."""
@@ -132,7 +134,7 @@ class Given:
     def read(self) -> Problem:
         """The problem, with notes of what was made of the table."""
         problem = self.problem(*self.table(), self.likelihood, self.kernel)
-        tell(problem, self.likelihood)
+        tell(problem, self.likelihood, self.inducing)
         return problem
 
     def table(self) -> tuple[Table, Roles]:
@@ -191,7 +193,7 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
             raise typer.BadParameter(f"{table.source} has no column {name!r}; it has {there}", param_hint=option)
 
 
-def tell(problem: Problem, likelihood: str | None) -> None:
+def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) -> None:
     """What was made of the table."""
     target = problem.target
     asked = likelihood or problem.roles.implied
@@ -206,9 +208,11 @@ def tell(problem: Problem, likelihood: str | None) -> None:
     for name in problem.left_out:
         why = "never changes" if problem.kernel in KERNELS else "is in no term"
         note(f"note: column {name} {why}: left out")
-    if (n := len(problem.raw)) > MANY:
-        note(f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
-             "their square; --sample 1000 learns from 1000 of them")  # fmt: skip
+    if (n := len(problem.raw)) > MANY and inducing is None:
+        note(
+            f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
+            "their square; fit --inducing 512 takes them by inducing points, --sample 1000 learns from 1000 of them"
+        )
 
 
 def check_place(out: Path) -> None:

@@ -191,7 +191,7 @@ def compare(
     features (a generalised linear model: probit, logistic, Poisson regression and so on). Fits keep their warnings to
     themselves: how each ended is in its status, which is shown.
     """
-    if problem.target.likelihood == "censored" or problem.target.units.log:
+    if problem.target.y.ndim > 1 or problem.target.units.log:
         raise ValueError("methods are scored on y as it was observed: neither on censored y nor on its logarithm")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -87,7 +87,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
     - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises,
       together with the log density of a prior.
-    - `process`: how the Gaussian process is held; "dense", or a Process.
+    - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
+      (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
+      kernel and X allow it, else inducing points, with a warning.
 
     `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
     multi-class problem share compiled programs, which is faster than processes.
@@ -113,7 +115,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "method": [str, Method],
         "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "process": [StrOptions({"dense"}), Process],
+        "process": [StrOptions({"auto", "dense", "markov"}), Process],
     }
 
     def __init__(
@@ -173,11 +175,11 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes; one per class, or one per pair of classes, for more."""
         recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default())
-        if weights is not None:
-            X, y, given = written_out(chosen.translation.kernel, X, y, {"weights": weights})
-            weights = given["weights"]
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
-        model = Model(chosen.translation.kernel, likelihood, process=self._process())
+        model = Model(chosen.translation.kernel, likelihood, process=self._process(chosen, X))
+        if weights is not None:
+            X, y, given = written_out(model, X, y, {"weights": weights})
+            weights = given["weights"]
 
         def one(rows: np.ndarray, positive: np.ndarray, start: Any) -> BinaryGaussianProcess:
             signs = np.where(positive, 1.0, -1.0)

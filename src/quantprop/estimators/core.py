@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -23,7 +24,7 @@ from quantprop.estimators.terms import started
 from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.inference.inferring import infer
 from quantprop.inference.results import Ending, Fitted
-from quantprop.inference.task import prepare
+from quantprop.inference.task import prepare, settled
 from quantprop.kernels import Kernel, Terms, located
 from quantprop.kernels.structure import with_levels
 from quantprop.learning.fitting import fitted_at, learn
@@ -50,9 +51,12 @@ class Choice:
     translation: Translation
 
 
+MATERN = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form
+
+
 @dataclass(frozen=True)
 class Default:
-    """The kernel of estimators that are given none: a constant times an RBF, both learned.
+    """The kernel of estimators that are given none: a constant times an RBF (or another `correlation`), both learned.
 
     The constant starts at `variance`, the lengthscale at the typical distance between rows, and both have bounds of
     that size; with "ard" there is a lengthscale for each feature. `prior` is the constant's.
@@ -60,13 +64,14 @@ class Default:
 
     variance: float = 1.0
     prior: LogNormal | None = WEAK
+    correlation: Callable[..., sk.Kernel] = sk.RBF
 
     def of(self, x: np.ndarray, name: str | None) -> Choice:
         """The kernel for rows x; `name` is None or "ard"."""
         length = typical_distance(x)
         lengths: Any = length if name is None else np.full(x.shape[1], length)
         constant = sk.ConstantKernel(self.variance, variance_bounds(self.variance))
-        theirs = constant * sk.RBF(lengths, (1e-3 * length, 1e3 * length))
+        theirs = constant * self.correlation(lengths, (1e-3 * length, 1e3 * length))
         translation: Any = translate(theirs)
         known = Parameter(self.variance, prior=self.prior)
         kernel = eqx.tree_at(lambda k: k.left.variance, translation.kernel, known, is_leaf=is_parameter)
@@ -156,6 +161,7 @@ class Recipe:
 
 def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any = None) -> Core:
     """Learn a model from checked data."""
+    model = settled(model, x)
     task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
     theta, bounds = packed(landscape.parts), box(landscape.parts)

@@ -25,7 +25,7 @@ from quantprop.model import Model
 from quantprop.parameters import Parameter, values
 from quantprop.priors import Process
 
-REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential)  # y on the whole line
+REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
 LIKELIHOODS: dict[str, Any] = {
     "gaussian": None,
     "poisson": likelihoods.Poisson,
@@ -36,6 +36,11 @@ LIKELIHOODS: dict[str, Any] = {
     "gamma": likelihoods.Gamma,
     "beta": likelihoods.Beta,
     "censored": likelihoods.Censored,
+    "weibull": likelihoods.Weibull,
+    "log-logistic": likelihoods.LogLogistic,
+    "zero-inflated-poisson": likelihoods.ZeroInflatedPoisson,
+    "zero-inflated-negative-binomial": likelihoods.ZeroInflatedNegativeBinomial,
+    "warped": likelihoods.Warped,
     "ordinal": None,
 }
 
@@ -50,14 +55,17 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     y is no real number the constant has a weak prior, LogNormal(1, 10). In addition:
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
-      "double-exponential", "gamma", "beta", "censored", "ordinal". An object says more: StudentT(df=4.0).
+      "double-exponential", "gamma", "beta", "censored", "weibull", "log-logistic", "zero-inflated-poisson",
+      "zero-inflated-negative-binomial", "warped", "ordinal". An object says more: StudentT(df=4.0).
       "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
       from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name), from
       half the spread of y unless a scale is given.
     - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
-    - `process`: how the Gaussian process is held; "dense", or a Process.
+    - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
+      (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
+      kernel and X allow it, else inducing points, with a warning.
     - `max_sweeps`: the most sweeps of one inference.
 
     >>> import numpy as np
@@ -80,7 +88,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "method": [str, Method],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "process": [StrOptions({"dense"}), Process],
+        "process": [StrOptions({"auto", "dense", "markov"}), Process],
         "max_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
 
@@ -134,11 +142,11 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
         likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
         chosen = self._choice(X, default)
+        model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
         if sample_weight is not None:
-            X, y, rows = written_out(chosen.translation.kernel, X, y, rows)
+            X, y, rows = written_out(model, X, y, rows)
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y, rows)
-        model = Model(chosen.translation.kernel, likelihood, mean, self._process())
-        x, y, rows = self._distinct(model.plain_kernel, X, self.y_train_, rows)
+        x, y, rows = self._distinct(model, X, self.y_train_, rows)
         self._core = build(recipe, chosen, model, x, y, rows)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         self._warn([self._core])
@@ -158,9 +166,8 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         return X, codes(y, self._labels)
 
     def _columns(self) -> int:
-        if self._named("censored"):
-            return likelihoods.Censored.columns
-        return 1 if isinstance(self.likelihood, str) else self.likelihood.columns
+        kind = LIKELIHOODS[self.likelihood] if isinstance(self.likelihood, str) else self.likelihood
+        return 1 if kind is None else kind.columns
 
     def _counting(self, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
         """The rows whose weight is not zero."""
@@ -170,20 +177,18 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
         return X[kept], y[kept], rows
 
-    def _distinct(
-        self, kernel: Kernel, X: np.ndarray, y: np.ndarray, rows: dict
-    ) -> tuple[np.ndarray, np.ndarray, dict]:
+    def _distinct(self, model: Model, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
         """Equal rows (x, y and noise) as one that counts for all; `_rows` says which one stands for a training row.
 
         For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits. Not with
-        white noise in the kernel: equal rows have noise of their own then, each of them.
+        white noise in the kernel, nor with inducing points: equal rows have values of their own then, each of them.
         """
         self._rows = np.arange(len(X))
-        if not self._gaussian():
+        if not self._gaussian() or model.process.copies_apart:
             return X, y, rows
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
-        if len(first) == len(X) or has_white_noise(kernel, X):
+        if len(first) == len(X) or has_white_noise(model.plain_kernel, X):
             return X, y, rows
         order = np.argsort(first)  # distinct rows in the order of their first appearance
         first, self._rows = first[order], np.argsort(order)[which.ravel()]
@@ -221,7 +226,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         self._y_mean, self._y_std = 0.0, 1.0
         if not self.normalize_y:
             return y
-        real = any(map(self._named, ("gaussian", "student-t", "double-exponential")))
+        real = any(map(self._named, ("gaussian", "student-t", "double-exponential", "warped")))
         if not (real or isinstance(self.likelihood, REAL)):
             raise ValueError("normalize_y=True is for y on the whole real line")
         weights = np.broadcast_to(rows.get("weights", 1.0), y.shape)
@@ -236,7 +241,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         """Where learning starts. Where f has the unit of y, noise, a constant mean and the default kernel start at the
         size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
         """
-        size = None if likelihood.noise is None else size_of(y, rows.get("weights"))
+        size = None if likelihood.noise is None else size_of(likelihood.response(y), rows.get("weights"))
         centre = 0.0 if size is None else size.centre
         if self.mean == "linear" and self._coding.levels:
             raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import CompoundKernel
@@ -14,18 +18,58 @@ from sklearn.utils.validation import validate_data
 
 from quantprop.data import refuse_dates, row_weights
 from quantprop.estimators import columns
-from quantprop.estimators.core import Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
+from quantprop.estimators.core import MATERN, Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
 from quantprop.inference.results import write
 from quantprop.inference.task import as_method, has_white_noise
-from quantprop.kernels import Kernel
 from quantprop.learning.objectives import as_objective
 from quantprop.learning.starts import warn_if_blind
-from quantprop.model import DEFAULT_PROCESS
+from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import values
-from quantprop.priors import Process
+from quantprop.priors import Inducing, Markov, Process
+from quantprop.priors.markov import applies
+from quantprop.runtime.memory import capacity
 
-PROCESSES = {"dense": DEFAULT_PROCESS}
+log = logging.getLogger("quantprop")
+
+POINTS = 512  # that "auto" takes
+CPU_WORK = 3e10  # operations of a dense sweep up to which "auto" is exact: 3,100 rows, some minutes a fit
+DEVICE_WORK = 1e12  # and on an accelerator: 10,000 rows
+ROOM = 0.5  # of the memory for it
+SHORT_WORK = 1e9  # operations of a dense sweep beyond which a state-space form is faster: 1,000 rows
+NAMED = {"dense": DEFAULT_PROCESS, "markov": Markov()}
+
+
+class ProcessWarning(UserWarning):
+    """An approximation that was chosen because of the number of rows."""
+
+
+def chosen_process(given: Process | str, n: int, in_time: bool = False) -> Process:
+    """The process for n rows: as given, or for "auto" dense while that fits in memory and time. Says what it chose.
+
+    `in_time` says that kernel and inputs have a state-space form, which is exact too, and faster for long series.
+    """
+    if isinstance(given, Process):
+        return given
+    if given != "auto":
+        return NAMED[given]
+    cost, have = DEFAULT_PROCESS.cost(n), capacity()
+    if in_time and cost.flops > SHORT_WORK:
+        log.info("process='auto': Markov(), exact, for %d rows", n)
+        return NAMED["markov"]
+    work = CPU_WORK if jax.default_backend() == "cpu" else DEVICE_WORK
+    if cost.flops <= work and (have is None or cost.peak <= ROOM * have):
+        log.info("process='auto': dense, exact, for %d rows", n)
+        return DEFAULT_PROCESS
+    points = min(POINTS, n)
+    warnings.warn(
+        f"process='auto' holds {n} rows by {points} inducing points, which is an approximation: a dense sweep would "
+        f"take {cost.flops:.0e} operations and {cost.peak / 2**30:.1f} GiB. Say process=Inducing({points}) to keep "
+        "this without the warning, with more points for more accuracy, or process='dense'",
+        ProcessWarning,
+        stacklevel=4,
+    )
+    return Inducing(points)
 
 
 class GaussianProcess(BaseEstimator):
@@ -83,9 +127,6 @@ class GaussianProcess(BaseEstimator):
         """Vectors as float64; other objects as numbers that stand for them."""
         return np.asarray(x, dtype=np.float64) if self._vectors() else self._source.encode(list(x))
 
-    def _process(self) -> Process:
-        return self.process if isinstance(self.process, Process) else PROCESSES[self.process]
-
     def _recipe(self, max_sweeps: int) -> Recipe:
         recipe = Recipe(
             as_method(self.method), as_objective(self.objective), self.optimizer,
@@ -96,11 +137,16 @@ class GaussianProcess(BaseEstimator):
 
     def _choice(self, X: np.ndarray, default: Default) -> Choice:
         """The kernel to start from; a given one that sees nothing in the data brings a warning."""
+        if self.process == "markov" or isinstance(self.process, Markov):
+            default = replace(default, correlation=MATERN)
         chosen = choose(self.kernel, X, self._source, default, self._coding)
         if self._given():
             remedy = "pass kernel=None, which chooses one from the data"
             warn_if_blind(chosen.translation.kernel, X, type(self).__name__, remedy, 4)
         return chosen
+
+    def _process(self, chosen: Choice, X: np.ndarray) -> Process:
+        return chosen_process(self.process, len(X), applies(values(chosen.translation.kernel), X.shape[1]))
 
     def _given(self) -> bool:
         """Whether the kernel is the user's own."""
@@ -112,11 +158,13 @@ class GaussianProcess(BaseEstimator):
             warn_at_bounds(cores, type(self).__name__, self._given())
 
 
-def written_out(kernel: Kernel, X: np.ndarray, y: np.ndarray, rows: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
-    """Rows of whole weights above 1 repeated, where white noise in the kernel makes equal rows data of their own."""
-    weights = row_weights(rows["weights"], len(X))
+def written_out(model: Model, X: np.ndarray, y: np.ndarray, rows: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Rows of whole weights above 1 repeated, where white noise in the kernel makes equal rows data of their own and
+    the process does not see to that itself.
+    """
+    kernel, weights = model.kernel, row_weights(rows["weights"], len(X))
     several = (weights > 1.0) & (weights == np.rint(weights))
-    if not several.any() or not has_white_noise(values(kernel), X[several]):
+    if model.process.copies_apart or not several.any() or not has_white_noise(values(kernel), X[several]):
         return X, y, rows
     which = np.repeat(np.arange(len(X)), np.where(several, weights, 1.0).astype(int))
     rows = {**rows, "weights": np.where(several, 1.0, weights)}

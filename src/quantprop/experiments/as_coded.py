@@ -157,7 +157,7 @@ def as_coded(experiment: Experiment, method: str, parts: TrainTest) -> Learned:
     if not (np.isfinite(end.value) and bool(end.out.at.proper)):
         raise Failed(f"as-coded: no proper posterior at the end, after {walk.evaluations} evaluations")
     learned, loo = at(declared(model), end.theta), loo_at(end.likelihood, landscape.task, end.out.at)
-    solution = solution_of(learned, rule, task.x, end.out, loo, "sequential", TOL)
+    solution = solution_of(learned, rule, task, end.out, loo, "sequential", TOL)
     status = (
         f"as-coded: {ending.nit} iterations, {walk.evaluations} evaluations of at most {SWEEPS} sweeps; "
         f"residual {solution.status.residual:.1e}"

@@ -10,7 +10,7 @@ import numpy as np
 
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Normal
-from quantprop.inference.prediction import above_rounding, padded_sites, prior_of
+from quantprop.inference.prediction import above_rounding, padded_sites, prior_of, shares
 from quantprop.inference.solution import Solution
 from quantprop.runtime.batches import chunks, each, kinds, of, slots, stacked
 from quantprop.runtime.precision import to_numpy
@@ -51,13 +51,15 @@ def _case(solution: Solution, new: np.ndarray) -> tuple:
     """Everything about one prediction, padded."""
     model, size = solution.model, bucket(len(solution.X))
     train = (pad(solution.X, size), pad(model.prior_mean(solution.X), size), padded_sites(solution.sites))
+    share = shares(solution.method, solution.weights, len(solution.X))
     ahead = (pad(new, bucket(len(new))), pad(model.prior_mean(new), bucket(len(new))))
-    return model.plain_process, model.plain_kernel, *train, *ahead
+    return model.plain_process, model.plain_kernel, share, *train, *ahead
 
 
 def _predicted(batch: tuple, used: int, signed: bool) -> tuple:
-    def one(process, kernel, x, mean, sites, new, new_mean):
-        own, by = kernel.diagonal(new), prior_of(process, kernel, mean, x).predictor(sites, signed)
+    def one(process, kernel, share, x, mean, sites, new, new_mean):
+        prior = prior_of(process, kernel, mean, x).for_shares(share)
+        own, by = kernel.diagonal(new), prior.predictor(sites, signed)
         latent = by.at(new_mean, process.cross(kernel, x, new), own)
         return latent.mean, latent.variance, own
 

@@ -12,6 +12,7 @@ Coordinates are the scaled ones of `implicit`: p = σ(δν − μ δτ), q = σ�
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -157,16 +158,15 @@ def _slopes(
 ) -> tuple[Array, Array, Array]:
     """Derivatives of every datum's renewed site (p, q) in its surroundings, its site, and u; 0 without weight."""
 
-    def one(datum, weight, marginal, site, answer):
-        def rule(c, s, u):
-            near, own = moved(marginal, site, c + u * answer, s)
-            new = renewal(problem.method, problem.likelihood, datum, path.weighted(weight, u), near, own).site
-            sd = jnp.sqrt(marginal.variance)
-            return jnp.stack([sd * (new.nu - marginal.mean * new.tau), sd**2 * new.tau])
+    here, sd = at.marginals, jnp.sqrt(at.marginals.variance)
 
-        return jax.jacfwd(rule, argnums=(0, 1, 2))(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()))
+    def rules(c, s, u):
+        near, own = moved(here, at.sites, c[:, None] + u * answer, s[:, None])
+        weight = path.weighted(problem.weight, u)
+        new = jax.vmap(partial(renewal, problem.method, problem.likelihood))(problem.data, weight, near, own).site
+        return jnp.stack([sd * (new.nu - here.mean * new.tau), sd**2 * new.tau], axis=1)
 
-    slopes = jax.vmap(one, in_axes=(0, 0, 0, 0, 1))(problem.data, problem.weight, at.marginals, at.sites, answer)
+    slopes = jax.jacfwd(rules, argnums=(0, 1, 2))(jnp.zeros(2), jnp.zeros(2), jnp.zeros(()))
     counts = problem.weight.total > 0
     return jax.tree.map(lambda x: jnp.where(counts.reshape((-1,) + (1,) * (x.ndim - 1)), x, 0.0), slopes)
 

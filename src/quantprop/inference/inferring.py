@@ -15,7 +15,7 @@ from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outc
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.prediction import PrecisionWarning, padded_prior
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, as_method, prepare, starting_sites
+from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
@@ -44,10 +44,24 @@ def infer(
 ) -> Solution:
     """The posterior of a model given data, at the model's hyperparameters.
 
-    `tol` bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
-    `sites` is a warm start (say, another Solution's). A `weights` row of 2 counts as that row twice, 0 leaves it out;
-    weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
     Never raises for lack of convergence: `solution.status` says how it ended and what to try.
+
+    Args:
+        model: Kernel, likelihood, mean and process, at whose numbers the posterior is taken.
+        X: One row of inputs per datum (n × d).
+        y: The targets, as the likelihood takes them.
+        method: The local rule, or its name: "qp", "ep", "vb", "laplace".
+        schedule: "parallel" renews all sites at once, "sequential" one after another (EP, QP and power EP).
+        tol: Bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
+        max_sweeps: After which inference stops with status "max-sweeps".
+        sites: A warm start, say another Solution's.
+        weights: One number per row, or one for all. A row of weight 2 counts as that row twice, 0 leaves it out;
+            weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
+        exposure: Multiplies the rate of counts, per row.
+        trials: Of binomial targets, per row.
+
+    Returns:
+        The posterior: marginals, evidence, leave-one-out densities, and predictions.
 
     >>> import numpy as np
     >>> from quantprop import Model, QP, infer, kernels, likelihoods
@@ -65,8 +79,9 @@ def infer(
         )
     if not tol > 0 or not max_sweeps >= 1:
         raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
+    model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
-    with blas_threads_for(model.process.cost(len(task.padded))):
+    with blas_threads_for(task.cost):
         problem = _problem(model, method, task)
         start = starting_sites(problem.likelihood, task, sites)
         out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
@@ -74,7 +89,7 @@ def infer(
         if is_psd and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
         _warn_of_lost_digits(problem, out.at.sites)
-    solution = solution_of(model, method, task.x, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
+    solution = solution_of(model, method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
@@ -82,7 +97,7 @@ def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
     prior = padded_prior(model, task.x)
     if not finite(prior):
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    return InferenceProblem(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
+    return InferenceProblem.of(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
 
 
 @program
@@ -145,10 +160,10 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
 
 
 def solution_of(
-    model: Model, method: Method, x: np.ndarray, out: Outcome, loo: Any, schedule: str, tol: float
+    model: Model, method: Method, task: Task, out: Outcome, loo: Any, schedule: str, tol: float
 ) -> Solution:
     """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
-    n = len(x)
+    n, total = len(task.x), np.asarray(task.weight.total)
     sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
@@ -156,10 +171,11 @@ def solution_of(
     return Solution(
         model=model,
         method=method,
-        X=x,
+        X=task.x,
         sites=sites,
         marginals=Normal(marginals.mean, marginals.variance),
         log_evidence=float(out.at.evidence),
         loo=loo,
         status=Status(reason, sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
+        weights=None if (total[:n] == 1.0).all() else total[:n],
     )

@@ -11,6 +11,7 @@ from quantprop.inference.engine import Evaluation
 from quantprop.inference.task import Task
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Weight
+from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 from quantprop.sites import Marginal, Removal, cavity
@@ -23,7 +24,7 @@ def loo_log_prob(likelihood: Likelihood, datum: Datum, weight: Weight, marginal:
 
 def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
     """log p(y_i) without datum i, for all data."""
-    return jax.vmap(partial(loo_log_prob, likelihood))(data, weight, at.marginals, at.sites)
+    return rowwise(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)
 
 
 loo_program = program(loo_of)

@@ -9,11 +9,15 @@ import numpy as np
 
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.task import weight_of
+from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors import Prior
 from quantprop.priors.base import Predictor
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
+
+PIECE = 16_384  # new inputs that are predicted at a time
 
 
 class PrecisionWarning(UserWarning):
@@ -30,7 +34,9 @@ _prior = program(prior_of)
 _cross = program(lambda process, kernel, x, new: process.cross(kernel, x, new))
 gram_of = program(lambda kernel, x: kernel.gram(x))
 _diagonal = program(lambda kernel, x: kernel.diagonal(x))
-_predictor = program(lambda prior, sites, signed: prior.predictor(sites, signed), static_argnames="signed")
+_predictor = program(
+    lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
+)
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 
 
@@ -46,13 +52,29 @@ def padded_sites(sites: Natural) -> Natural:
     return Natural(np.pad(sites.nu, (0, more)), np.pad(sites.tau, (0, more)))
 
 
-def predictor_of(model: Model, x: np.ndarray, sites: Natural) -> Predictor:
+def shares(method: Method, weights: np.ndarray | None, n: int) -> np.ndarray:
+    """The share of each padded row's site that a method removes at a time."""
+    return method.share(weight_of(np.ones(n) if weights is None else weights))
+
+
+def predictor_of(model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None) -> Predictor:
     """What predictions under these sites need."""
-    return _predictor(padded_prior(model, x), padded_sites(sites), signed=bool((sites.tau < 0).any()))
+    share, signed = shares(method, weights, len(x)), bool((sites.tau < 0).any())
+    return _predictor(padded_prior(model, x), share, padded_sites(sites), signed=signed)
 
 
 def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
-    """The posterior of f at new inputs, without the padding, in NumPy; with `full_cov`, their joint covariance too."""
+    """The posterior of f at new inputs, without the padding, in NumPy; with `full_cov`, their joint covariance too.
+
+    Many inputs are taken in pieces, unless their joint covariance is asked for.
+    """
+    if full_cov or len(new) <= PIECE:
+        return _predicted(by, model, x, new, full_cov)
+    parts = [_predicted(by, model, x, new[at : at + PIECE], False) for at in range(0, len(new), PIECE)]
+    return Normal(np.concatenate([part.mean for part in parts]), np.concatenate([part.variance for part in parts]))
+
+
+def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
     k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
     own = _diagonal(kernel, more)
     latent = _at(
@@ -80,6 +102,6 @@ def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarra
             f"(kernel variance {prior.max():.1e} × {n} rows): the bound is returned for them, the first at row "
             f"{int(np.argmax(lost))}; a smaller kernel variance or a longer lengthscale avoids this",
             PrecisionWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
     return np.where(lost, bound, variance)

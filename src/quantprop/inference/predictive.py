@@ -17,6 +17,7 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.numerics.mixtures import COARSE, FINE, Fineness
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
+from quantprop.runtime.batches import rowwise
 from quantprop.runtime.display import html, of_predictive, text
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -118,7 +119,7 @@ class Predictive:
 
 def _per_row(function: Callable) -> Callable:
     """A likelihood's method, over all rows, compiled."""
-    return program(lambda likelihood, *rows: jax.vmap(lambda *row: function(likelihood, *row))(*rows))
+    return program(lambda likelihood, *rows: rowwise(lambda *row: function(likelihood, *row), *rows))
 
 
 def _some(data: Datum, latent: Normal, rows: np.ndarray) -> tuple[Datum, Normal]:

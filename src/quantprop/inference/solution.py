@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from quantprop.data import inputs, scales
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.prediction import predicted, predictor_of
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
@@ -80,6 +81,7 @@ class Solution:
         log_evidence: the method's approximation of log p(y).
         loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
         status: how inference ended.
+        weights: how often each row counts; None where every row counts once.
     """
 
     model: Model
@@ -90,6 +92,7 @@ class Solution:
     log_evidence: float
     loo: Float[np.ndarray, " n"]
     status: Status
+    weights: Float[np.ndarray, " n"] | None = None
 
     def __repr__(self) -> str:
         return text(of_solution(self))
@@ -123,6 +126,24 @@ class Solution:
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)
         return Predictive(likelihood, latent, **more)
 
+    def forecast(
+        self, horizon: int, step: float | None = None, *, exposure: Any = None, trials: Any = None
+    ) -> Forecast:
+        """The distribution of y at `horizon` steps after the last of the training times, X having one column.
+
+        `step` is the time between two of them; if not given, the median of those between the data.
+
+        >>> import numpy as np
+        >>> from quantprop import Markov, Model, infer, kernels, likelihoods
+        >>> t = np.arange(60.0)[:, None]
+        >>> model = Model(kernels.Matern32(1.0, 20.0), likelihoods.Poisson(), process=Markov())
+        >>> ahead = infer(model, t, np.tile([3, 4, 5], 20), "ep").forecast(2)
+        >>> ahead.times.tolist(), ahead.y.quantile(0.5).tolist()
+        ([60.0, 61.0], [4.0, 4.0])
+        """
+        times = ahead(self.X, horizon, step)
+        return Forecast(times, self.predict_y(times[:, None], exposure=exposure, trials=trials))
+
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws)."""
@@ -153,7 +174,7 @@ class Solution:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        return predictor_of(self.model, self.X, self.sites)
+        return predictor_of(self.model, self.method, self.X, self.sites, self.weights)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the predictor, which is soon computed again and holds arrays of a device."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -14,6 +15,7 @@ from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
+from quantprop.priors import Cost
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -29,6 +31,7 @@ class Task(NamedTuple):
     padded: np.ndarray
     data: Datum
     weight: Weight
+    cost: Cost
 
 
 def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure: Any, trials: Any) -> Task:
@@ -39,12 +42,23 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     if np.shape(y) != expected:
         raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
     data = encode(likelihood, y, (len(x),), exposure, trials)
-    check_memory(model.process.cost(bucket(len(x))))
+    size = bucket(len(x))
+    cost = model.process.cost(size)
+    check_memory(cost)
     total = row_weights(weights, len(x))
-    size, weight = bucket(len(x)), _weight(total)
+    weight = weight_of(total)
     method.check(likelihood, weight)
     _check_copies(model, x, total)
-    return Task(x, pad(x, size), pad(data, size), weight)
+    return Task(x, pad(x, size), pad(data, size), weight, cost)
+
+
+@float64
+def settled(model: Model, X: Any) -> Model:
+    """The model with what its process leaves to the data chosen from X."""
+    if not model.process.from_data:
+        return model
+    process = model.process.settled(model.plain_kernel, inputs(X, "X"))
+    return replace(model, process=process)
 
 
 def as_method(method: Method | str) -> Method:
@@ -56,7 +70,7 @@ def as_method(method: Method | str) -> Method:
     return METHODS[method]()
 
 
-def _weight(total: np.ndarray) -> Weight:
+def weight_of(total: np.ndarray) -> Weight:
     """Weights as copies and exponents; padded rows get weight 0."""
     copies = np.maximum(total, 1.0)
     exponent = np.where(total > 0, np.minimum(total, 1.0), 1.0)
@@ -68,6 +82,8 @@ def _weight(total: np.ndarray) -> Weight:
 def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
     """Refuse weights above 1 where the kernel has white noise: copies of a row then have each their own, not one f."""
     several = total > 1.0
+    if model.process.copies_apart:
+        return
     if several.any() and has_white_noise(model.plain_kernel, x[several]):
         raise ValueError(
             f"{first_bad(several, total, 'weights')}: with white noise in the kernel, weights must be at most 1, since "

@@ -31,6 +31,8 @@ from quantprop.kernels.base import (
 from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
 from quantprop.kernels.distances import squared_distances
 from quantprop.kernels.grammar import TermError
+from quantprop.kernels.pairwise import Pairwise, from_tinygp
+from quantprop.kernels.series import IntegratedWiener, Oscillation
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.stationary import (
     Matern12,
@@ -53,6 +55,7 @@ __all__ = [
     "Columns",
     "Constant",
     "Coregion",
+    "IntegratedWiener",
     "Kernel",
     "Linear",
     "Matern12",
@@ -60,7 +63,9 @@ __all__ = [
     "Matern52",
     "Matrix",
     "NewLevelWarning",
+    "Oscillation",
     "Pairs",
+    "Pairwise",
     "Periodic",
     "Point",
     "Points",
@@ -74,6 +79,7 @@ __all__ = [
     "Terms",
     "White",
     "columns_of",
+    "from_tinygp",
     "groups_of",
     "kernels",
     "located",

@@ -49,11 +49,11 @@ def _distances_backward(saved, by):
 
 
 def _moments(x: Points, z: Points, by: Matrix, power: int) -> Points:
-    """Σ_j c_ij (x_id − z_jd)^power for all i and d: a product of a matrix and a vector for each row of x.
+    """Σ_j c_ij (x_id − z_jd)^power for all i and d, feature by feature, so that no array has more entries than c.
 
     One product of matrices, x_id Σ_j c_ij − Σ_j c_ij z_jd, would cancel: under a root c_ij grows like 1/r_ij.
     """
-    return jax.lax.map(lambda row: (row[0][:, None] - z.T) ** power @ row[1], (x, by))
+    return jax.lax.map(lambda row: jnp.sum(by * (row[0][:, None] - row[1]) ** power, axis=1), (x.T, z.T)).T
 
 
 squared_distances.defvjp(_distances_forward, _distances_backward)

@@ -135,7 +135,7 @@ def evaluated(
     """The objective at θ, inference starting from the sites given."""
     parts, inputs, data, weight = question
     made, likelihood = stages.prior(theta, parts, inputs)
-    problem = InferenceProblem(likelihood, method, stages.refined(made), data, weight)
+    problem = InferenceProblem.of(likelihood, method, stages.refined(made), data, weight)
     del made  # the gradient needs less of it: the rest can be freed
     out, rest, factor = stages.solved(problem, start, *precision)
     problem = replace(problem, prior=rest)

@@ -17,7 +17,7 @@ from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import as_method, prepare, settled
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
@@ -54,12 +54,30 @@ def fit(
 ) -> Fitted:
     """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
 
-    `weights`, `exposure` and `trials` are one number or one per row; a row of weight 2 counts as two equal rows.
-    `objective` is "evidence" (the method's own), "loo" or, for VB, "elbo". `gradient="partial"` holds the sites fixed,
-    as the paper did; that is exact for EP, power EP and VB with their evidence, and wrong by a few per cent otherwise.
-    Further starts (`restarts`, drawn around the first with `seed`) are compared by the objective; where the noise of y
-    is learned, an end that takes all of y for noise, or none of it, or stands at a bound, is followed by another start
-    as well. `tol` is inference's, `ftol` the relative gain of one step below which the optimiser stops.
+    Never raises for lack of convergence: `fitted.status` says how learning ended and what to try.
+
+    Args:
+        model: Kernel, likelihood, mean and process. Its numbers are the start; those declared fixed stay.
+        X: One row of inputs per datum (n × d).
+        y: The targets, as the likelihood takes them.
+        method: The local rule, or its name: "qp", "ep", "vb", "laplace".
+        objective: What is maximised: "evidence" (the method's own), "loo", or "elbo" for VB.
+        gradient: "exact", or "partial", which holds the sites fixed, as the paper did: exact for EP, power EP and VB
+            with their evidence, and wrong by a few per cent otherwise.
+        restarts: Further starts, drawn around the first and compared by the objective. Where the noise of y is learned,
+            an end that takes all of y for noise, or none of it, or stands at a bound, is followed by another start too.
+        seed: Of the further starts.
+        progress: Whether to write a line about every evaluation to standard error.
+        weights: One number per row, or one for all; a row of weight 2 counts as two equal rows, 0 leaves it out.
+        exposure: Multiplies the rate of counts, per row.
+        trials: Of binomial targets, per row.
+        tol: Of inference, as in `infer`.
+        max_evaluations: Of the objective, from one start.
+        ftol: The relative gain of one step below which the optimiser stops.
+        sites: A warm start of inference, say another Solution's.
+
+    Returns:
+        The learned model, its posterior, and the way there.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit, kernels, likelihoods
@@ -75,6 +93,7 @@ def fit(
         raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
     if restarts < 0:
         raise ValueError(f"restarts must be at least 0; got {restarts}")
+    model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
@@ -101,7 +120,7 @@ def learn(
     Every evaluation is passed to `report`, or else to the callback of `watched`.
     """
     climb = Climb(landscape, bounds, most, ftol, report or _watcher.get())
-    with blas_threads_for(landscape.model.process.cost(len(landscape.task.padded))):
+    with blas_threads_for(landscape.task.cost):
         landscape.compile()
         best, ended = climb.best_of(starts)
         tried: set[StartRule] = set()
@@ -143,7 +162,7 @@ def fitted_from(
 ) -> Fitted:  # fmt: skip
     """The result at θ, inference having ended as `out` says."""
     model = _as_given(landscape.model, at(declared(landscape.model), theta))
-    solution = solution_of(model, landscape.method, landscape.task.x, out, loo, "parallel", landscape.tol)
+    solution = solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
     return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
 
 

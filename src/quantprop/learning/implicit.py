@@ -32,6 +32,7 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, Weight, renewal
 from quantprop.numerics.krylov import minimal_residual
 from quantprop.priors.base import Cotangent, Prior, Response
+from quantprop.runtime.batches import rowwise
 from quantprop.sites import Marginal, moved
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
@@ -67,8 +68,8 @@ def slopes(
         likelihood = rebuilt(numbers)
         near, own = moved(marginals, sites, c, s)
         data = (problem.data, problem.weight, near, own)
-        new = jax.vmap(partial(renewal, problem.method, likelihood))(*data)
-        value = jax.vmap(partial(objective.local, likelihood))(*data, new)
+        new = rowwise(partial(renewal, problem.method, likelihood), *data)
+        value = rowwise(partial(objective.local, likelihood), *data, new)
         p = jnp.sqrt(marginals.variance) * (new.site.nu - marginals.mean * new.site.tau)
         return jnp.stack([p, marginals.variance * new.site.tau, value]), value
 
@@ -166,16 +167,15 @@ def _stationary(
 ) -> tuple[Scalar, Gradient]:
     """The gradient of an objective that does not change with the sites: they and the marginals are held fixed."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
+    data = (problem.data, problem.weight, at.marginals, at.sites)
 
-    def one(datum, weight, marginal, site):
-        def value(lik):
-            new = renewal(problem.method, rebuilt(lik), datum, weight, marginal, site)
-            value = objective.local(rebuilt(lik), datum, weight, marginal, site, new)
-            return value, value
+    def local(numbers):
+        likelihood = rebuilt(numbers)
+        new = rowwise(partial(renewal, problem.method, likelihood), *data)
+        value = rowwise(partial(objective.local, likelihood), *data, new)
+        return value, value
 
-        return jax.jacfwd(value, has_aux=True)(flat)
-
-    by, values = jax.vmap(one)(problem.data, problem.weight, at.marginals, at.sites)
+    by, values = jax.jacfwd(local, has_aux=True)(flat)
     counts = problem.weight.total > 0
     values, by = jnp.where(counts, values, 0.0), jnp.where(counts[:, None], by, 0.0)
     summary = Summary(problem.prior.mean, at.sites, at.marginals, at.log_determinant, problem.weight.total)

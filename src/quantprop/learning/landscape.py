@@ -38,6 +38,7 @@ from quantprop.parameters import packed, values, without_bounds
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import compiling, program
 
+PREPARED = ("inputs", "question")
 ONE = np.zeros(1, dtype=int)  # the only problem there is
 
 
@@ -100,18 +101,20 @@ class Landscape:
         """Converged sites at the last usable points."""
         return WarmStarts(packed(self.parts)[None], _one(self.cold))
 
-    @property
+    @cached_property
+    @float64
     def question(self) -> Question:
-        """All that defines the objective but θ."""
-        return Question(self.unbounded, self.inputs, self.task.data, self.task.weight)
+        """All that defines the objective but θ, where it is computed."""
+        return Question(self.unbounded, self.inputs, *jax.device_put((self.task.data, self.task.weight)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is prepared of the inputs, which can be large and is soon computed again."""
-        return {name: part for name, part in vars(self).items() if name != "inputs"}
+        return {name: part for name, part in vars(self).items() if name not in PREPARED}
 
     def release(self) -> None:
         """Free the memory of what was prepared."""
-        vars(self).pop("inputs", None)
+        for name in PREPARED:
+            vars(self).pop(name, None)
 
     @float64
     def padded_sites(self, sites: Natural | None) -> Natural:
@@ -146,7 +149,7 @@ class Landscape:
         """Compile what evaluations and the solution at the end need, unless already compiled for such a problem."""
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
-        problem = InferenceProblem(likelihood, self.method, made, self.task.data, self.task.weight)
+        problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         with compiling(key, self._programs(theta, problem)):

@@ -16,7 +16,7 @@ from quantprop.inference.engine import Evaluation
 from quantprop.inference.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.inference.leave_one_out import loo_of
 from quantprop.inference.results import Fitted, Step
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import as_method, prepare, settled
 from quantprop.learning.ascent import GOING, REASONS, Ascent, steepness
 from quantprop.learning.evaluation import (
     ADJOINT,
@@ -38,7 +38,6 @@ from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import unpacked, values
-from quantprop.priors import Cost
 from quantprop.runtime.batches import Rows, chunks, each, held, kinds, of, slots, stacked, threads
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
@@ -68,9 +67,26 @@ def fit_many(
     """Learn many models of the same form, one for each pair of X and y: folds, classes, restarts.
 
     Problems whose rows fill the same padded shape share one program, which evaluates a batch of them at a time. The
-    optima are those of `fit`, though where an objective has several it may be another one. `model` is one start for all
-    or one for each; `report(done, total)` is called as batches end. A problem at which the batch's inference fails goes
-    to `fit`'s own search.
+    optima are those of `fit`, though where an objective has several it may be another one. A problem at which the
+    batch's inference fails goes to `fit`'s own search.
+
+    Args:
+        model: One start for all problems, or one per problem.
+        X: One array of inputs per problem.
+        y: One array of targets per problem.
+        method: As in `fit`.
+        objective: As in `fit`.
+        gradient: As in `fit`.
+        weights: One entry per problem, or none.
+        exposure: One entry per problem, or none.
+        trials: One entry per problem, or none.
+        tol: As in `fit`.
+        max_evaluations: Of each problem's objective.
+        ftol: As in `fit`.
+        report: Called with the numbers of problems done and in all, as batches end.
+
+    Returns:
+        One result per problem, in order.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit_many, kernels, likelihoods
@@ -87,6 +103,7 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
+    models = [settled(one, x) for one, x in zip(models, X, strict=False)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "
@@ -114,12 +131,7 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
-    return [[rows[i] for i in some] for rows in dealt for some in chunks(len(rows), held(cost_of(surfaces[rows[0]])))]
-
-
-def cost_of(surface: Landscape) -> Cost:
-    """The cost of one problem."""
-    return surface.model.process.cost(len(surface.task.padded))
+    return [[rows[i] for i in some] for rows in dealt for some in chunks(len(rows), held(surfaces[rows[0]].task.cost))]
 
 
 def _evaluate(picked: Question, theta, start: Natural, tol, sweeps, used, method, objective: Objective, exact: bool):
@@ -161,7 +173,7 @@ class BatchSearch:
             parts, x, data, weight = jax.device_put(stacked(whole))
             self.batch = Question(parts, _inputs(theta, parts, x), data, weight)
             cold = to_numpy(_started(values(self.batch.parts.likelihood), self.batch.data))
-        self.slots = slots(cost_of(first), b)
+        self.slots = slots(first.task.cost, b)
         total = np.stack([s.task.weight.total for s in surfaces])
         self.cold: Natural = jax.tree.map(lambda part: np.where(total > 0, total * part, 0.0), cold)
         self.start: Natural = jax.tree.map(np.copy, self.cold)

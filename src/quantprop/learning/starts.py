@@ -25,6 +25,7 @@ NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+LOOKED_AT = 20_000  # rows among which different ones are looked for
 SOME = 200  # rows that stand for all when the kernel is looked at
 
 
@@ -83,16 +84,18 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
 
 
 def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
-    """The indices of about so many of the different rows."""
-    rows = np.unique(x, axis=0, return_index=True)[1]
+    """The indices of about so many of the different rows; of very many rows some stand for all."""
+    step = max(1, len(x) // LOOKED_AT)
+    rows = step * np.unique(x[::step], axis=0, return_index=True)[1]
     return rows[:: max(1, len(rows) // most)]
 
 
 def size_in(landscape: Landscape) -> Size:
-    """The size of a landscape's y, rows that do not count left out."""
+    """The size of a landscape's y, in the unit of f, rows that do not count left out."""
     n, weights = len(landscape.task.x), landscape.task.weight.total
     counted = weights[:n] > 0
-    return size_of(landscape.task.data.y[:n][counted], weights[:n][counted])
+    y = landscape.parts.likelihood.response(np.asarray(landscape.task.data.y[:n][counted]))
+    return size_of(y, weights[:n][counted])
 
 
 # --- the first start -------------------------------------------------------------------------------------------------
@@ -103,7 +106,7 @@ def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
 
     A Parameter stays as it is, bounds and all; another number stays where learning starts.
     """
-    name = likelihood.noise
+    name, likelihood = likelihood.noise, likelihood.measured(size.centre, size.spread)
     if name is None or is_parameter(getattr(likelihood, name)):
         return likelihood
     given = float(getattr(likelihood, name))
@@ -209,19 +212,21 @@ def _moved(parameter: Parameter, value: Any) -> Parameter:
 
 def units(landscape: Landscape) -> Float[np.ndarray, " theta"]:
     """What a step of 1 is for each entry of θ: 1 for logarithms; for a constant or linear mean the spread of y, over
-    that of the feature, so that learning does not depend on the units of X and y.
+    that of the feature, and for inducing points that of the feature, so that learning does not depend on the units of X
+    and y.
     """
     parts, x = landscape.parts, landscape.task.x
     names = [label.split("[")[0] for label in labels(parts)]
     unit = np.ones(len(names))
-    if not any(name.startswith("mean") for name in names):
+    if not any(name.startswith(("mean", "process")) for name in names):
         return unit
     size = 1.0 if parts.likelihood.noise is None else size_in(landscape).spread
-    spread = (parts.mean.of(x) if isinstance(parts.mean, means.Linear) else x).std(axis=0)
-    slopes = size / np.where(spread > 0, spread, 1.0)
-    known = {"mean": size} if is_parameter(parts.mean) else {}
+    spread = x.std(axis=0)
+    spread = np.where(spread > 0, spread, 1.0)
+    known: dict[str, Any] = {"mean": size} if is_parameter(parts.mean) else {}
     if isinstance(parts.mean, means.Linear):
-        known = {"mean.intercept": size, "mean.coefficients": slopes}
+        known = {"mean.intercept": size, "mean.coefficients": size / parts.mean.of(spread[None])[0]}
+    known["process.points"] = np.resize(spread, names.count("process.points"))
     for name, step in known.items():
         unit[np.array(names) == name] = step
     return unit
@@ -267,7 +272,12 @@ def warn_if_blind(kernel: Kernel, x: Float[np.ndarray, "n d"], name: str, remedy
 
 @float64
 def covariance_of(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "k k"]:
-    """The covariance that a kernel gives `distinct` rows of x."""
+    """The covariance that a kernel gives `distinct` rows of x; in a long series, every other one is the neighbour of
+    the one before, since those far apart say nothing of each other.
+    """
     rows = x[distinct(x)]
+    if x.shape[1] == 1 and len(line := np.unique(x)) > SOME:
+        spread = np.linspace(0, len(line) - 2, SOME // 2).astype(int)
+        rows = line[np.sort(np.concatenate([spread, spread + 1]))][:, None]
     k = gram_of(values(kernel), pad(rows, bucket(len(rows))))
     return np.asarray(k)[: len(rows), : len(rows)]

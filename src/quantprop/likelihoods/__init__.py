@@ -9,10 +9,14 @@ from quantprop.likelihoods.custom import Custom
 from quantprop.likelihoods.double_exponential import DoubleExponential
 from quantprop.likelihoods.gamma import Gamma
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.log_logistic import LogLogistic
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.ordinal import Ordinal
 from quantprop.likelihoods.poisson import Poisson, moment_matched_negative_binomial
 from quantprop.likelihoods.student_t import StudentT
+from quantprop.likelihoods.warped import Warped
+from quantprop.likelihoods.weibull import Weibull
+from quantprop.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial, ZeroInflatedPoisson
 
 __all__ = [
     "Beta",
@@ -25,11 +29,16 @@ __all__ = [
     "Gaussian",
     "Heaviside",
     "Likelihood",
+    "LogLogistic",
     "Logit",
     "NegativeBinomial",
     "Ordinal",
     "Poisson",
     "Probit",
     "StudentT",
+    "Warped",
+    "Weibull",
+    "ZeroInflatedNegativeBinomial",
+    "ZeroInflatedPoisson",
     "moment_matched_negative_binomial",
 ]

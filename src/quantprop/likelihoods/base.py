@@ -13,12 +13,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import LOG_2PI, Normal, Vector
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
 from quantprop.numerics.quantiles import axis
+from quantprop.numerics.selection import unless_trusted
+from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums
 from quantprop.runtime.display import expression, expression_html
 from quantprop.runtime.programs import program
 
@@ -62,6 +64,7 @@ class Tilted(eqx.Module):
     density: Density
     offset: Float[Array, "panels 16"]  # f − m at the nodes, exact where the cavity is the narrower factor
     f: Float[Array, "panels 16"]
+    slope: Float[Array, "panels 16"]  # ∂ log p(y | f)/∂f
 
 
 class Likelihood(eqx.Module):
@@ -72,6 +75,7 @@ class Likelihood(eqx.Module):
     support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
+    smooth: ClassVar[bool] = False  # it is analytic in f, with one peak, at the first landmark: few nodes may do
     singular: ClassVar[bool] = False  # log p(y | f) is −∞ at some f; then p to a power below 1 has a cusp there
     has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`. A property where it depends
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
@@ -100,7 +104,7 @@ class Likelihood(eqx.Module):
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         """Moments of the tilted density: in closed form where a stable one exists, else by quadrature."""
-        return quadrature_moments(self, datum, tilt(self, datum, cavity), cavity)
+        return smooth_moments(self, datum, cavity) if self.smooth else panel_moments(self, datum, cavity)
 
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
         """Moments of p(y | f)^exponent N(f | cavity), where they have a stable closed form."""
@@ -184,6 +188,14 @@ class Likelihood(eqx.Module):
         """y in the coding that `log_prob` uses."""
         return y
 
+    def response(self, y: np.ndarray) -> np.ndarray:
+        """y, or both its ends, in the unit of f, where the likelihood has `noise`: starts are taken from its size."""
+        return y
+
+    def measured(self, centre: float, spread: float) -> Likelihood:
+        """The likelihood with numbers of its own, such as places on the axis of y, in units of the data's size."""
+        return self
+
     def greatest(self, datum: Datum) -> Scalar:
         """The largest y there is (or infinity)."""
         return self.interval[1]
@@ -219,7 +231,9 @@ def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
     density = integrate(_log_tilted(split, pivot), ends)
     log_normalizer = density.log_normalizer + split.constant - 0.5 * (jnp.log(split.core.variance) + LOG_2PI)
     density = eqx.tree_at(lambda d: d.log_normalizer, density, log_normalizer)
-    return Tilted(density, density.nodes - (cavity.mean - pivot), pivot + density.nodes)
+    f = pivot + density.nodes
+    slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(f)
+    return Tilted(density, density.nodes - (cavity.mean - pivot), f, slope)
 
 
 def _log_tilted(split: Split, pivot: Scalar) -> Callable:
@@ -250,7 +264,7 @@ def _within_reach(at: Landmarks, mean: Scalar, sd: Scalar) -> Landmarks:
     return Landmarks(jnp.where(narrow, near, at.location), jnp.where(narrow, sd, at.scale))
 
 
-def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cavity: Normal) -> Moments:
+def quadrature_moments(likelihood: Likelihood, tilted: Tilted, cavity: Normal) -> Moments:
     """log Z, mean and variance of a tilted density from its nodes."""
     density, offset = tilted.density, tilted.offset
     shift = density.expect(offset)
@@ -260,11 +274,58 @@ def quadrature_moments(likelihood: Likelihood, datum: Datum, tilted: Tilted, cav
     if likelihood.continuous:
         # Stein's identity: 1 − Var(f)/v = −Cov(f, ∂ log p). Without it a flat likelihood's shrink is rounding noise of
         # either sign; with it, it has all digits and the right sign for every log-concave likelihood.
-        slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(tilted.f)
-        around = slope - density.expect(slope)  # far from the data slopes are huge, and nearly equal
+        around = tilted.slope - density.expect(tilted.slope)  # far from the data slopes are huge, and nearly equal
         shrink = jnp.where(ratio < 0.5, shrink, -density.expect(deviation * around))
         ratio = jnp.where(ratio < 0.5, ratio, 1.0 - shrink)  # both from one number: sites see m (1 − ratio − shrink)
     return Moments(density.log_normalizer, shift, ratio, shrink)
+
+
+def panel_moments(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+    """Moments of the tilted density by panels."""
+    return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
+
+
+class FewNodes(NamedTuple):
+    """The tilted density on few nodes, its moments, and whether the nodes resolve it."""
+
+    nodes: Nodes
+    total: Scalar
+    moments: Moments
+    trusted: Bool[Array, ""]
+
+
+def on_few_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal, kept: Callable = lambda x: x) -> FewNodes:
+    """Moments as in `quadrature_moments`, whose two ways to the variance must agree where both matter.
+
+    Improper cavities are trusted: nothing resolves them. `kept` is that of `on_nodes`.
+    """
+
+    def peak(likelihood, datum, cavity):
+        at = likelihood.landmarks(datum)
+        location, scale = at.location[0] - cavity.mean, at.scale[0]
+        return Peak(lambda d: likelihood.log_prob(datum, cavity.mean + d), location, scale, likelihood.log_concave)
+
+    fixed, v = frozen((likelihood, datum, cavity)), cavity.variance
+    at = place(peak(*fixed), fixed[2].variance)
+    nodes = on_nodes(peak(likelihood, datum, cavity).log_prob, v, at, kept)
+    of = sums(nodes, at)
+    ratio, shrink = of.variance / v, -of.covariance  # Stein's identity
+    narrow, left = ratio < 0.5, jnp.where(ratio < 0.5, 0.0, jnp.abs(1.0 - ratio - shrink))
+    log_normalizer = at.top + jnp.log(of.total) - 0.5 * (jnp.log(v) + LOG_2PI)
+    moments = Moments(
+        log_normalizer, of.mean, jnp.where(narrow, ratio, 1.0 - shrink), jnp.where(narrow, 1.0 - ratio, shrink)
+    )
+    trusted = at.whole & (jnp.maximum(of.error, left) <= TRUSTED)
+    return FewNodes(nodes, of.total, moments, trusted | ~(jnp.isfinite(cavity.mean) & (v > 0)))
+
+
+def few_node_moments(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
+    """Moments of the tilted density from few nodes, and whether they do."""
+    few = on_few_nodes(likelihood, datum, cavity)
+    return few.moments, few.trusted
+
+
+smooth_moments = unless_trusted(few_node_moments, panel_moments)
 
 
 def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:

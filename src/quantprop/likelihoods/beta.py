@@ -42,6 +42,7 @@ class Beta(Likelihood):
     name: ClassVar[str] = "beta"
     support: ClassVar[str] = "numbers between 0 and 1, both excluded"
     interval: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    smooth: ClassVar[bool] = True
 
     def __check_init__(self) -> None:
         check_link(self.link, PROBABILITY_LINKS, "Beta")

@@ -107,6 +107,7 @@ class Logit(Binary):
 
     name: ClassVar[str] = "logit"
     log_concave: ClassVar[bool] = True
+    smooth: ClassVar[bool] = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jax.nn.log_sigmoid(datum.y * f)

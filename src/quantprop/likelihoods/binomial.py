@@ -34,6 +34,7 @@ class Binomial(Likelihood):
     name: ClassVar[str] = "binomial"
     support: ClassVar[str] = "successes 0, 1, ..., trials, out of a whole number of trials"
     log_concave: ClassVar[bool] = True
+    smooth: ClassVar[bool] = True
     scaled_by: ClassVar[frozenset[str]] = frozenset({"trials"})
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)

@@ -43,19 +43,19 @@ _pairs = program(lambda likelihood, y, f: jax.vmap(likelihood.given.cdf)(y, f))
 class Custom(Likelihood):
     """p(y | f) from `log_prob(y, f)`, written with jax.numpy for one y and one f.
 
-        It must be defined for every real f and may be −inf. Optional:
-        `landmarks(y)`: pairs (location, scale) where p(y | ·) is narrow or rough; without it (0, 1) and (y, 1).
-        `support(y)`: which entries of an array of y are possible; the default allows all finite numbers.
-        `log_concave`, `continuous`, `differentiable`, `integrable`: what is true of log p(y | f) in f.
-        `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
-        `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
+    It must be defined for every real f and may be −inf. Optional:
+    `landmarks(y)`: pairs (location, scale) where p(y | ·) is narrow or rough; without it (0, 1) and (y, 1).
+    `support(y)`: which entries of an array of y are possible; the default allows all finite numbers.
+    `log_concave`, `continuous`, `differentiable`, `integrable`: what is true of log p(y | f) in f.
+    `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
+    `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
 
-        >>> import jax
-    import jax.numpy as jnp
-        >>> from quantprop import likelihoods, project
-        >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
-        >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
-        0.714861
+    >>> import jax
+    >>> import jax.numpy as jnp
+    >>> from quantprop import likelihoods, project
+    >>> cauchy = likelihoods.Custom(lambda y, f: -jnp.log1p((y - f) ** 2) - jnp.log(jnp.pi))
+    >>> round(float(project(cauchy, y=3.0, cavity=(0.0, 1.0)).mean), 6)
+    0.714861
     """
 
     given: _Given = eqx.field(static=True)

@@ -51,6 +51,10 @@ class Gamma(Likelihood):
         check_link(self.link, RATE_LINKS, "Gamma")
 
     @property
+    def smooth(self) -> bool:
+        return self.link != "square"
+
+    @property
     def log_concave(self) -> bool:
         return self.link == "exp"
 

@@ -70,6 +70,10 @@ class NegativeBinomial(Likelihood):
         check_link(self.link, RATE_LINKS, "NegativeBinomial")
 
     @property
+    def smooth(self) -> bool:
+        return self.link != "square"
+
+    @property
     def log_concave(self) -> bool:
         return self.link == "exp"
 

@@ -53,6 +53,10 @@ class Poisson(Likelihood):
         check_link(self.link, RATE_LINKS, "Poisson")
 
     @property
+    def smooth(self) -> bool:
+        return self.link != "square"
+
+    @property
     def log_concave(self) -> bool:
         return self.link != "square"
 

@@ -31,6 +31,7 @@ class StudentT(Likelihood):
     name: ClassVar[str] = "student-t"
     noise: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
+    smooth: ClassVar[bool] = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         df, scale = self.df, self.scale

@@ -28,6 +28,10 @@ class Tempered(Likelihood):
     def continuous(self) -> bool:
         return self.base.continuous
 
+    @property
+    def smooth(self) -> bool:
+        return self.base.smooth
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self.exponent * self.base.log_prob(datum, f)
 

@@ -64,6 +64,10 @@ class Method(eqx.Module):
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         """Raise where the method does not exist for a likelihood, or for such weights."""
 
+    def share(self, weight: Weight) -> Vector:
+        """The share of each row's site that is removed at a time: all of one copy's."""
+        return 1.0 / weight.copies
+
     def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
         """Whether renewing sites costs next to nothing beside the prior's factor, and may be done more than once."""
         return False

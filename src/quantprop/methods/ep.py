@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural
+from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
@@ -53,11 +53,14 @@ class EP(Method):
     def stationary(self) -> bool:
         return isinstance(self.projection, KL)  # the evidence is stationary where moments match
 
+    def share(self, weight: Weight) -> Vector:
+        return self.power / weight.copies
+
     def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
         return self.power == 1.0 and weight.exponent is None and self.projection.quick(likelihood)
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
-        share = self.power / weight.copies
+        share = self.share(weight)
         exponent = 1.0 if weight.exponent is None else weight.exponent
         kept, factor = 0.0, likelihood
         if likelihood.has_gaussian_factor:  # stays with the cavity, so that only their product must be proper

@@ -7,7 +7,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.sites import Marginal
@@ -25,6 +25,9 @@ class VB(Method):
     @property
     def stationary(self) -> bool:
         return True  # the sites maximise the bound
+
+    def share(self, weight: Weight) -> Vector:
+        return 0.0 * weight.copies  # power EP's limit
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         if not likelihood.integrable:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+SMALLEST = 128  # rows of a wide matrix from which blocks are worth their number
 PARTS = 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
 
 
@@ -42,6 +43,22 @@ def folded_gram(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
 def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """leftᵀ right where that is symmetric, folded: 5/4 n³ flops."""
     return _joined([left[:, a:b].T @ right[:, :b] for a, b in _blocks(len(left))], below=2.0)
+
+
+def lower_product(lower: Float[Array, "m m"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
+    """L right, without the blocks of L that are zero: 5/8 of the flops."""
+    return jnp.concatenate([lower[a:b, :b] @ right[:b] for a, b in _worthwhile_blocks(len(lower))])
+
+
+def weighted_gram(left: Float[Array, "m n"], weights: Float[Array, " n"]) -> Float[Array, "m m"]:
+    """left diag(weights) leftᵀ by the blocks of its lower triangle: 5/8 of the flops."""
+    scaled = left * weights
+    half = _joined([scaled[a:b] @ left[:b].T for a, b in _worthwhile_blocks(len(left))])
+    return jnp.tril(half) + jnp.tril(half, -1).T
+
+
+def _worthwhile_blocks(m: int) -> list[tuple[int, int]]:
+    return _blocks(m) if m >= SMALLEST else [(0, m)]
 
 
 def _blocks(n: int) -> list[tuple[int, int]]:

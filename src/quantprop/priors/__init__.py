@@ -1,8 +1,22 @@
-"""Priors: how a Gaussian process is held at its inputs; one file a backend."""
+"""Priors: how a Gaussian process is held at its inputs; one file or folder a backend."""
 
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
 from quantprop.priors.dense import Dense, DensePrior
+from quantprop.priors.inducing import Inducing, InducingPrior
+from quantprop.priors.markov import Markov, MarkovPrior
 
-PROCESSES: tuple[type[Process], ...] = (Dense,)  # of the library
+PROCESSES: tuple[type[Process], ...] = (Dense, Inducing, Markov)  # of the library
 
-__all__ = ["PROCESSES", "Conditioned", "Cost", "Dense", "DensePrior", "Prior", "Process"]
+__all__ = [
+    "PROCESSES",
+    "Conditioned",
+    "Cost",
+    "Dense",
+    "DensePrior",
+    "Inducing",
+    "InducingPrior",
+    "Markov",
+    "MarkovPrior",
+    "Prior",
+    "Process",
+]

@@ -77,9 +77,12 @@ class Predictor(eqx.Module):
 class Prior(eqx.Module):
     """A Gaussian over the training values, by its own numbers: its leaves are what gradients are carried back to."""
 
-    largest_joint: ClassVar[int] = 1024  # rows up to which the joint posterior is worth its n × n numbers
-
     mean: eqx.AbstractVar[Float[Array, " n"]]
+
+    @property
+    def largest_joint(self) -> int:
+        """The number of rows up to which the joint posterior is worth its n × n numbers."""
+        return 1024
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
         """The posterior under sites whose precisions are all ≥ 0, or of any sign if `signed`: the work of a sweep."""
@@ -96,6 +99,17 @@ class Prior(eqx.Module):
     def variances(self) -> Float[Array, " n"]:
         """Of the training values."""
         raise NotImplementedError
+
+    def for_shares(self, share: Float[Array, " n"]) -> Prior:
+        """The prior as a method meets it that removes such a share of each site at a time (`Method.share`).
+
+        Only backends that approximate the process differ between methods.
+        """
+        return self
+
+    def for_sweeps(self) -> Prior:
+        """The prior with whatever many sweeps share computed once."""
+        return self
 
     def is_psd(self) -> bool:
         """Whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
@@ -176,6 +190,14 @@ class Cost(NamedTuple):
 
 class Process(eqx.Module):
     """How a Gaussian process is held at its inputs. A field of `Model`; its Parameters are learned with the others."""
+
+    copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
+
+    from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
+
+    def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
+        """The process with all that is left to the data chosen from x, or an error where it does not fit them."""
+        return self
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Any:
         """All that priors need of x and that no hyperparameter changes, so that learning computes it once."""

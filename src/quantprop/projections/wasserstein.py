@@ -12,15 +12,31 @@ from functools import singledispatch
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jaxtyping import Array, Bool
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Tilted, quadrature_moments, tilt
+from quantprop.likelihoods.base import (
+    Datum,
+    Likelihood,
+    Moments,
+    Scalar,
+    Tilted,
+    on_few_nodes,
+    quadrature_moments,
+    tilt,
+)
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.numerics.special import normal_score
+from quantprop.likelihoods.warped import Warped
+from quantprop.numerics.selection import unless_trusted
+from quantprop.numerics.smooth import summed
+from quantprop.numerics.special import central_score, normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
+
+FARTHEST = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
+NORMAL = 1e-9  # largest error of z's first two moments that is accepted
 
 
 class Wasserstein(Projection):
@@ -54,9 +70,31 @@ def narrowed(moments: Moments, gap: Scalar) -> Moments:
 @singledispatch
 def nearest_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     """W₂ projection; by quadrature unless a faster way is registered for the likelihood's type."""
+    return smooth_w2(likelihood, datum, cavity) if likelihood.smooth else panel_w2(likelihood, datum, cavity)
+
+
+def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+    """W₂ projection by panels."""
     tilted = tilt(likelihood, datum, cavity)
-    moments = quadrature_moments(likelihood, datum, tilted, cavity)
+    moments = quadrature_moments(likelihood, tilted, cavity)
     return narrowed(moments, quadrature_gap(tilted, moments, cavity))
+
+
+def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
+    """W₂ projection from few nodes, and whether they do: z is a standard normal variable, so E z = 0 and E z² = 1."""
+    few = on_few_nodes(likelihood, datum, cavity, kept=jax.lax.optimization_barrier)  # once, not once per sum
+    moments, mass = few.moments, few.nodes.mass / few.total
+    lower, upper = few.nodes.tails(few.total)
+    x = (few.nodes.offset - moments.shift) / jnp.sqrt(moments.ratio * cavity.variance)
+    z = jnp.where(jnp.minimum(lower, upper) > FARTHEST, central_score(lower, upper), x)
+    z = jax.lax.optimization_barrier(z)
+    mean, square, sigma = summed(mass * z, mass * z * z, mass * x * z)
+    (gap,) = summed(mass * (x - sigma * z) ** 2)
+    normal = jnp.maximum(jnp.abs(mean), jnp.abs(square - 1.0)) <= NORMAL
+    return narrowed(moments, gap), few.trusted & (normal | ~(cavity.variance > 0))
+
+
+smooth_w2 = unless_trusted(few_node_w2, panel_w2)
 
 
 def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
@@ -67,8 +105,9 @@ def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
     return density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
 
 
-@nearest_w2.register
-def _(likelihood: Gaussian, datum: Datum, cavity: Normal) -> Moments:
+@nearest_w2.register(Warped)
+@nearest_w2.register(Gaussian)
+def _(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     return likelihood.moments(datum, cavity)  # the tilted density is Gaussian: nothing to narrow
 
 

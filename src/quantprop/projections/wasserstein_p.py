@@ -27,6 +27,7 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, quadrature_moments, tilt
 from quantprop.likelihoods.binary import Heaviside
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.quadrature import Density, frozen, integrate, landmarks, panels
 from quantprop.numerics.special import normal_score
 from quantprop.projections.residual import Curve, Level, curve, level
@@ -40,7 +41,7 @@ SMALLEST_STEP = 1e-11
 
 def nearest_wp(p: float, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     """W_p projection by quadrature and Newton's method."""
-    if isinstance(likelihood, Gaussian):
+    if isinstance(likelihood, (Gaussian, Warped)):
         return likelihood.moments(datum, cavity)  # the tilted density is Gaussian
     moved = moved_to_wp(p, *resolved(likelihood, datum, cavity), cavity)
     # A log-concave likelihood has shrink ≥ 0 (see above), from which rounding must not take it.
@@ -55,7 +56,7 @@ def resolved(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Dens
         nodes = jax.lax.cond(sharp, truncated_nodes, tilted_nodes, likelihood, datum, cavity)
         return *nodes, likelihood.moments(datum, cavity)
     tilted = tilt(likelihood, datum, cavity)
-    return tilted.density, tilted.offset, quadrature_moments(likelihood, datum, tilted, cavity)
+    return tilted.density, tilted.offset, quadrature_moments(likelihood, tilted, cavity)
 
 
 def tilted_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Density, Array]:

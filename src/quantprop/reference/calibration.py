@@ -21,7 +21,7 @@ from quantprop.inference.engine import InferenceProblem, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.predictive import Predictive
-from quantprop.inference.task import as_method
+from quantprop.inference.task import as_method, settled
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
@@ -116,6 +116,7 @@ def _randomised(predictive: Predictive, y: Float[np.ndarray, " draws"], u: Float
 
 def _posteriors(model: Model, method: Method, x: Any, x_new: Any, data: Datum) -> tuple[Normal, Bool[Array, " draws"]]:
     """Each data set's posterior of f at the held-out input, and whether inference converged."""
+    model = settled(model, x)
     kernel, likelihood = model.plain_kernel, model.plain_likelihood
     prior = model.process.refined(prior_of(model.plain_process, kernel, model.prior_mean(x), x))
     weight = Weight(np.ones(len(x)), np.ones(len(x)), None)
@@ -132,8 +133,12 @@ def _solved(
 
     def one(rows: Datum) -> tuple[Normal, Array]:
         start = Natural(*jax.vmap(likelihood.start)(rows))
-        out, _ = solve_parallel(InferenceProblem(likelihood, method, prior, rows, weight), start, 1e-6, 200)
-        latent = prior.predictor(out.at.sites, not likelihood.log_concave).at(mean, cross, own)
+        out, _ = solve_parallel(InferenceProblem.of(likelihood, method, prior, rows, weight), start, 1e-6, 200)
+        latent = (
+            prior.for_shares(method.share(weight))
+            .predictor(out.at.sites, not likelihood.log_concave)
+            .at(mean, cross, own)
+        )
         return Normal(latent.mean[0], latent.variance[0]), out.reason == CONVERGED
 
     return each(one, len(data.exposure), data)

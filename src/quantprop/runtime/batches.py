@@ -13,6 +13,8 @@ from jaxtyping import Int
 from quantprop.runtime.system import cores
 
 CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them, at most
+CPU_ROWS = 2**15  # rows whose local rules are evaluated at a time
+DEVICE_ROWS = 2**18
 CPU_WORK = 5e8  # operations of a sweep of them together, about half a second: an interrupt waits as long
 GPU_SLOTS = 512
 VECTORISED = 16 / 7  # bytes of one problem of a batch, of those of a problem by itself
@@ -56,6 +58,20 @@ def each(one: Callable, used: Any, *columns: Any) -> Any:
     blank = jax.tree.map(lambda s: jnp.zeros(s.shape[1:], s.dtype), jax.eval_shape(jax.vmap(one), *columns))
     count = len(jax.tree.leaves(columns)[0])
     return jax.lax.map(lambda i: jax.lax.cond(i < used, lambda: one(*of(columns, i)), lambda: blank), jnp.arange(count))
+
+
+def rowwise(one: Callable, *columns: Any) -> Any:
+    """`one` for every row of the columns: all together, or of very many rows one chunk after the other, since a rule
+    that integrates takes thousands of bytes a row.
+    """
+    n, most = len(jax.tree.leaves(columns)[0]), CPU_ROWS if jax.default_backend() == "cpu" else DEVICE_ROWS
+    least = -(-n // most)
+    k = next(k for k in range(least, n + 1) if n % k == 0)  # padded numbers of rows have many divisors
+    if k == 1:
+        return jax.vmap(one)(*columns)
+    split = jax.tree.map(lambda column: jnp.reshape(column, (k, n // k, *jnp.shape(column)[1:])), columns)
+    out = jax.lax.map(lambda chunk: jax.vmap(one)(*chunk), split)
+    return jax.tree.map(lambda column: column.reshape(n, *column.shape[2:]), out)
 
 
 def kinds(cases: Sequence[Any]) -> list[list[int]]:

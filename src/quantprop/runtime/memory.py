@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import jax
@@ -29,6 +30,14 @@ def _available() -> int | None:
         return available_memory()
     stats = jax.devices()[0].memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
+
+
+@cache
+def capacity() -> int | None:
+    """The bytes that this process can count on, the same number whenever it is asked; None where nothing says."""
+    if jax.default_backend() == "cpu":
+        return available_memory()
+    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
 def ways_out() -> str:

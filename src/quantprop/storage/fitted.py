@@ -119,6 +119,8 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
     theta = np.array([step.theta for step in trace]).reshape(len(trace), len(fitted.theta))
     steps = {f"trace.{name}": np.array([getattr(s, name) for s in trace], kind) for name, kind in _STEPS.items()}
     named = {**arrays, "loo": solution.loo, "trace.theta": theta}
+    if solution.weights is not None:
+        named["solution.weights"] = solution.weights
     tensors |= {prefix + name: np.asarray(array, dtype=np.float64) for name, array in named.items()}
     tensors |= {prefix + name: array for name, array in steps.items()}
     return content
@@ -146,11 +148,21 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     solution = Solution(
         model, method, x, Natural(rows["sites.nu"], rows["sites.tau"]),
         Normal(rows["marginals.mean"], rows["marginals.variance"]),
-        scalars["log_evidence"], loo, _ended(STATUS, content["status"]),
+        scalars["log_evidence"], loo, _ended(STATUS, content["status"]), _weights(prefix, len(x), shelf),
     )  # fmt: skip
     trace = _trace(scalars["reasons"], size, prefix, shelf)
     ending = _ended(ENDING, content["ending"])
     return Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
+
+
+def _weights(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
+    """How often rows count; not in the file where each counts once."""
+    name = f"{prefix}solution.weights"
+    if name not in shelf.left:
+        return None
+    weights = shelf.take_finite(name, (n,))
+    require((weights >= 0).all() and weights.any(), "weights are negative, or all 0")
+    return weights
 
 
 def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTRY) -> dict[str, Any]:

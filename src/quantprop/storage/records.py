@@ -89,8 +89,9 @@ NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(
 COUNT = Rule("a whole number above 0 or None", lambda value: value is None or (type(value) is int and value > 0))
 RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
-    **dict.fromkeys(("exponent", "power", "p", "median", "deviation"), NUMBER),
-    **dict.fromkeys(("fixed", "ordered"), FLAG),
+    **dict.fromkeys(("exponent", "power", "p", "median", "deviation", "seed", "jitter"), NUMBER),
+    **dict.fromkeys(("fixed", "ordered", "learn"), FLAG),
+    "points": TABLE,
     "columns": Rule(
         "None or a tuple of names or positions",
         lambda value: value is None or (isinstance(value, tuple) and all(type(c) in (int, str) for c in value)),
@@ -105,6 +106,8 @@ RULES = {  # by the name of the field; all others are LEARNED
     "process": instance("a process", Process),
     "projection": instance("a projection", Projection),
     "link": instance("the name of a link", str),
+    "lanes": instance("None or a whole number", type(None), int),
+    "harmonics": instance("a whole number", int),
     "value": Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
     "bounds": Rule("None or (lower, upper)", _is_bounds),
     "prior": Rule(
@@ -172,11 +175,13 @@ def register(make: type) -> type:
 
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Linear", "Constant", "White", "Columns", "Categories", "Coregion", "Terms",
+    "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White", "Columns", "Categories", "Coregion",
+    "Terms",
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
-    "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored",
+    "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored", "Weibull", "LogLogistic", "ZeroInflatedPoisson",
+    "ZeroInflatedNegativeBinomial", "Warped",
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),

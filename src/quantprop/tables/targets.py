@@ -22,10 +22,13 @@ REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation
     "gaussian": lambda: likelihoods.Gaussian(0.5),
     "student-t": lambda: likelihoods.StudentT(scale=0.5),
     "double-exponential": lambda: likelihoods.DoubleExponential(0.5),
+    "warped": lambda: likelihoods.Warped(0.5),
 }
-SCALED = {"exposure": ("poisson", "negative-binomial"), "trials": ("binomial",)}  # which likelihoods use what
-OTHER = ("poisson", "negative-binomial", "binomial", "ordinal", "censored", "gamma", "beta")
-LIKELIHOODS = (*CLASSES, *REAL, *OTHER)
+COUNTS = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
+SCALED = {"exposure": COUNTS, "trials": ("binomial",)}  # which likelihoods use what
+TIMES = ("weibull", "log-logistic")  # positive, and taken as they are: f is of their logarithm
+INTERVALS = ("censored", *TIMES)  # y are rows (lower, upper)
+LIKELIHOODS = (*CLASSES, *REAL, *COUNTS, "binomial", "ordinal", *INTERVALS, "gamma", "beta")
 LOGARITHMIC = ("gaussian", "censored")  # y or log y is Gaussian given f: moments of y are known in closed form
 YES, NO = frozenset({"1", "1.0", "true", "yes"}), frozenset({"0", "0.0", "false", "no"})
 
@@ -69,7 +72,7 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
     open_ended = set() if roles.upper is None else {name, roles.upper}
     check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended])
     chosen = likelihood or roles.implied
-    found = _interval(table, name, roles) if chosen == "censored" else _column(table, name, chosen, roles)
+    found = _interval(table, name, chosen, roles) if chosen in INTERVALS else _column(table, name, chosen, roles)
     _check_roles(found.likelihood, roles)
     found = dataclasses.replace(found, rows=_rows(table, roles), units=_units(table, found, roles.log))
     if "trials" in found.rows:
@@ -133,23 +136,36 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
 # --- what other columns say ------------------------------------------------------------------------------------------
 
 
-def _interval(table: Table, name: str, roles: Roles) -> Target:
+def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     """Rows (lower, upper) of what was observed or censored."""
-    if roles.upper is None and roles.event is None:
+    times = likelihood in TIMES
+    if roles.upper is None and roles.event is None and not times:
         raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
                          "--event the column that says whether the target was observed")  # fmt: skip
-    lower = numbers(table, name, open_end=-np.inf if roles.upper else None)
+    if roles.upper is None and roles.event is None:
+        return _times(table, name, likelihood)
+    lower = numbers(table, name, open_end=(0.0 if times else -np.inf) if roles.upper else None)
     upper = (
         numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(_events(table, roles), lower, np.inf)
     )
     check_rows(table, name, lower, lower <= upper, f"at most the upper end ({roles.upper})")
     check_rows(table, name, lower, np.isfinite(lower) | np.isfinite(upper), "known on one side at least")
+    if times:
+        check_rows(table, name, upper, (lower >= 0) & (upper > 0), "positive, as times are")
+        check_rows(table, name, lower, (lower > 0) | np.isfinite(upper), "known on one side at least")
     observed = int(np.sum(lower == upper))
     if not observed and np.isinf(np.stack([lower, upper])).any(axis=0).all():
         raise TableError(f"column {name!r} of {table.source}: no row was observed, nor known on both sides: there is "
                          "nothing to learn a scale from")  # fmt: skip
     why = f"{observed} of {len(lower)} rows were observed, the others censored"
-    return Target(name, "censored", why, np.stack([lower, upper], axis=1))
+    return Target(name, likelihood, why, np.stack([lower, upper], axis=1))
+
+
+def _times(table: Table, name: str, likelihood: str) -> Target:
+    """Times that were all observed, as rows (y, y)."""
+    found = numbers(table, name)
+    check_rows(table, name, found, found > 0, "positive, as times are")
+    return Target(name, likelihood, "positive numbers, all of them observed", np.stack([found, found], axis=1))
 
 
 def _events(table: Table, roles: Roles) -> np.ndarray:
@@ -184,12 +200,18 @@ def _check_roles(likelihood: str, roles: Roles) -> None:
         raise RoleError("the binomial likelihood needs the number of trials: --trials names its column")
     if roles.log and likelihood not in LOGARITHMIC:
         raise RoleError(f"log is for the likelihoods {' and '.join(LOGARITHMIC)}, not {likelihood}")
-    if (roles.upper or roles.event) and likelihood != "censored":
-        raise RoleError(f"upper and event are for the censored likelihood, not {likelihood}: leave --likelihood out")
+    if (roles.upper or roles.event) and likelihood not in INTERVALS:
+        raise RoleError(f"upper and event are for the likelihoods {', '.join(INTERVALS)}, not {likelihood}: choose one "
+                         "of them, or leave --likelihood out")  # fmt: skip
 
 
 def _units(table: Table, found: Target, log: bool) -> Units:
-    """The model's units: of a censored y the centre and spread of what is known of it. Others are the estimators'."""
+    """The model's units: of a censored y the centre and spread of what is known of it, of times their geometric mean.
+    Others are the estimators'.
+    """
+    if found.likelihood in TIMES and not log:
+        known = found.y[np.isfinite(found.y) & (found.y > 0)]
+        return Units(0.0, float(np.exp(np.log(known).mean())))
     censored = found.likelihood == "censored"
     if log:
         above = found.y[:, 1] if censored else found.y

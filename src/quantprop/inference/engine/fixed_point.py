@@ -14,6 +14,7 @@ from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
+from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal
 
@@ -29,6 +30,15 @@ class InferenceProblem(eqx.Module):
     prior: Prior
     data: Datum
     weight: Weight
+
+    @staticmethod
+    def of(likelihood: Likelihood, method: Method, prior: Prior, data: Datum, weight: Weight) -> InferenceProblem:
+        """The problem, with the prior as this method and these weights meet it."""
+        return InferenceProblem(likelihood, method, prior.for_shares(method.share(weight)), data, weight)
+
+    def for_sweeps(self) -> InferenceProblem:
+        """The same with whatever many sweeps share computed once."""
+        return InferenceProblem(self.likelihood, self.method, self.prior.for_sweeps(), self.data, self.weight)
 
     @property
     def negative_sites(self) -> bool:
@@ -84,7 +94,7 @@ def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Ren
     sweep, against 0.97 with one renewal. Rules that integrate cost more than they would save; where sites may be
     negative, means do not follow from the factor alone.
     """
-    renew = jax.vmap(partial(renewal, problem.method, problem.likelihood))
+    renew = partial(rowwise, partial(renewal, problem.method, problem.likelihood))
     new = renew(problem.data, problem.weight, post.marginals, post.sites)
     if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
         return new, new

@@ -97,6 +97,7 @@ def solve_parallel(
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
     A method without a merit falls back to plain half steps after PATIENCE sweeps.
     """
+    problem = problem.for_sweeps()
     shapes = jax.eval_shape(swept, problem, start)
     blank, factor = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
     nothing = jnp.zeros((DEPTH, 2, len(start.nu)))

@@ -57,6 +57,7 @@ def solve_sequential(problem: InferenceProblem, start: Natural, tol: Scalar, max
     Rank-one updates accumulate rounding errors: where a sweep ends in sites without a proper posterior, the sites
     before it are the result.
     """
+    problem = problem.for_sweeps()
     first, factor = swept(problem, start)
 
     def unfinished(state):

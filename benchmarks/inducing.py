@@ -1,0 +1,185 @@
+"""Inducing points: time, memory and held-out scores.
+
+    python benchmarks/inducing.py data sets.npz     # where the packages of inducing_data.py are installed
+    python benchmarks/inducing.py speed sets.npz --cases million flights ten-million poisson  # for an accelerator
+    python benchmarks/inducing.py cores             # two cores: 20,000 rows; cost and memory against n
+    python benchmarks/inducing.py scores sets.npz   # EP and QP against VB, and a dense subset
+    python benchmarks/inducing.py choice sets.npz   # where the points are: k-means++, greedily, at random
+
+Every line printed is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from inducing_data import Data, read, synthetic, write
+
+from quantprop import Inducing, Model, fit, kernels, likelihoods
+from quantprop.learning.fitting import watched
+
+CLOSE = 0.1  # nats from the optimum at which learning counts as done
+CASES = {  # rows, likelihood, points; a name for rows is a set of the file
+    "million": (1_000_000, "probit", 512),
+    "flights": ("flights", "probit", 1024),
+    "ten-million": (10_000_000, "probit", 512),
+    "poisson": (1_000_000, "poisson", 512),
+}
+LIKELIHOODS = {"probit": likelihoods.Probit, "poisson": likelihoods.Poisson}
+
+
+def model_of(data: Data, likelihood: str, process: Any) -> Model:
+    """ARD, every number 1."""
+    kernel = kernels.SquaredExponential(1.0, np.ones(data.x.shape[1]))
+    return Model(kernel, LIKELIHOODS[likelihood](), process=process)
+
+
+def scales_of(data: Data, likelihood: str) -> dict[str, np.ndarray]:
+    return {"exposure": data.exposure} if likelihood == "poisson" else {}
+
+
+def learned(data: Data, likelihood: str, process: Any, method: str, evaluations: int) -> tuple[Any, dict[str, Any]]:
+    """A fit, and how it went: seconds to within CLOSE of its best value, compilation included."""
+    began, seen = time.perf_counter(), []
+
+    def note(step, count):
+        seen.append((time.perf_counter() - began, step.value, step.sweeps))
+
+    with watched(note):
+        fitted = fit(model_of(data, likelihood, process), data.x, data.y, method, max_evaluations=evaluations,
+                     **scales_of(data, likelihood))  # fmt: skip
+    total = time.perf_counter() - began
+    best = max(value for _, value, _ in seen)
+    close = next(at for at, value, _ in seen if value >= best - CLOSE)
+    numbers = {
+        "method": method, "rows": len(data.x), "points": getattr(process, "count", None), "seconds": round(close, 2),
+        "seconds in all": round(total, 2), "first evaluation": round(seen[0][0], 2), "evaluations": len(seen),
+        "sweeps": sum(sweeps for *_, sweeps in seen), "value": fitted.objective_value, "status": fitted.status.reason,
+        "hyperparameters": [round(float(t), 4) for t in fitted.theta[:12]],
+    }  # fmt: skip
+    return fitted, numbers
+
+
+def memory() -> dict[str, float]:
+    """Peaks so far, in GB."""
+    device = (jax.devices()[0].memory_stats() or {}).get("peak_bytes_in_use")
+    host = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"host GB": round(host / 1e9, 2)} | ({} if device is None else {"device GB": round(device / 1e9, 2)})
+
+
+def tell(**numbers: Any) -> None:
+    print(json.dumps(numbers), flush=True)
+
+
+def speed(given: argparse.Namespace) -> None:
+    """Must be run for one case at a time where peaks of memory matter: they are those of the process."""
+    tell(device=jax.devices()[0].device_kind, jax=jax.__version__)
+    for case in given.cases:
+        rows, likelihood, points = CASES[case]
+        data = read(given.file, rows) if isinstance(rows, str) else synthetic(rows, likelihood)
+        for method in given.methods:
+            _, numbers = learned(data, likelihood, Inducing(points), method, given.evaluations)
+            tell(case=case, likelihood=likelihood, **numbers, **memory())
+
+
+def cores(given: argparse.Namespace) -> None:
+    """20,000 rows learned; then one evaluation with its gradient against the number of rows."""
+    baseline = memory()["host GB"]
+    for method in given.methods:
+        _, numbers = learned(synthetic(20_000, "probit"), "probit", Inducing(256), method, 300)
+        tell(case="20,000 rows", **numbers, **memory())
+    took = []
+    sizes = [10_000, 30_000, 100_000, 300_000]
+    for n in sizes:
+        data, began = synthetic(n, "probit"), []
+        with watched(lambda step, count, began=began: began.append((step.seconds, step.sweeps))):
+            fit(model_of(data, "probit", Inducing(256)), data.x, data.y, "ep", max_evaluations=6)
+        took.append(min(seconds / (1 + sweeps) for seconds, sweeps in began[1:]))
+        tell(case="against n", rows=n, **{"seconds a sweep": round(took[-1], 4)}, baseline=baseline, **memory())
+    exponent = np.polyfit(np.log(sizes), np.log(took), 1)[0]
+    tell(case="against n", exponent=round(float(exponent), 3))
+
+
+def divided(data: Data, seed: int) -> tuple[Data, Data]:
+    """Four fifths to learn from, one to score."""
+    order = np.random.default_rng(seed).permutation(len(data.x))
+    cut = len(order) // 5
+    return tuple(Data(*(part[at] for part in data)) for at in (order[cut:], order[:cut]))  # type: ignore[return-value]
+
+
+def held_out(fitted: Any, data: Data, likelihood: str) -> np.ndarray:
+    """log p(y) of every row."""
+    return np.asarray(fitted.solution.predict_y(data.x, **scales_of(data, likelihood)).log_prob(data.y))
+
+
+def scores(given: argparse.Namespace) -> None:
+    """EP and QP against VB with the same points, and against EP of a dense model of a random subset."""
+    for name in given.sets:
+        likelihood = "poisson" if name == "doctor" else "probit"
+        train, test = divided(read(given.file, name), given.seed)
+        process = Inducing(min(given.points, len(train.x) // 4)).settled(None, train.x)  # type: ignore[arg-type]
+        found = {}
+        for method in ("vb", "ep", "qp"):
+            fitted, numbers = learned(train, likelihood, process, method, given.evaluations)
+            found[method] = held_out(fitted, test, likelihood)
+            tell(set=name, likelihood=likelihood, **numbers, **_against(found[method], found["vb"]))
+        if given.subset:
+            some = np.random.default_rng(given.seed).permutation(len(train.x))[: given.subset]
+            part = Data(*(column[some] for column in train))
+            fitted, numbers = learned(part, likelihood, Model(kernels.White(), likelihoods.Probit()).process, "ep",
+                                      given.evaluations)  # fmt: skip
+            tell(set=name, likelihood=likelihood, dense=len(some), **numbers,
+                 **_against(held_out(fitted, test, likelihood), found["ep"]))  # fmt: skip
+
+
+def _against(values: np.ndarray, base: np.ndarray) -> dict[str, float]:
+    """The mean, and the mean paired difference with its standard error."""
+    apart = values - base
+    error = apart.std(ddof=1) / np.sqrt(len(apart))
+    return {"log p": round(float(values.mean()), 5), "difference": round(float(apart.mean()), 5),
+            "standard error": round(float(error), 5)}  # fmt: skip
+
+
+def choice(given: argparse.Namespace) -> None:
+    """Evidence and held-out score of EP by how the points were chosen."""
+    from inducing_choice import CHOICES
+
+    for name in given.sets:
+        train, test = divided(read(given.file, name), given.seed)
+        for points in (64, given.points):
+            base = None
+            for way, choose in CHOICES.items():
+                z = choose(train.x, points, given.seed)
+                fitted, numbers = learned(train, "probit", Inducing(z), "ep", given.evaluations)
+                values = held_out(fitted, test, "probit")
+                base = values if base is None else base
+                tell(set=name, way=way, **numbers, **_against(values, base))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("data", "speed", "cores", "scores", "choice"))
+    parser.add_argument("file", nargs="?", type=Path, default=Path("sets.npz"))
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--methods", nargs="+", default=["ep", "qp"])
+    parser.add_argument("--sets", nargs="+", default=["magic", "banana", "flights", "letter", "visits"])
+    parser.add_argument("--points", type=int, default=512)
+    parser.add_argument("--subset", type=int, default=5000)
+    parser.add_argument("--evaluations", type=int, default=150)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    if given.what == "data":
+        write(given.file)
+    else:
+        {"speed": speed, "cores": cores, "scores": scores, "choice": choice}[given.what](given)
+
+
+if __name__ == "__main__":
+    main()

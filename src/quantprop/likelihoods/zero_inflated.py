@@ -1,0 +1,167 @@
+"""Counts with too many zeros: with probability π no count is made and y = 0, else y is Poisson or negative binomial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count, quadrature_expectation
+from quantprop.likelihoods.links import RATE_LINKS, RateLink, check_link, rate_peaks
+from quantprop.likelihoods.negative_binomial import NegativeBinomial
+from quantprop.likelihoods.poisson import Poisson
+from quantprop.numerics.mixtures import FINE, Fineness, Places
+from quantprop.numerics.quadrature import Landmarks
+
+NOTHING = 45.0  # exp(−45) beside 1 is below rounding
+INFLATION = (1e-4, 1.0 - 1e-4)
+
+
+class ZeroInflated(Likelihood):
+    """Base: p(y | f) = π [y = 0] + (1 − π) p(y | f) of `counts`, with π = `inflation` (Lambert 1992).
+
+    Not log-concave: as f grows, p(0 | f) falls no further than to π.
+    """
+
+    inflation: eqx.AbstractVar[Scalar]
+
+    support: ClassVar[str] = "counts 0, 1, 2, ..."
+    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
+    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+
+    @property
+    def counts(self) -> Poisson | NegativeBinomial:
+        """The likelihood of counts that are made."""
+        raise NotImplementedError
+
+    def knee(self) -> Scalar:
+        """The expected count at which both ways to y = 0 are as likely; about its size where there is none."""
+        raise NotImplementedError
+
+    @property
+    def singular(self) -> bool:
+        return self.counts.singular
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        """Where counting has no share left in y = 0, derivatives do not pass through it: its own may be infinite."""
+        none, log_made = jnp.log(self.inflation), jnp.log1p(-self.inflation)
+        zero = datum.y == 0
+        lost = zero & (jax.lax.stop_gradient(self.counts.log_prob(datum, f)) < none - NOTHING)
+        made = log_made + self.counts.log_prob(datum, jnp.where(lost, 0.0, f))
+        return jnp.where(zero, jnp.where(lost, none, jnp.logaddexp(none, made)), made)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        """Those of the counts, and for y = 0 where p(0 | f) levels out, on the scale of one count."""
+        own, knee = self.counts.landmarks(datum), self.knee()
+        level = rate_peaks(self.counts.link, knee / datum.exposure, 1.0 / jnp.maximum(knee, 1.0))
+        places, scales = (jnp.stack([jnp.asarray(pair[i], float) for pair in level]) for i in (0, 1))
+        extra = Landmarks(
+            jnp.where(datum.y == 0, places, own.location[: len(level)]),
+            jnp.where(datum.y == 0, scales, own.scale[: len(level)]),
+        )
+        return Landmarks(jnp.concatenate([own.location, extra.location]), jnp.concatenate([own.scale, extra.scale]))
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """That of the counts, which may have a closed form, where y > 0."""
+        none = quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
+        value, by_mean, by_variance = self.counts.expected_log_prob(datum, marginal)
+        some = (value + jnp.log1p(-self.inflation), by_mean, by_variance)
+        value, by_mean, by_variance = (jnp.where(datum.y == 0, a, b) for a, b in zip(none, some, strict=True))
+        return value, by_mean, by_variance
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        return self.counts.start(datum)
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return (1.0 - self.inflation) * self.counts.mean(datum, f)
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return self._mixed(self.counts.mean(datum, f), self.counts.variance(datum, f))[1]
+
+    def _mixed(self, mean: Scalar, variance: Scalar) -> tuple[Scalar, Scalar]:
+        """Mean and variance of y from those of a count that is made."""
+        made = 1.0 - self.inflation
+        return made * mean, made * (variance + self.inflation * mean**2)
+
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return self._inflated(datum, self.counts.cdf(datum, f))
+
+    def _inflated(self, datum: Datum, cdf: np.ndarray) -> np.ndarray:
+        return np.where(datum.y < 0, 0.0, self.inflation + (1.0 - self.inflation) * cdf)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return self.counts.cdf_places(datum)
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return self.counts.typical(datum, f)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.where(rng.uniform(size=np.shape(f)) < self.inflation, 0.0, self.counts.draw(rng, datum, f))
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        return self._mixed(*self.counts.predictive_moments(datum, latent))
+
+    def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
+        made = jnp.log1p(-self.inflation) + self.counts.predictive_log_prob(datum, latent)
+        return jnp.where(datum.y == 0, jnp.logaddexp(jnp.log(self.inflation), made), made)
+
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        return self._inflated(datum, self.counts.predictive_cdf(datum, latent, fineness))
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return is_count(y)
+
+
+class ZeroInflatedPoisson(ZeroInflated):
+    """y = 0 with probability `inflation`, else y ~ Poisson(exposure · g(f)), g = exp, square or softplus.
+
+    The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+    """
+
+    inflation: Scalar = 0.1
+    link: RateLink = eqx.field(default="exp", static=True)
+
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION}
+    name: ClassVar[str] = "zero-inflated-poisson"
+
+    def __check_init__(self) -> None:
+        check_link(self.link, RATE_LINKS, "ZeroInflatedPoisson")
+
+    @property
+    def counts(self) -> Poisson:
+        return Poisson(self.link)
+
+    def knee(self) -> Scalar:
+        """(1 − π) exp(−λ) = −π, of which log p(0 | ·) has its singularities, has the roots log(1/π − 1) ± iπ."""
+        return jnp.hypot(jnp.log1p(-self.inflation) - jnp.log(self.inflation), jnp.pi)
+
+
+class ZeroInflatedNegativeBinomial(ZeroInflated):
+    """y = 0 with probability `inflation`, else a negative-binomial count: mean λ = exposure · g(f), variance
+    λ + dispersion · λ².
+    """
+
+    inflation: Scalar = 0.1
+    dispersion: Scalar = 1.0
+    link: RateLink = eqx.field(default="exp", static=True)
+
+    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION, **NegativeBinomial.bounds}
+    name: ClassVar[str] = "zero-inflated-negative-binomial"
+
+    def __check_init__(self) -> None:
+        check_link(self.link, RATE_LINKS, "ZeroInflatedNegativeBinomial")
+
+    @property
+    def counts(self) -> NegativeBinomial:
+        return NegativeBinomial(self.dispersion, self.link)
+
+    def knee(self) -> Scalar:
+        """λ = ((1/π − 1)^d − 1)/d, d the dispersion, for π < ½, and no less than log 4's."""
+        return jnp.expm1(self.dispersion * jnp.log(jnp.maximum(1.0 / self.inflation - 1.0, 4.0))) / self.dispersion

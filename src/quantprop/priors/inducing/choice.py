@@ -1,0 +1,51 @@
+"""Which rows of X become inducing points: those of k-means++, moved to the middle of what they stand for."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
+ROUNDS = 5  # of Lloyd's algorithm
+
+
+def chosen(x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarray, "m d"]:
+    """So many different rows of x, spread as the data are: always rows, so that codes of categories stay codes."""
+    draw = np.random.default_rng(seed)
+    rows = np.unique(x[draw.permutation(len(x))[: SUBSAMPLE * count]], axis=0)
+    if len(rows) < count:
+        rows = np.unique(x, axis=0)
+    if len(rows) < count:
+        raise ValueError(f"Inducing: {count} points, but X has only {len(rows)} different rows; use at most as many")
+    spread = rows.std(axis=0)
+    scaled = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return rows[_middles(scaled, _seeds(scaled, count, draw))]
+
+
+def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return np.maximum((a**2).sum(1)[:, None] + (b**2).sum(1) - 2.0 * a @ b.T, 0.0)
+
+
+def _seeds(x: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
+    """k-means++ (Arthur and Vassilvitskii 2007): each next row with probability as its squared distance to those
+    before.
+    """
+    picked = [int(draw.integers(len(x)))]
+    nearest = ((x - x[picked[0]]) ** 2).sum(1)
+    while len(picked) < count:
+        picked.append(int(np.searchsorted(np.cumsum(nearest), draw.random() * nearest.sum(), side="right")))
+        nearest = np.minimum(nearest, ((x - x[picked[-1]]) ** 2).sum(1))
+    return np.array(picked)
+
+
+def _middles(x: np.ndarray, picked: np.ndarray) -> np.ndarray:
+    """Each point the row nearest to the mean of the rows that are nearest to it, a few times over."""
+    for _ in range(ROUNDS):
+        parts = np.array_split(x, len(x) // 4096 + 1)
+        nearest = np.concatenate([_squares(part, x[picked]).argmin(1) for part in parts])
+        nearest[picked] = np.arange(len(picked))  # of near rows rounding might think otherwise
+        count = np.bincount(nearest)
+        centre = np.stack([np.bincount(nearest, column) for column in x.T], 1) / count[:, None]
+        order = np.lexsort((((x - centre[nearest]) ** 2).sum(1), nearest))
+        picked = order[np.searchsorted(nearest[order], np.arange(len(picked)))]
+    return picked

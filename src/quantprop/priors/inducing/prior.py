@@ -1,0 +1,226 @@
+"""The prior VᵀV + diag d under Gaussian sites: one weighted Gram matrix and one triangular solve a sweep, O(n M²).
+
+A site (ν, τ) on f = g + ε, ε ~ N(0, d), is one on g = Vᵀu: with a = 1 + κτd, s = τ/a and r = ν/a. κ is the share of a
+site that its method removes at a time: its power over the copies of the row (docs/inducing.md has the mathematics).
+With κ = 1 these are the formulas of exact inference under VᵀV + diag d, with κ → 0 those of the variational bound.
+
+With C = Vᵀ B⁻¹ V, the posterior covariance of g, and δs = δτ/a², δr − g δs = (δν − μ δτ)/a, a move of sites has
+
+    δμ = (C/(a aᵀ) + diag κd/a) (δν − μ δτ)
+    δσ² = −((C/(a aᵀ))² + diag(2κ d C_nn/a³ + κ d²/a²)) δτ, squared entry by entry,
+
+which is symmetric, and for κ = 1 the posterior covariance of f and its square.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import Natural, Normal
+from quantprop.numerics.triangular import lower_product, weighted_gram
+from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
+from quantprop.priors.inducing.rows import Basis, Rows, carried_back
+from quantprop.sites import Marginal
+
+
+class Factor(eqx.Module):
+    """Of B = I + V diag(s) Vᵀ = L_B L_Bᵀ."""
+
+    inverse: Float[Array, "m m"]  # L_B⁻¹
+    centre: Float[Array, " m"]  # B⁻¹ V r, the posterior mean of u
+    spread: Float[Array, " n"]  # C_nn, posterior variances of g
+    residual: Float[Array, " n"]  # d
+
+
+class InducingPrior(Prior):
+    """N(mean, VᵀV + diag d). Learned are `basis` and `mean`; x and `share` are given, and have cotangents 0."""
+
+    mean: Float[Array, " n"]
+    basis: Basis
+    x: Float[Array, "n d"]
+    share: Float[Array, " n"]
+    rows: Rows | None = None  # while many sweeps need them
+    hold: bool = eqx.field(default=True, static=True)  # whether V fits in memory
+    moving: bool = eqx.field(default=False, static=True)  # whether the points are learned
+
+    @property
+    def largest_joint(self) -> int:
+        """None at all where f's response to a site is not its covariance (κ ≠ 1)."""
+        return 1024 if np.all(np.asarray(self.share) == 1.0) else 0
+
+    def for_shares(self, share: Float[Array, " n"]) -> InducingPrior:
+        return eqx.tree_at(lambda p: p.share, self, jnp.asarray(share, dtype=jnp.float64))
+
+    def for_sweeps(self) -> InducingPrior:
+        return eqx.tree_at(lambda p: p.rows, self, self.all_rows(), is_leaf=lambda node: node is None)
+
+    def all_rows(self) -> Rows:
+        """V and d, as far as they are held."""
+        return Rows.of(self.basis, self.x, self.hold) if self.rows is None else self.rows
+
+    def is_psd(self) -> bool:
+        return bool(jnp.isfinite(self.basis.whitening()).all())
+
+    def scaled(self, by: Any) -> InducingPrior:
+        new = eqx.tree_at(lambda p: p.basis.scale, self, by * self.basis.scale)
+        return eqx.tree_at(lambda p: p.rows, new, None, is_leaf=lambda node: isinstance(node, Rows))
+
+    def variances(self) -> Float[Array, " n"]:
+        return self.basis.scale * self.basis.kernel.diagonal(self.x)
+
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        rows = self.all_rows()
+        d, pull = rows.residual, sites.nu - sites.tau * self.mean
+        a = 1.0 + self.share * sites.tau * d
+        inverse, sent = _factorised(rows, sites.tau / a, pull / a)
+        centre = inverse.T @ (inverse @ sent)
+
+        def one(carry, v):
+            return carry, (jnp.sum(lower_product(inverse, v) ** 2, axis=0), v.T @ centre)
+
+        _, (spread, g) = rows.over(one, None)
+        many = jnp.where(self.share > 0, jnp.log(a) / jnp.where(self.share > 0, self.share, 1.0), sites.tau * d)
+        size = jnp.sum(many) - 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse)))
+        proper = jnp.all(a > 0) & jnp.isfinite(size)
+        factor = Factor(inverse, centre, spread, d)
+        return Conditioned(sites, self._marginals(sites, d, spread, g), size, proper, factor)
+
+    def _marginals(self, sites: Natural, d: Array, spread: Array, g: Array) -> Marginal:
+        pull, a = sites.nu - sites.tau * self.mean, 1.0 + self.share * sites.tau * d
+        return Marginal(
+            mean=self.mean + (g + self.share * d * pull) / a,
+            variance=d / a + spread / a**2,
+            alpha=(pull - sites.tau * g) / a,
+            b=(1.0 - (1.0 - self.share) * sites.tau * d - sites.tau / a * spread) / a,
+        )
+
+    def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
+        rows, sites = self.all_rows(), Natural(nu, given.sites.tau)
+        d, inverse = given.factor.residual, given.factor.inverse
+        a = 1.0 + self.share * sites.tau * d
+        g = rows.received(inverse.T @ (inverse @ rows.sent((nu - sites.tau * self.mean) / a)))
+        return self._marginals(sites, d, given.factor.spread, g)
+
+    def evidence_slope(self, given: Conditioned, signed: bool) -> InducingPrior:
+        return self.made_of(given.marginals.alpha, slope_of_log_integral(self, given))
+
+    def response(self, given: Conditioned, signed: bool) -> InducingResponse:
+        inner = Rows.turned(self.basis, given.factor.inverse, self.x, given.factor.residual, self.hold)
+        return InducingResponse(self, inner, given)
+
+    def made_of(self, mean: Float[Array, " n"], basis: Basis) -> InducingPrior:
+        """A prior of the same form, with nothing where no derivative belongs."""
+        nothing = jnp.zeros_like(self.x), jnp.zeros_like(self.share)
+        return InducingPrior(mean, basis, *nothing, None, self.hold, self.moving)
+
+    def predictor(self, sites: Natural, signed: bool) -> InducingPredictor:
+        factor = self.condition(sites, signed).factor
+        return InducingPredictor(factor.inverse, factor.centre)
+
+
+class InducingPredictor(Predictor):
+    """The posterior of u, N(centre, B⁻¹)."""
+
+    inverse: Float[Array, "m m"]
+    centre: Float[Array, " m"]
+
+    def at(self, mean: Float[Array, " k"], cross: Float[Array, "m k"], own: Float[Array, "..."]) -> Normal:
+        inner, new_mean = self.inverse @ cross, mean + cross.T @ self.centre
+        if own.ndim == 1:
+            return Normal(new_mean, own - jnp.sum(cross**2, axis=0) + jnp.sum(inner**2, axis=0))
+        joint = own - cross.T @ cross + inner.T @ inner
+        return Normal(new_mean, jnp.diagonal(joint), joint)
+
+
+def _factorised(rows: Rows, s: Array, r: Array) -> tuple[Array, Array]:
+    """L_B⁻¹ and V r, in one pass over the rows."""
+    m = len(rows.whitening)
+
+    def one(carry, v, s, r):
+        return (carry[0] + weighted_gram(v, s), carry[1] + v @ r), None
+
+    (gram, sent), _ = rows.over(one, (jnp.zeros((m, m)), jnp.zeros(m)), s, r)
+    lower = jnp.linalg.cholesky(gram + jnp.eye(m))
+    return solve_triangular(lower, jnp.eye(m), lower=True), sent
+
+
+# --- derivatives ------------------------------------------------------------------------------------------------------
+
+
+def slope_of_log_integral(prior: InducingPrior, given: Conditioned) -> Basis:
+    """∂/∂V_n = α_n c − s_n B⁻¹ V_n with c = B⁻¹ V r, and ∂/∂d_n = ½ κ (α_n² + s_n² C_nn) − ½ s_n."""
+    factor, alpha = given.factor, given.marginals.alpha
+    precision = factor.inverse.T @ factor.inverse
+    s = given.sites.tau / _a(prior, given)
+    by_d = 0.5 * prior.share * (alpha**2 + s**2 * factor.spread) - 0.5 * s
+
+    def cotangent(v, alpha, s, by_d):
+        return factor.centre[:, None] * alpha - (precision @ v) * s, by_d
+
+    return carried_back(prior.basis, prior.x, cotangent, prior.moving, alpha, s, by_d)
+
+
+class InducingResponse(Response):
+    """By products with A = L_B⁻¹ V, C = AᵀA: O(n M²) a response, for the squares of C."""
+
+    prior: InducingPrior
+    inner: Rows  # A in the place of V
+    given: Conditioned
+
+    def answer(self, moves: Moves) -> Moves:
+        """ρ p by two products with A; (ρ ∘ ρ) q by (C ∘ C) q = diag Aᵀ (A diag(q) Aᵀ) A."""
+        a, own, squared = _a(self.prior, self.given), *self._own()
+        variance = self.given.marginals.variance
+        sd, m = jnp.sqrt(variance), len(self.inner.whitening)
+        p, q = moves[0] / sd, moves[1] / variance
+
+        def gather(carry, v, p, q):
+            return (carry[0] + v @ p, carry[1] + weighted_gram(v, q)), None
+
+        (sent, gram), _ = self.inner.over(gather, (jnp.zeros(m), jnp.zeros((m, m))), p / a, q / a**2)
+
+        def scatter(carry, v):
+            return carry, (v.T @ sent, jnp.sum(v * (gram @ v), axis=0))
+
+        _, (of_means, of_variances) = self.inner.over(scatter, None)
+        return jnp.stack([(of_means / a + own * p) / sd, (of_variances / a**2 + squared * q) / variance])
+
+    def _own(self) -> tuple[Array, Array]:
+        """What d adds to the response of a datum to its own site, in the mean and in the variance."""
+        a, d, share = _a(self.prior, self.given), self.given.factor.residual, self.prior.share
+        return share * d / a, share * d * (2.0 * self.given.factor.spread / a + d) / a**2
+
+    def to_prior(self, by: Cotangent) -> InducingPrior:
+        """With w and ω the cotangents of g's means and variances, h = B⁻¹ V w, H = B⁻¹ V diag(ω) Vᵀ B⁻¹ and
+        t = w − s C w, the cotangents are α h + t c + 2 (ω + λ s) B⁻¹V − 2 s H V of V (λ: of log |B|), and of d
+        κ α t + ω (1 − 2κ s C_nn) + κ s² diag(Vᵀ H V) + λ (s − κ s² C_nn); t is that of the mean.
+        """
+        prior, given, factor = self.prior, self.given, self.given.factor
+        at, share, spread, a = given.marginals, prior.share, given.factor.spread, _a(prior, given)
+        s = given.sites.tau / a
+        w, omega = by.answer[0] / (jnp.sqrt(at.variance) * a), -by.answer[1] / (at.variance * a**2)
+        sent, gram = self.inner.sent(w), self.inner.gram(omega)
+        t = w - s * self.inner.received(sent)
+        by_d = share * at.alpha * t + omega * (1.0 - 2.0 * share * s * spread)
+        by_d = by_d + share * s**2 * self.inner.forms(gram) + by.log_determinant * (s - share * s**2 * spread)
+        h = factor.inverse.T @ sent
+        precision, both = factor.inverse.T @ factor.inverse, factor.inverse.T @ gram @ factor.inverse
+
+        def cotangent(v, alpha, t, s, weight, by_d):
+            return h[:, None] * alpha + factor.centre[:, None] * t + (precision @ v) * weight - (both @ v) * (
+                2.0 * s
+            ), by_d
+
+        columns = (at.alpha, t, s, 2.0 * (omega + by.log_determinant * s), by_d)
+        basis = carried_back(prior.basis, prior.x, cotangent, prior.moving, *columns)
+        return prior.made_of(by.mean + t, basis)
+
+
+def _a(prior: InducingPrior, given: Conditioned) -> Float[Array, " n"]:
+    return 1.0 + prior.share * given.sites.tau * given.factor.residual

@@ -1,0 +1,113 @@
+"""A Gaussian process by its values at inducing points: `Inducing`."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.kernels import Kernel
+from quantprop.parameters import Parameter, is_parameter
+from quantprop.priors.base import Cost, Process
+from quantprop.priors.inducing.choice import chosen
+from quantprop.priors.inducing.prior import InducingPrior
+from quantprop.priors.inducing.rows import Basis, chunk_bytes
+from quantprop.runtime.memory import SMALL, capacity
+
+COLUMNS = 160  # float64 numbers a row that sweeps, their memory and the equation of QP's gradient hold
+CHUNKS = 12  # chunks of V alive at the peak of a gradient
+HOLD = 0.4  # of the memory for V; where it takes more, chunks are computed from the kernel whenever they are needed
+
+
+class Inducing(Process):
+    """The process by its values at M inducing points, for many rows: n M² operations a sweep.
+
+    `points` is their number, chosen from the data (`seed`), or an array of inputs, one row a point. With `learn` they
+    are learned like the kernel's numbers. Each row keeps the variance that the points leave unexplained. `jitter` is
+    the variance, relative to the process's, of a noise in the values at the points that keeps their covariance
+    positive definite; results are exact for the points with this noise.
+
+    >>> import numpy as np
+    >>> from quantprop import Inducing, Model, infer, kernels, likelihoods
+    >>> X = np.linspace(-3, 3, 200)[:, None]
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(20))
+    >>> infer(model, X, np.sign(np.sin(2 * X[:, 0])), "ep").converged
+    True
+    """
+
+    from_data: ClassVar[bool] = True
+    copies_apart: ClassVar[bool] = True  # by the variance that the points leave unexplained
+
+    points: Any = 512
+    learn: bool = eqx.field(default=False, static=True)
+    seed: int = eqx.field(default=0, static=True)
+    jitter: float = eqx.field(default=1e-9, static=True)
+
+    def __check_init__(self) -> None:
+        points = self.points.value if is_parameter(self.points) else self.points
+        if not 0.0 <= self.jitter < 1.0:
+            raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")
+        if np.ndim(points) == 0:
+            if not (float(points) == int(points) and points >= 1):
+                raise ValueError(f"Inducing: points must be a whole number of at least 1, or an array; got {points}")
+            return
+        array = np.asarray(points, dtype=np.float64)
+        if array.ndim != 2 or not array.size:
+            raise ValueError(f"Inducing: points must have one row per point, as X has; got shape {array.shape}")
+        if not np.isfinite(array).all():
+            row = int(np.argmin(np.isfinite(array).all(axis=1)))
+            raise ValueError(f"Inducing: points[{row}] holds NaN or infinity; leave that row out")
+        if len(np.unique(array, axis=0)) < len(array):
+            raise ValueError("Inducing: two rows of points are equal; give each once: np.unique(points, axis=0)")
+
+    @property
+    def count(self) -> int:
+        """The number of points."""
+        points = self.points.value if is_parameter(self.points) else self.points
+        return int(points) if np.ndim(points) == 0 else len(points)
+
+    def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Inducing:
+        """Its points chosen from the rows of x, and declared as learned if they are."""
+        if self.count > len(x):
+            raise ValueError(
+                f"Inducing: {self.count} points are more than the {len(x)} rows of X: use Dense(), which is exact and "
+                "cheaper there, or fewer points"
+            )
+        points = self.points.value if is_parameter(self.points) else self.points
+        array = chosen(x, int(points), self.seed) if np.ndim(points) == 0 else np.asarray(points, dtype=np.float64)
+        if array.shape[1] != x.shape[1]:
+            raise ValueError(f"Inducing: points have {array.shape[1]} columns, and X has {x.shape[1]}")
+        if is_parameter(self.points) or not self.learn:
+            array = self.points if is_parameter(self.points) else array
+        else:
+            array = Parameter(array)
+        return Inducing(array, self.learn, self.seed, self.jitter)
+
+    def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
+        return x
+
+    def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
+        n = len(prepared)
+        basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
+        return InducingPrior(mean, basis, prepared, jnp.ones(n), None, self._holds(n), self.learn)
+
+    def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
+        basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
+        return basis.whitening() @ kernel.cross(basis.z, new)
+
+    def _holds(self, n: int) -> bool:
+        size = 8 * n * self.count
+        if size <= SMALL:
+            return True
+        have = capacity()
+        return have is None or size <= HOLD * have
+
+    def cost(self, n: int) -> Cost:
+        m = self.count
+        kept = 8 * n * m if self._holds(n) else 0
+        peak = kept + 8 * n * COLUMNS + CHUNKS * min(8 * n * m, chunk_bytes()) + 8 * 8 * m * m
+        parts = f"{COLUMNS} numbers a row" + (f", and {n} × {m} numbers" if kept else "")
+        return Cost(peak, 8 * n * COLUMNS, 4.0 * n * m**2, f"a prior by {m} inducing points over {n} rows", parts)

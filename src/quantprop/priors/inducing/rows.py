@@ -1,0 +1,151 @@
+"""V = L⁻¹ K_uf and d, the numbers of a prior VᵀV + diag d, in chunks of rows: an M × n array exists only where it fits.
+
+L Lᵀ = K_uu + jitter · diag K_uu, and d_n = k_nn − |V_n|² is what the M points leave unexplained of a variance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+from quantprop.kernels import Kernel
+from quantprop.numerics.triangular import lower_product, weighted_gram
+
+CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
+DEVICE_CHUNK = 2**28  # an accelerator wants large products
+
+
+def chunk_bytes() -> int:
+    """The largest size of one chunk of V, where this process computes."""
+    return CPU_CHUNK if jax.default_backend() == "cpu" else DEVICE_CHUNK
+
+
+def chunks_of(n: int, m: int) -> int:
+    """Into how many equal chunks n rows are divided: padded numbers of rows have many divisors."""
+    least = -(-8 * n * m // chunk_bytes())
+    return next(k for k in range(max(1, least), n + 1) if n % k == 0) if least <= n else n
+
+
+def in_turn(step: Callable, carry: Any, chunks: Any) -> tuple[Any, Any]:
+    """`jax.lax.scan`, without the loop where there is one chunk."""
+    if len(jax.tree.leaves(chunks)[0]) > 1:
+        return jax.lax.scan(step, carry, chunks)
+    carry, out = step(carry, jax.tree.map(lambda some: some[0], chunks))
+    return carry, jax.tree.map(lambda some: some[None], out)
+
+
+class Basis(eqx.Module):
+    """What one row of V is computed from."""
+
+    kernel: Kernel
+    z: Float[Array, "m d"]
+    scale: Float[Array, ""]  # of the covariance
+    jitter: float = eqx.field(static=True)
+
+    def whitening(self) -> Float[Array, "m m"]:
+        """L⁻¹, NaN where K_uu is not positive definite: products with it take half as long as triangular solves."""
+        k = self.kernel.cross(self.z, self.z)
+        lower = jnp.linalg.cholesky(k + self.jitter * jnp.diag(jnp.diagonal(k)))
+        return solve_triangular(lower, jnp.eye(len(k)), lower=True)
+
+    def explained(self, whitening: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
+        """V and d of some rows. d is a variance: what rounding leaves below 0 is 0."""
+        v = jnp.sqrt(self.scale) * lower_product(whitening, self.kernel.cross(self.z, x))
+        return v, jnp.maximum(self.scale * self.kernel.diagonal(x) - jnp.sum(v**2, axis=0), 0.0)
+
+
+class Rows(eqx.Module):
+    """The rows of x in k chunks of c, with d, and V where it is held."""
+
+    basis: Basis
+    whitening: Float[Array, "m m"]
+    x: Float[Array, "k c d"]
+    d: Float[Array, "k c"]
+    v: Float[Array, "k m c"] | None
+
+    @staticmethod
+    def of(basis: Basis, x: Float[Array, "n d"], hold: bool) -> Rows:
+        """All that sweeps over x share."""
+        whitening, split = basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
+
+        def one(carry, some):
+            v, d = basis.explained(whitening, some)
+            return carry, (d, v if hold else None)
+
+        _, (d, v) = in_turn(one, None, split)
+        return Rows(basis, whitening, split, d, v)
+
+    @staticmethod
+    def turned(
+        basis: Basis, by: Float[Array, "m m"], x: Float[Array, "n d"], d: Float[Array, " n"], hold: bool
+    ) -> Rows:
+        """`by` V in the place of V, where d is known."""
+        whitening, split = by @ basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
+        v = None
+        if hold:
+            v = in_turn(lambda carry, some: (carry, basis.explained(whitening, some)[0]), None, split)[1]
+        return Rows(basis, whitening, split, d.reshape(split.shape[:2]), v)
+
+    @property
+    def residual(self) -> Float[Array, " n"]:
+        """d of all rows."""
+        return self.d.ravel()
+
+    def over(self, step: Callable, carry: Any, *columns: Float[Array, " n"]) -> tuple[Any, Any]:
+        """step(carry, V, columns) → (carry, outputs) for one chunk after the other; the outputs of all rows in one."""
+        split = [column.reshape(self.d.shape) for column in columns]
+
+        def one(carry, given):
+            x, v, some = given
+            return step(carry, self.basis.explained(self.whitening, x)[0] if v is None else v, *some)
+
+        carry, out = in_turn(one, carry, (self.x, self.v, split))
+        return carry, jax.tree.map(jnp.ravel, out)
+
+    def gram(self, by: Float[Array, " n"]) -> Float[Array, "m m"]:
+        """V diag(by) Vᵀ."""
+        m = len(self.whitening)
+        return self.over(lambda sum_, v, by: (sum_ + weighted_gram(v, by), None), jnp.zeros((m, m)), by)[0]
+
+    def sent(self, by: Float[Array, " n"]) -> Float[Array, " m"]:
+        """V by."""
+        return self.over(lambda sum_, v, by: (sum_ + v @ by, None), jnp.zeros(len(self.whitening)), by)[0]
+
+    def received(self, by: Float[Array, " m"]) -> Float[Array, " n"]:
+        """Vᵀ by."""
+        return self.over(lambda carry, v: (carry, v.T @ by), None)[1]
+
+    def forms(self, by: Float[Array, "m m"]) -> Float[Array, " n"]:
+        """V_nᵀ by V_n of every row."""
+        return self.over(lambda carry, v: (carry, jnp.sum(v * (by @ v), axis=0)), None)[1]
+
+
+def carried_back(
+    basis: Basis, x: Float[Array, "n d"], cotangent: Callable, moving: bool, *columns: Float[Array, " n"]
+) -> Basis:
+    """The cotangent of a basis, given those of V and d by `cotangent(V, columns)`, chunk by chunk.
+
+    Without `moving` points theirs is 0, which saves a pass over all pairs.
+    """
+    k = chunks_of(len(x), len(basis.z))
+    whitening, back_to_basis = jax.vjp(lambda basis: _still(basis, moving).whitening(), basis)
+    split = (x.reshape(k, -1, x.shape[1]), [column.reshape(k, -1) for column in columns])
+
+    def one(carry, given):
+        x, some = given
+        (v, _), back = jax.vjp(lambda basis, by: _still(basis, moving).explained(by, x), basis, whitening)
+        return jax.tree.map(jnp.add, carry, back(cotangent(v, *some))), None
+
+    nothing = jax.tree.map(jnp.zeros_like, (basis, whitening))
+    (own, by_whitening), _ = in_turn(one, nothing, split)
+    return jax.tree.map(jnp.add, own, back_to_basis(by_whitening)[0])
+
+
+def _still(basis: Basis, moving: bool) -> Basis:
+    return basis if moving else eqx.tree_at(lambda b: b.z, basis, jax.lax.stop_gradient(basis.z))

@@ -1,0 +1,109 @@
+"""Small matrices, many at a time: rows and columns first, then whatever runs over time or stretches of it.
+
+All loops over entries are written out, so that a step of a filter is a few fused loops over long arrays, and no call of
+LAPACK. Beyond FEW entries a side the sums over inner indices are loops of the compiler instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+Matrix = Float[Array, "d d *many"]
+Vector = Float[Array, "d *many"]
+
+FEW = 8
+
+
+def product(a: Matrix, b: Matrix) -> Matrix:
+    """A B."""
+    if not 0 < len(b) <= FEW:
+        return jnp.einsum("ij...,jk...->ik...", a, b)
+    return sum((a[:, j, None] * b[None, j] for j in range(1, len(b))), a[:, 0, None] * b[None, 0])
+
+
+def times(a: Matrix, x: Vector) -> Vector:
+    """A x."""
+    if len(x) > FEW:
+        return jnp.einsum("ij...,j...->i...", a, x)
+    return sum((a[:, j] * x[j] for j in range(1, len(x))), a[:, 0] * x[0])
+
+
+def dot(x: Vector, y: Vector) -> Array:
+    """xᵀ y."""
+    return jnp.sum(x * y, axis=0)
+
+
+def outer(x: Vector, y: Vector) -> Matrix:
+    """x yᵀ."""
+    return x[:, None] * y[None]
+
+
+def transposed(a: Matrix) -> Matrix:
+    """Aᵀ."""
+    return jnp.swapaxes(a, 0, 1)
+
+
+def symmetric(a: Matrix) -> Matrix:
+    """The symmetric part, which rounding errors leave."""
+    return 0.5 * (a + transposed(a))
+
+
+def identity(a: Matrix) -> Matrix:
+    """I, as many times as there are matrices."""
+    own = jnp.eye(len(a), dtype=a.dtype)
+    return jnp.broadcast_to(own.reshape(own.shape + (1,) * (a.ndim - 2)), a.shape)
+
+
+def steps(count: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
+    """step(k, state) for k = 0, 1, …: written out while there are few."""
+    if count > FEW:
+        return jax.lax.fori_loop(0, count, step, state)
+    for k in range(count):
+        state = step(k, state)
+    return state
+
+
+def cholesky(a: Matrix, least: float = 0.0) -> Matrix:
+    """L with A = L Lᵀ. A pivot that is not above `least` is rounding: if that is 0, so is its column."""
+    rows = jnp.arange(len(a)).reshape((-1,) + (1,) * (a.ndim - 2))
+
+    def step(j, state):
+        a, lower = state
+        above = a[j, j] > least
+        root = jnp.where(above, jnp.sqrt(jnp.where(above, a[j, j], 1.0)), least**0.5)
+        scale = jnp.where(above | (least > 0.0), 1.0 / jnp.where(root > 0.0, root, 1.0), 0.0)
+        column = jnp.where(rows == j, root, jnp.where(rows > j, a[:, j] * scale, 0.0))
+        return a - outer(column, column), jnp.where(rows[None] == j, column[:, None], lower)
+
+    return steps(len(a), step, (a, jnp.zeros_like(a)))[1]
+
+
+def forward_solve(lower: Matrix, x: Vector) -> Vector:
+    """L⁻¹ x of a lower triangle L without zeros on its diagonal."""
+    rows = jnp.arange(len(x)).reshape((-1,) + (1,) * (x.ndim - 1))
+
+    def step(j, x):
+        own = x[j] / lower[j, j]
+        return jnp.where(rows == j, own, jnp.where(rows > j, x - lower[:, j] * own, x))
+
+    return steps(len(x), step, x)
+
+
+def inverse(a: Matrix) -> Matrix:
+    """A⁻¹ by Gauss-Jordan elimination with partial pivoting."""
+    d = len(a)
+    if d > FEW:
+        return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, (0, 1), (-2, -1))), (-2, -1), (0, 1))
+    rows = list(jnp.concatenate([a, identity(a)], axis=1))
+    for j in range(d):
+        for i in range(j + 1, d):
+            larger = jnp.abs(rows[i][j]) > jnp.abs(rows[j][j])
+            rows[i], rows[j] = jnp.where(larger, rows[j], rows[i]), jnp.where(larger, rows[i], rows[j])
+        pivot = rows[j] / rows[j][j]
+        rows = [pivot if i == j else row - row[j] * pivot for i, row in enumerate(rows)]
+    return jnp.stack([row[d:] for row in rows])

@@ -1,0 +1,276 @@
+"""State-space forms: kernels of one input column as chains of states.
+
+A kernel is a Markov process if a state x(t) of d numbers has x(t) = A x(s) + q, q ~ N(0, Q), for s ≤ t, and
+f(t) = h(t)ᵀ x(t). Sums put states beside each other, products take Kronecker products of them (Särkkä and Solin 2019,
+Applied Stochastic Differential Equations, chapter 12). States of Matérn processes are f, f′/λ and f″/λ², which makes
+all their entries comparable.
+
+Q is never the difference P − A P Aᵀ, which has no digits left where steps are short.
+"""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop import kernels
+from quantprop.kernels import Kernel
+from quantprop.priors.markov.algebra import product, transposed
+
+Times = Float[Array, "..."]
+FAR = 800.0  # beyond which exp(−z) and all that it multiplies are 0
+NEAR = 2.0  # up to which an incomplete gamma function is a series
+TERMS = 24
+BEYOND = 40  # harmonics at which a continued fraction begins
+
+
+class Form(NamedTuple):
+    """Steps from one time to another: A, Q, and the states' prior covariance before the step; h at the later time."""
+
+    a: Float[Array, "d d ..."]
+    q: Float[Array, "d d ..."]
+    p: Float[Array, "d d ..."]
+    h: Float[Array, "d ..."]
+
+
+class NotMarkov(ValueError):
+    """A kernel or its inputs have no state-space form."""
+
+
+@singledispatch
+def form(kernel: Kernel, before: Times, now: Times, harmonics: int) -> Form:
+    """The state-space form of a kernel, for steps between times that do not decrease; `harmonics` of periodic ones."""
+    raise NotMarkov(
+        f"process=Markov() has no state-space form of {type(kernel).__name__}; it has those of Matern12, Matern32, "
+        "Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums and products of them: "
+        "use one of these (Matern52 is the nearest to SquaredExponential), or process=Dense()"
+    )
+
+
+def applies(kernel: Kernel, columns: int) -> bool:
+    """Whether a process with this kernel over so many columns is one of `Markov()`."""
+    try:
+        check(kernel, columns)
+    except NotMarkov:
+        return False
+    return True
+
+
+def check(kernel: Kernel, columns: int) -> None:
+    """An error where there is no state-space form."""
+    if columns != 1:
+        raise NotMarkov(
+            f"process=Markov() takes one column of X, time; got {columns}: use process=Dense(), or leave the other "
+            "columns to the mean (means.Linear)"
+        )
+    with jax.enable_x64(True):
+        states = jax.eval_shape(lambda: form(kernel, jnp.zeros(1), jnp.zeros(1), 1).h).shape[0]
+    if states == 0:
+        raise NotMarkov("process=Markov() has no use for a kernel of white noise alone: use process=Dense()")
+
+
+# --- Matérn ----------------------------------------------------------------------------------------------------------
+
+
+@form.register
+def _(kernel: kernels.Matern12, before, now, harmonics):
+    return _matern(kernel, now - before, np.ones((1, 1, 1)))
+
+
+@form.register
+def _(kernel: kernels.Matern32, before, now, harmonics):
+    """exp(F z) for F = [[0, 1], [−1, −2]], as coefficients of exp(−z), z exp(−z), …"""
+    return _matern(kernel, now - before, np.array([[[1, 0], [0, 1]], [[1, 1], [-1, -1]]], dtype=float))
+
+
+@form.register
+def _(kernel: kernels.Matern52, before, now, harmonics):
+    """exp(F z) for F = [[0, 1, 0], [0, 0, 1], [−1, −3, −3]]."""
+    linear = [[1, 1, 0], [0, 1, 1], [-1, -3, -2]]
+    square = [[0.5, 1, 0.5], [-0.5, -1, -0.5], [0.5, 1, 0.5]]
+    return _matern(kernel, now - before, np.array([np.eye(3), linear, square]))
+
+
+def _matern(kernel: kernels.Stationary, step: Times, coefficients: Float[np.ndarray, "d d d"]) -> Form:
+    """With λ = √(2ν)/lengthscale and z = λ·step: A = Σ_k coefficients_k z^k exp(−z), and Q = q ∫₀^z φ φᵀ du, where φ is
+    A's last column and q makes the variance of f that of the kernel.
+    """
+    d = len(coefficients)
+    z = jnp.minimum(jnp.sqrt(2.0 * d - 1.0) * step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
+    decay = jnp.exp(-z)
+    a = jnp.sum(jnp.stack([_spread(c, z) * (z**k * decay) for k, c in enumerate(coefficients)]), axis=0)
+    shape = np.zeros((d, d, 2 * d - 1))  # coefficients of the powers of u in φ φᵀ exp(2u)
+    for k, one in enumerate(coefficients[:, :, -1]):
+        for m, other in enumerate(coefficients[:, :, -1]):
+            shape[:, :, k + m] += np.outer(one, other)
+    moments = [incomplete / 2.0 ** (k + 1) for k, incomplete in enumerate(_incomplete_gammas(2.0 * z, 2 * d - 1))]
+    whole = np.array([float(np.prod(np.arange(1, k + 1))) / 2.0 ** (k + 1) for k in range(2 * d - 1)])
+    scale = kernel.variance / float(shape[0, 0] @ whole)
+    q = scale * sum(_spread(shape[:, :, k], z) * moment for k, moment in enumerate(moments))
+    p = scale * _spread(shape @ whole, z)
+    return Form(a, q, p, _spread(np.eye(d)[0], z))
+
+
+def _spread(constant: np.ndarray, like: Times) -> Array:
+    """A constant at every time."""
+    return jnp.asarray(constant).reshape(constant.shape + (1,) * jnp.ndim(like)) * jnp.ones_like(like)
+
+
+def _incomplete_gammas(x: Times, count: int) -> list[Array]:
+    """∫₀^x v^k exp(−v) dv for k < count: the last by a series or its complement, the others downwards, which adds
+    positive numbers only: (k) γ(k) = γ(k + 1) + x^k exp(−x).
+    """
+    k, decay = count - 1, jnp.exp(-x)
+    small, series = jnp.minimum(x, NEAR), 1.0
+    for j in range(TERMS, 0, -1):
+        series = 1.0 + series * small / (k + 1 + j)
+    near = small ** (k + 1) * jnp.exp(-small) * series / (k + 1)
+    term, rest = jnp.ones_like(x), jnp.ones_like(x)
+    for j in range(1, k + 1):
+        term = term * x / j
+        rest = rest + term
+    factorial = float(np.prod(np.arange(1, k + 1)))
+    found = [jnp.where(x < NEAR, near, factorial * (1.0 - decay * rest))]
+    for j in range(k, 0, -1):
+        found.insert(0, (found[0] + x**j * decay) / j)
+    return found
+
+
+# --- others ----------------------------------------------------------------------------------------------------------
+
+
+@form.register
+def _(kernel: kernels.Constant, before, now, harmonics):
+    one = jnp.ones_like(now)[None]
+    return Form(one[None], 0.0 * one[None], kernel.variance * one[None], one)
+
+
+@form.register
+def _(kernel: kernels.Linear, before, now, harmonics):
+    """f = x t with a constant x."""
+    one = jnp.ones_like(now)[None]
+    return Form(one[None], 0.0 * one[None], kernel.variance * one[None], now[None] * one)
+
+
+@form.register
+def _(kernel: kernels.IntegratedWiener, before, now, harmonics):
+    """States are f and f′ after 0, f and −f′ before it. There time runs towards the end that is known: with w = |now|,
+    u = |before| and δ = u − w, a step is that of a bridge from u to 0. From one side of 0 to the other nothing is kept.
+    """
+    w, step = jnp.abs(now), now - before
+    u = jnp.where(w + step > 0, w + step, 1.0)
+    one, none, late, early = jnp.ones_like(step), jnp.zeros_like(step), before >= 0, now < 0
+    ahead, back = (
+        ((one, step), (none, one)),
+        (
+            (w**2 * (w + 3.0 * step) / u**3, -(w**2) * step / u**2),
+            (6.0 * w * step / u**3, w * (w - 2.0 * step) / u**2),
+        ),
+    )
+    noise = ((step**3 / 3.0, step**2 / 2.0), (step**2 / 2.0, step))
+    tied = -(w - step) * w**2 * step**2 / (2.0 * u**3)
+    bridge = ((w**3 * step**3 / (3.0 * u**3), tied), (tied, (w**3 + step**3) * w * step / u**4))
+    a = jnp.where(late, _matrix(ahead), jnp.where(early, _matrix(back), 0.0))
+    q = jnp.where(late, _matrix(noise), jnp.where(early, _matrix(bridge), _wiener(w)))
+    return Form(a, kernel.variance * q, kernel.variance * _wiener(jnp.abs(before)), jnp.stack([one, none]))
+
+
+def _matrix(entries) -> Array:
+    return jnp.stack([jnp.stack(row) for row in entries])
+
+
+def _wiener(t: Times) -> Array:
+    """The covariance of an integrated Wiener process and its slope a time t after both were 0."""
+    return _matrix(((t**3 / 3.0, t**2 / 2.0), (t**2 / 2.0, t)))
+
+
+@form.register
+def _(kernel: kernels.Oscillation, before, now, harmonics):
+    step = now - before
+    z = jnp.minimum(step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
+    own = kernel.variance * _spread(np.eye(2), z)
+    a = jnp.exp(-z) * _rotation(2.0 * jnp.pi * step / kernel.period)
+    return Form(a, -jnp.expm1(-2.0 * z) * own, own, _spread(np.array([1.0, 0.0]), z))
+
+
+def _rotation(angle: Times) -> Array:
+    return _matrix(((jnp.cos(angle), jnp.sin(angle)), (-jnp.sin(angle), jnp.cos(angle))))
+
+
+@form.register
+def _(kernel: kernels.Periodic, before, now, harmonics):
+    """Σ_j q_j cos(2π j r/period), cut after so many harmonics (Solin and Särkkä 2014): nothing is forgotten, Q = 0."""
+    step, share = now - before, series(kernel.lengthscale, harmonics)
+    a, p = jnp.ones((1, 1, *step.shape)), _spread(np.ones((1, 1)), step) * share[0]
+    for j in range(1, harmonics + 1):
+        a = _beside(a, _rotation(2.0 * jnp.pi * j * step / kernel.period))
+        p = _beside(p, _spread(np.eye(2), step) * share[j])
+    h = _spread(np.array([1.0] + [1.0, 0.0] * harmonics), step)
+    return Form(a, jnp.zeros_like(a), kernel.variance * p, h)
+
+
+def series(lengthscale: Any, harmonics: int) -> Float[Array, " j"]:
+    """q_0 … q_J of exp(−2 sin²(θ/2)/ℓ²) = Σ q_j cos jθ: with κ = ℓ⁻², q_0 = I_0(κ) exp(−κ) and q_j = 2 I_j(κ) exp(−κ).
+
+    Ratios I_j/I_{j−1} come from their continued fraction, downwards, all terms positive. 1 − Σ q_j is the largest error
+    of the truncated correlation.
+    """
+    kappa = jnp.reshape(jnp.asarray(lengthscale), ()) ** -2.0
+    ratio, ratios = 0.0, []
+    for j in range(harmonics + BEYOND, 0, -1):
+        ratio = 1.0 / (2.0 * j / kappa + ratio)
+        ratios.append(ratio)
+    first = jax.scipy.special.i0e(kappa)
+    return jnp.concatenate([first[None], 2.0 * first * jnp.cumprod(jnp.stack(ratios[::-1][:harmonics]))])
+
+
+@form.register
+def _(kernel: kernels.White, before, now, harmonics):
+    """No state: what no two data share is not the chain's (`Kernel.noise`)."""
+    none = jnp.zeros((0, *jnp.shape(now)))
+    return Form(none[None][:0], none[None][:0], none[None][:0], none)
+
+
+@form.register
+def _(kernel: kernels.Sum, before, now, harmonics):
+    one, two = form(kernel.left, before, now, harmonics), form(kernel.right, before, now, harmonics)
+    a, q, p = (_beside(x, y) for x, y in ((one.a, two.a), (one.q, two.q), (one.p, two.p)))
+    return Form(a, q, p, jnp.concatenate([one.h, two.h]))
+
+
+@form.register
+def _(kernel: kernels.Product, before, now, harmonics):
+    """With P_A = A P Aᵀ of each: Q = Q₁ ⊗ P_A₂ + P_A₁ ⊗ Q₂ + Q₁ ⊗ Q₂."""
+    one, two = form(kernel.left, before, now, harmonics), form(kernel.right, before, now, harmonics)
+    kept = [product(product(f.a, f.p), transposed(f.a)) for f in (one, two)]
+    q = _kron(one.q, kept[1]) + _kron(kept[0], two.q) + _kron(one.q, two.q)
+    h = (one.h[:, None] * two.h[None]).reshape(-1, *one.h.shape[1:])
+    return Form(_kron(one.a, two.a), q, _kron(one.p, two.p), h)
+
+
+@form.register
+def _(kernel: kernels.Power, before, now, harmonics):
+    if kernel.exponent not in (1, 2, 3, 4):
+        raise NotMarkov(f"process=Markov() takes whole powers of kernels from 1 to 4; got {kernel.exponent}")
+    whole = kernel.base
+    for _ in range(int(kernel.exponent) - 1):
+        whole = kernels.Product(whole, kernel.base)
+    return form(whole, before, now, harmonics)
+
+
+def _beside(x: Array, y: Array) -> Array:
+    """The block-diagonal matrix of two."""
+    none = jnp.zeros((len(x), len(y), *x.shape[2:]))
+    above = jnp.concatenate([x, none], axis=1)
+    return jnp.concatenate([above, jnp.concatenate([jnp.swapaxes(none, 0, 1), y], axis=1)])
+
+
+def _kron(x: Array, y: Array) -> Array:
+    """x ⊗ y."""
+    whole = x[:, None, :, None] * y[None, :, None, :]
+    return whole.reshape(len(x) * len(y), len(x) * len(y), *x.shape[2:])

@@ -1,0 +1,222 @@
+"""The prior of a chain of states under sites: marginals, and derivatives without differentiating a loop backwards.
+
+Marginals come from cavities: the state given data before (m, P) and after (η, J) its own site makes N(μ_c, σ_c²) of
+f, and then b = 1/(1 + τ σ_c²), σ² = b σ_c², α = b (ν − τ μ_c), without a difference of large numbers.
+
+log Z, the log integral of prior times sites, has closed derivatives in the chain's matrices (`_slope`), and itself
+generates the marginals: ∂ log Z/∂ν = μ, ∂ log Z/∂τ = −½ (σ² + μ²). So a cotangent of the marginals reaches the prior as
+the derivative of that slope along a move of the sites, a forward derivative: memory stays O(n).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import Natural
+from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Prior, Response
+from quantprop.priors.dense import DensePrior
+from quantprop.priors.markov.algebra import (
+    Matrix,
+    Vector,
+    dot,
+    identity,
+    inverse,
+    outer,
+    product,
+    times,
+)
+from quantprop.priors.markov.layout import Layout, before, in_line, to_rows, to_slots
+from quantprop.priors.markov.prediction import MarkovPredictor
+from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, filtered, pivot, updated
+from quantprop.runtime.programs import part
+from quantprop.sites import Marginal
+
+
+class MarkovPrior(Prior):
+    """f = m + hᵀx + noise at the training inputs, x a chain of states."""
+
+    mean: Float[Array, " n"]
+    chain: Chain
+    noise: Slots  # variances that no two data share
+    prior_variance: Float[Array, " n"]  # of f: follows from the chain and the noise; for messages
+    layout: Layout
+
+    def scaled(self, by: Any) -> MarkovPrior:
+        chain = self.chain._replace(q=by * self.chain.q)
+        return MarkovPrior(self.mean, chain, by * self.noise, by * self.prior_variance, self.layout)
+
+    def variances(self) -> Float[Array, " n"]:
+        return self.prior_variance
+
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        return Conditioned(sites, *_CONDITIONED[signed](self, sites), None)
+
+    def evidence_slope(self, given: Conditioned, signed: bool) -> MarkovPrior:
+        return _slope(self, given.sites)
+
+    def response(self, given: Conditioned, signed: bool) -> MarkovResponse:
+        return MarkovResponse(self, given, signed)
+
+    def joint(self, given: Conditioned, signed: bool) -> Joint:
+        """Up to `largest_joint` rows, as the dense prior has it."""
+        dense = DensePrior(self.mean, covariance_of(self))
+        return dense.joint(dense.condition(given.sites, signed), signed)
+
+    def predictor(self, sites: Natural, signed: bool) -> MarkovPredictor:
+        under = _under(self, sites)
+        return MarkovPredictor.of(self.chain, under.states, under.own, signed)
+
+
+class MarkovResponse(Response):
+    """Forward derivatives of the marginals, and of the evidence's slope."""
+
+    prior: MarkovPrior
+    given: Conditioned
+    signed: bool = eqx.field(static=True)
+
+    def answer(self, moves: Moves) -> Moves:
+        at, sd = self.given.marginals, jnp.sqrt(self.given.marginals.variance)
+        by_tau = moves[1] / at.variance
+        towards = Natural(moves[0] / sd + at.mean * by_tau, by_tau)
+
+        mean, variance = _ANSWERED[self.signed](self.prior, self.given.sites, towards)
+        return jnp.stack([mean / sd, -variance / at.variance])
+
+    def to_prior(self, by: Cotangent) -> MarkovPrior:
+        """Σ c_i μ_i + e_i σ_i² is the derivative of log Z along δτ = −2e, δν = c + μ δτ."""
+        at, sites = self.given.marginals, self.given.sites
+        by_mean, by_variance = by.answer[0] / jnp.sqrt(at.variance), -by.answer[1] / at.variance
+        by_tau = -2.0 * by_variance
+        towards = Natural(by_mean + at.mean * by_tau, by_tau)
+        moved = _moved_slope(self.prior, sites, towards)
+        # log |I + S K| = −2 log Z where all ν and the mean are 0
+        level = Natural(sites.tau * self.prior.mean, sites.tau)
+        size = _slope(self.prior, level)
+        found = jax.tree.map(lambda a, b: a - 2.0 * by.log_determinant * b, moved, size)
+        return MarkovPrior(found.mean + by.mean, found.chain, found.noise, found.prior_variance, found.layout)
+
+
+@part
+def covariance_of(prior: MarkovPrior) -> Float[Array, "n n"]:
+    """K as a matrix: `ties` are the covariances of all values so far with the state in hand."""
+    a, q, h = jax.tree.map(in_line, prior.chain)
+    slots = h.shape[-1]
+
+    def step(state, i):
+        ties, p = state
+        p = a[..., i] @ p @ a[..., i].T + q[..., i]
+        ties = jnp.where((jnp.arange(slots) == i)[:, None], h[:, i] @ p, ties @ a[..., i].T)
+        return (ties, p), ties @ h[:, i]
+
+    _, columns = jax.lax.scan(step, (jnp.zeros((slots, len(h))), jnp.zeros_like(q[..., 0])), jnp.arange(slots))
+    upper = jnp.triu(columns.T)
+    time = prior.layout.rank.astype(int)
+    whole = upper + jnp.triu(upper, 1).T + jnp.diag(in_line(prior.noise))
+    return whole[time[:, None], time]
+
+
+# --- under sites -----------------------------------------------------------------------------------------------------
+
+
+class Under(NamedTuple):
+    """Sites on f less the prior mean, by time; those on hᵀx, which noise weakens; and the states under them."""
+
+    nu: Slots
+    tau: Slots
+    own: tuple[Slots, Slots]
+    states: Filtered
+
+
+def _under(prior: MarkovPrior, sites: Natural) -> Under:
+    nu, tau = to_slots(prior.layout, sites.nu - sites.tau * prior.mean), to_slots(prior.layout, sites.tau)
+    weaker = 1.0 / pivot(tau, prior.noise)
+    own = (nu * weaker, tau * weaker)
+    return Under(nu, tau, own, filtered(prior.chain, *own))
+
+
+def _ahead(prior: MarkovPrior, under: Under) -> Slots:
+    """The variance of every f given the data before it."""
+    return jax.vmap(lambda p, h: dot(h, times(p, h)))(under.states.p, prior.chain.h) + prior.noise
+
+
+def _marginals(prior: MarkovPrior, under: Under, mean: Slots, variance: Slots) -> Marginal:
+    variance = variance + prior.noise
+    b = 1.0 / pivot(under.tau, variance)
+    parts = (b * (mean + under.nu * variance), b * variance, b * (under.nu - under.tau * mean), b)
+    found = Marginal(*(to_rows(prior.layout, part) for part in parts))
+    return Marginal(prior.mean + found.mean, found.variance, found.alpha, found.b)
+
+
+def _conditioned(prior: MarkovPrior, sites: Natural, signed: bool) -> tuple[Marginal, Array, Array]:
+    """Marginals, log |I + S K|, and whether the posterior is proper."""
+    under = _under(prior, sites)
+    marginals = _marginals(prior, under, *jax.vmap(partial(cavity, signed=signed))(under.states, prior.chain.h))
+    pivots = pivot(under.tau, _ahead(prior, under))
+    finite = jnp.all(jnp.isfinite(marginals.mean)) & jnp.all(jnp.isfinite(marginals.variance))
+    # K + S⁻¹ has pivots (1 + τ s)/τ; the posterior is proper if as many of them are negative as there are τ < 0.
+    negative, passed = under.tau < 0, pivots < 0
+    proper = finite & (jnp.sum(passed & negative) == jnp.sum(passed & ~negative))
+    return marginals, jnp.sum(jnp.log(jnp.abs(pivots))), proper
+
+
+def _answered(prior: MarkovPrior, sites: Natural, towards: Natural, signed: bool) -> tuple[Array, Array]:
+    """How means and variances change along a move of the sites."""
+
+    def told(sites: Natural) -> tuple[Array, Array]:
+        new, _, _ = _conditioned(prior, sites, signed)
+        return new.mean, new.variance
+
+    return jax.jvp(told, (sites,), (towards,))[1]
+
+
+_CONDITIONED = {signed: part(partial(_conditioned, signed=signed)) for signed in (False, True)}
+_ANSWERED = {signed: part(partial(_answered, signed=signed)) for signed in (False, True)}
+
+
+# --- derivatives -----------------------------------------------------------------------------------------------------
+
+
+@part
+def _slope(prior: MarkovPrior, sites: Natural) -> MarkovPrior:
+    """∂ log Z in all of the prior's numbers, the sites being held.
+
+    log Z sees a step only through m = A m′ and P = A P′Aᵀ + Q, (m′, P′) being the state before. With (η, J) of the data
+    from then on, r = (I + J P)⁻¹(η − J m) and N = (I + J P)⁻¹ J, it changes by rᵀδm + ½ tr (r rᵀ − N) δP.
+    """
+    under = _under(prior, sites)
+    states, chain, (nu, tau) = under.states, prior.chain, under.own
+    last = jax.vmap(updated)(states.m, states.p, chain.h, nu, tau)
+    *by_chain, mean, spread = jax.vmap(_step_slope)(states, chain, nu, tau, before(last[0]), before(last[1]))
+    alpha = nu - tau * mean
+    # (K + S⁻¹)⁻¹ on its diagonal, from that of hᵀx, whose site is (ν, τ)/(1 + τ noise)
+    precision = tau * (1.0 - tau * spread)
+    rows = to_rows(prior.layout, alpha)
+    nothing = jax.tree.map(jnp.zeros_like, (prior.prior_variance, prior.layout))
+    return MarkovPrior(rows, Chain(*by_chain), 0.5 * (alpha**2 - precision), *nothing)
+
+
+@part
+def _moved_slope(prior: MarkovPrior, sites: Natural, towards: Natural) -> MarkovPrior:
+    """How the slope changes along a move of the sites."""
+    return jax.jvp(lambda sites: _slope(prior, sites), (sites,), (towards,))[1]
+
+
+def _step_slope(
+    at: Filtered, step: Chain, nu: Array, tau: Array, m: Vector, p: Matrix
+) -> tuple[Matrix, Matrix, Vector, Array, Array]:
+    """∂ log Z in A, Q and h of one step; mean and variance of hᵀx."""
+    h = step.h
+    eta, j = at.eta + h * nu, at.j + outer(h, h) * tau
+    back = inverse(identity(at.p) + product(j, at.p))
+    r, n = times(back, eta - times(j, at.m)), product(back, j)
+    by_q = 0.5 * (outer(r, r) - n)
+    by_a = 2.0 * product(by_q, product(step.a, p)) + outer(r, m)
+    mean, seen = at.m + times(at.p, r), times(at.p, times(back, h))
+    by_h = (nu - tau * dot(h, mean)) * mean - tau * seen
+    return by_a, by_q, by_h, dot(h, mean), dot(h, seen)

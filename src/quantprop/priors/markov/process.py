@@ -1,0 +1,84 @@
+"""`Markov`: a process in time with linear cost."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.kernels import Kernel
+from quantprop.priors.base import Cost, Process
+from quantprop.priors.markov.forms import check, form, series
+from quantprop.priors.markov.layout import Layout, lanes_for, layout_of, to_slots
+from quantprop.priors.markov.prediction import Ties, ties_of
+from quantprop.priors.markov.prior import MarkovPrior
+from quantprop.priors.markov.recursion import Chain, Slots
+
+NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gradient, three states
+
+
+class Prepared(NamedTuple):
+    """Inputs, and where they stand in time."""
+
+    x: Float[Array, "n 1"]
+    layout: Layout
+    now: Slots
+    before: Slots
+
+
+class Markov(Process):
+    """The exact process for one column of inputs (time) and kernels with a state-space form: n numbers and operations
+    a sweep, times those of a few small matrices.
+
+    Kernels are Matern12, Matern32, Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums
+    and products of them. Inputs may be in any order, and repeated. Periodic kernels are a series of so many
+    `harmonics`, 2 · harmonics + 1 states; `truncation` says what that leaves out. `lanes` is how many stretches of the
+    series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same to
+    rounding.
+
+    >>> import numpy as np
+    >>> from quantprop import Markov, Model, infer, kernels, likelihoods
+    >>> t = np.arange(1000.0)[:, None]
+    >>> y = np.random.default_rng(0).poisson(np.exp(np.sin(t[:, 0] / 50)))
+    >>> model = Model(kernels.Matern32(1.0, 50.0), likelihoods.Poisson(), process=Markov())
+    >>> infer(model, t, y, "ep").converged
+    True
+    """
+
+    lanes: int | None = eqx.field(default=None, static=True)
+    harmonics: int = eqx.field(default=8, static=True)
+
+    def truncation(self, lengthscale: float) -> float:
+        """The largest error of a periodic kernel's covariance by its truncated series, relative to its variance.
+
+        >>> from quantprop import Markov
+        >>> f"{Markov(harmonics=8).truncation(1.0):.0e}"
+        '4e-09'
+        """
+        with jax.enable_x64(True):
+            return float(1.0 - jnp.sum(series(lengthscale, self.harmonics)))
+
+    def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
+        check(kernel, x.shape[1])
+        return Prepared(x, *layout_of(x[:, 0], lanes_for(len(x)) if self.lanes is None else self.lanes))
+
+    def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Prepared) -> MarkovPrior:
+        x, layout, now, before = prepared
+        steps = form(kernel, before, now, self.harmonics)
+        first = (jnp.arange(now.shape[0])[:, None] == 0) & (jnp.arange(now.shape[1]) == 0)
+        a, q = jnp.where(first, 0.0, steps.a), jnp.where(first, steps.p, steps.q)
+        parts = (jnp.moveaxis(part, -2, 0) for part in (a, q, steps.h))
+        noise = to_slots(layout, kernel.noise(x))
+        return MarkovPrior(mean, Chain(*parts), noise, kernel.diagonal(x), layout)
+
+    def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Ties:
+        check(kernel, x.shape[1])
+        return ties_of(partial(form, kernel, harmonics=self.harmonics), kernel.noise(new), x[:, 0], new[:, 0])
+
+    def cost(self, n: int) -> Cost:
+        one = 8 * n
+        return Cost(NUMBERS * one, 40 * one, 2000.0 * n, f"a chain over {n} rows", f"{NUMBERS} numbers a row")

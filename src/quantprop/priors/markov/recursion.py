@@ -1,0 +1,215 @@
+"""Kalman filter and backward information filter of a chain of states under Gaussian sites, O(n) and parallel.
+
+The chain is x_i = A_i x_{i−1} + q_i with q_i ~ N(0, Q_i), begun by A_1 = 0; a site is exp(ν h_iᵀx_i − ½ τ (h_iᵀx_i)²).
+Sites come in information form, so that τ = 0 (no datum) needs no special case and τ < 0 only changes signs.
+
+Time runs along the first axis and, in stretches of equal length, along the last: entry (l, b) is time b·L + l. All
+stretches are filtered side by side. What a stretch as a whole does to the states before and after it is an element of
+an associative product (Särkkä and García-Fernández 2021, Lemma 8), and a scan of these products gives each stretch the
+state it begins with and what is known from beyond its end. With one stretch this is the usual sequential filter.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.priors.markov.algebra import (
+    Matrix,
+    Vector,
+    cholesky,
+    dot,
+    forward_solve,
+    identity,
+    inverse,
+    outer,
+    product,
+    steps,
+    symmetric,
+    times,
+    transposed,
+)
+
+Slots = Float[Array, "l b"]
+
+
+class Chain(NamedTuple):
+    """The states' prior, and the functional h that data see of each."""
+
+    a: Float[Array, "l d d b"]
+    q: Float[Array, "l d d b"]
+    h: Float[Array, "l d b"]
+
+
+class Element(NamedTuple):
+    """A stretch of the chain with its data: given the state x before it, its last state is N(A x + b, C), and its data
+    weigh x by exp(ηᵀx − ½ xᵀJ x).
+    """
+
+    a: Matrix
+    b: Vector
+    c: Matrix
+    eta: Vector
+    j: Matrix
+
+
+class Filtered(NamedTuple):
+    """For each time: its state given earlier data, N(m, P), and what later data say of it, exp(ηᵀx − ½ xᵀJ x)."""
+
+    m: Float[Array, "l d b"]
+    p: Float[Array, "l d d b"]
+    eta: Float[Array, "l d b"]
+    j: Float[Array, "l d d b"]
+
+
+def pivot(tau: Array, s: Array) -> Array:
+    """1 + τ s, by which an update divides; where a negative site makes it 0, the smallest number beside it."""
+    found = 1.0 + tau * s
+    return jnp.where(found == 0.0, jnp.finfo(found.dtype).eps, found)
+
+
+def updated(m: Vector, p: Matrix, h: Vector, nu: Array, tau: Array) -> tuple[Vector, Matrix]:
+    """A state after its own site."""
+    seen = times(p, h)
+    a = pivot(tau, dot(h, seen))
+    return m + seen * ((nu - tau * dot(h, m)) / a), p - outer(seen, seen) * (tau / a)
+
+
+def moved_on(m: Vector, p: Matrix, a: Matrix, q: Matrix) -> tuple[Vector, Matrix]:
+    """The next state: A m, A P Aᵀ + Q."""
+    return times(a, m), symmetric(product(product(a, p), transposed(a)) + q)
+
+
+def moved_back(eta: Vector, j: Matrix, a: Matrix, root: Matrix) -> tuple[Vector, Matrix]:
+    """What is known of x_i = A x_{i−1} + R u, u ~ N(0, I), as knowledge of x_{i−1}: one u after the other is
+    integrated out.
+    """
+
+    def integrated(k, known):
+        eta, j = known
+        pushed = times(j, root[:, k])
+        c = 1.0 + dot(root[:, k], pushed)
+        return eta - pushed * (dot(root[:, k], eta) / c), j - outer(pushed, pushed) / c
+
+    eta, j = steps(len(root), integrated, (eta, j))
+    back = transposed(a)
+    return times(back, eta), symmetric(product(product(back, j), a))
+
+
+def filtered(chain: Chain, nu: Slots, tau: Slots) -> Filtered:
+    """All states under their sites, by data before and data after."""
+    begin, end = _ends(chain, nu, tau)
+
+    def forward(state, at):
+        (a, q, h), nu, tau = at
+        m, p = moved_on(state[0], state[1], a, q)
+        return updated(m, p, h, nu, tau), (m, p)
+
+    def backward(known, at):
+        a, root, h, nu, tau = at
+        eta, j = known
+        return moved_back(eta + h * nu, j + outer(h, h) * tau, a, root), known
+
+    _, (m, p) = jax.lax.scan(forward, begin, (chain, nu, tau))
+    roots = jax.vmap(cholesky)(chain.q)
+    _, (eta, j) = jax.lax.scan(backward, end, (chain.a, roots, chain.h, nu, tau), reverse=True)
+    return Filtered(m, p, eta, j)
+
+
+def cavity(at: Filtered, h: Vector, signed: bool) -> tuple[Array, Array]:
+    """Mean and variance of hᵀx without its own site.
+
+    With P = L Lᵀ, (P⁻¹ + J)⁻¹ = L (I + LᵀJ L)⁻¹Lᵀ, whose pivots are at least 1. Where sites may be negative, so
+    may P and J, and (I + P J)⁻¹ (m + P η, P h) takes its place.
+    """
+    if signed:
+        left = times(transposed(inverse(identity(at.p) + product(at.p, at.j))), h)
+        return dot(left, at.m + times(at.p, at.eta)), dot(left, times(at.p, h))
+    root = cholesky(at.p)
+    back = transposed(root)
+    inner = cholesky(identity(at.p) + product(product(back, at.j), root), least=1.0)
+    seen = forward_solve(inner, times(back, h))
+    pull = forward_solve(inner, times(back, at.eta - times(at.j, at.m)))
+    return dot(h, at.m) + dot(seen, pull), dot(seen, seen)
+
+
+def _ends(chain: Chain, nu: Slots, tau: Slots) -> tuple[tuple[Vector, Matrix], tuple[Vector, Matrix]]:
+    """The state that each stretch begins with, and what is known beyond its end."""
+    nothing = jnp.zeros_like(chain.h[0]), jnp.zeros_like(chain.a[0])
+    if nu.shape[1] == 1:
+        return nothing, nothing
+    before, after = _scanned(_stretches(chain, nu, tau))
+
+    def later(x: Array) -> Array:
+        return jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
+
+    def earlier(x: Array) -> Array:
+        return jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], axis=-1)
+
+    return (later(before.b), later(before.c)), (earlier(after.eta), earlier(after.j))
+
+
+def _stretches(chain: Chain, nu: Slots, tau: Slots) -> Element:
+    """Each stretch as one element, its steps taken in one after the other."""
+
+    def longer(whole: Element, at):
+        (a, q, h), nu, tau = at
+        b, c = moved_on(whole.b, whole.c, a, q)
+        through, seen = product(a, whole.a), times(c, h)
+        divisor = pivot(tau, dot(h, seen))
+        left, sees = (nu - tau * dot(h, b)) / divisor, times(transposed(through), h)
+        gain = tau / divisor
+        return Element(
+            through - outer(seen, sees) * gain,
+            b + seen * left,
+            c - outer(seen, seen) * gain,
+            whole.eta + sees * left,
+            whole.j + outer(sees, sees) * gain,
+        ), None
+
+    vector, matrix = jnp.zeros_like(chain.h[0]), jnp.zeros_like(chain.a[0])
+    return jax.lax.scan(longer, Element(identity(matrix), vector, matrix, vector, matrix), (chain, nu, tau))[0]
+
+
+def joined(one: Element, two: Element) -> Element:
+    """A stretch followed by another."""
+    back = inverse(identity(one.c) + product(one.c, two.j))
+    through = product(two.a, back)
+    pulled = product(two.j, product(back, one.a))
+    return Element(
+        product(through, one.a),
+        times(through, one.b + times(one.c, two.eta)) + two.b,
+        symmetric(product(product(through, one.c), transposed(two.a))) + two.c,
+        times(transposed(one.a), times(transposed(back), two.eta - times(two.j, one.b))) + one.eta,
+        symmetric(product(transposed(one.a), pulled)) + one.j,
+    )
+
+
+def _scanned(whole: Element) -> tuple[Element, Element]:
+    """Products of all elements up to each, and from each on, in log₂ rounds (Hillis and Steele 1986)."""
+    lanes = whole.b.shape[-1]
+    at = jnp.arange(lanes)
+
+    def further(k, so_far: tuple[Element, Element]) -> tuple[Element, Element]:
+        by, (before, after) = 2**k, so_far
+        earlier, later = _rolled(before, by), _rolled(after, -by)
+        both = joined(_beside(earlier, after), _beside(before, later))
+        new = (jax.tree.map(lambda x: x[..., :lanes], both), jax.tree.map(lambda x: x[..., lanes:], both))
+        return _where(at >= by, new[0], before), _where(at < lanes - by, new[1], after)
+
+    return jax.lax.fori_loop(0, (lanes - 1).bit_length(), further, (whole, whole))
+
+
+def _rolled(one: Element, by: Array) -> Element:
+    return jax.tree.map(lambda x: jnp.roll(x, by, axis=-1), one)
+
+
+def _beside(one: Element, two: Element) -> Element:
+    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=-1), one, two)
+
+
+def _where(chosen: Array, one: Element, two: Element) -> Element:
+    return jax.tree.map(lambda x, y: jnp.where(chosen, x, y), one, two)

@@ -1,0 +1,181 @@
+"""Inducing points in use: which ones, what is refused, estimators, files, batches and fuzzed problems."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from priors.inducing_cases import COUNTS, DATA, KERNEL, LABELS, METHODS, NEW, REALS, RNG, X, Z, fitc, point
+from typer.testing import CliRunner
+
+from quantprop import (
+    QP,
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    Inducing,
+    Model,
+    fit,
+    fit_many,
+    infer,
+    kernels,
+    likelihoods,
+    load,
+)
+from quantprop.cli import app
+from quantprop.estimators.shared import ProcessWarning, chosen_process
+from quantprop.inference import prediction
+from quantprop.priors.inducing.choice import chosen
+from quantprop.runtime import batches
+
+# --- points ----------------------------------------------------------------------------------------------------------
+
+
+def test_points_are_chosen_from_the_rows_by_their_seed():
+    x = np.column_stack([RNG.normal(size=500), RNG.integers(0, 3, 500)])
+    one, again, other = chosen(x, 20, 0), chosen(x, 20, 0), chosen(x, 20, 1)
+    np.testing.assert_array_equal(one, again)
+    assert (one != other).any()
+    assert len(np.unique(one, axis=0)) == 20
+    assert {tuple(row) for row in one} <= {tuple(row) for row in x}  # codes of categories stay codes
+
+
+@pytest.mark.parametrize(
+    ("points", "words"),
+    [
+        (31, "31 points are more than the 30 rows of X: use Dense"),
+        (np.zeros((2, 1)), "two rows of points are equal"),
+        (np.array([[0.0], [np.nan]]), r"points\[1\] holds NaN or infinity"),
+        (0, "whole number of at least 1"),
+        (2.5, "whole number of at least 1"),
+        (np.zeros((2, 3)) + np.arange(2)[:, None], "points have 3 columns, and X has 1"),
+        (np.arange(3.0), "one row per point"),
+    ],
+)
+def test_points_that_will_not_do_are_refused(points, words):
+    with pytest.raises(ValueError, match=words):
+        infer(Model(KERNEL, likelihoods.Probit(), process=Inducing(points)), X, LABELS, "ep")
+
+
+def test_more_points_than_different_rows_are_refused():
+    with pytest.raises(ValueError, match="10 points, but X has only 3 different rows"):
+        infer(Model(KERNEL, likelihoods.Probit(), process=Inducing(10)), np.repeat(X[:3], 10, axis=0), LABELS, "ep")
+
+
+def test_points_whose_covariance_is_singular_have_an_honest_status():
+    """Without jitter, and points far closer than the lengthscale."""
+    close = np.linspace(0.0, 1e-3, 8)[:, None]
+    model = Model(kernels.SquaredExponential(1.0, 2.0), likelihoods.Probit(), process=Inducing(close, jitter=0.0))
+    solution = infer(model, X, LABELS, "ep")
+    assert solution.status.reason == "no-covariance"
+
+
+@pytest.mark.campaign
+def test_jitter_makes_them_usable():
+    close = np.linspace(0.0, 1e-3, 8)[:, None]
+    model = Model(kernels.SquaredExponential(1.0, 2.0), likelihoods.Probit(), process=Inducing(close))
+    assert infer(model, X, LABELS, "ep").converged
+
+
+# --- from end to end -------------------------------------------------------------------------------------------------
+
+
+def test_learned_points_improve_the_evidence_and_are_stored(tmp_path):
+    kernel, weights = kernels.SquaredExponential(1.0, 1.0), np.where(np.arange(30) % 7 == 0, 2.0, 1.0)
+    model = Model(kernel, likelihoods.Probit(), process=Inducing(4, learn=True))
+    still, moved = (
+        fit(Model(kernel, model.likelihood, process=Inducing(4, learn=learn)), X, LABELS, "ep", weights=weights)
+        for learn in (False, True)
+    )
+    assert moved.objective_value > still.objective_value + 0.01
+    moved.save(tmp_path / "moved.safetensors")
+    again = load(tmp_path / "moved.safetensors")
+    np.testing.assert_array_equal(again.model.process.points.value, moved.model.process.points.value)
+    np.testing.assert_array_equal(again.solution.weights, weights)
+    np.testing.assert_array_equal(again.solution.predict(NEW).variance, moved.solution.predict(NEW).variance)
+
+
+def test_a_regressor_does_not_merge_equal_rows():
+    """Equal rows have residuals of their own: the closed form of all rows, not of half as many with half the noise."""
+    x, y = np.repeat(X, 2, axis=0), np.repeat(REALS, 2)
+    process = Inducing(Z, jitter=0.0)
+    model = GaussianProcessRegressor(KERNEL, alpha=0.09, optimizer=None, process=process, method="ep").fit(x, y)
+    assert model.log_marginal_likelihood_value_ == pytest.approx(fitc(1.0, y, 0.3, x)[0], abs=1e-7)
+
+
+def test_auto_says_what_it_chose(caplog):
+    """Exact for 500 rows; on a CPU 512 points from some thousand rows on, with a warning that names the way out."""
+    with caplog.at_level("INFO", logger="quantprop"):
+        assert not isinstance(chosen_process("auto", 500), Inducing)
+    assert "dense, exact, for 500 rows" in caplog.text
+    for n in (5_000, 50_000):
+        with pytest.warns(ProcessWarning, match=rf"{n} rows by 512 inducing points.*process='dense'"):
+            assert chosen_process("auto", n).count == 512
+    assert chosen_process("dense", 50_000) == Model(KERNEL, likelihoods.Probit()).process
+    assert chosen_process(given := Inducing(7), 50_000) is given
+
+
+@pytest.mark.campaign
+def test_estimators_learn_with_points_and_are_stored(tmp_path):
+    x = RNG.normal(size=(200, 2))
+    label = np.where(x[:, 0] + x[:, 1] ** 2 > 1, "yes", "no")
+    model = GaussianProcessClassifier(process=Inducing(20)).fit(x, label)
+    assert model.score(x, label) > 0.9
+    model.save(tmp_path / "model.safetensors")
+    twin = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(twin.predict_proba(x[:5]), model.predict_proba(x[:5]))
+    several = GaussianProcessClassifier(process=Inducing(10)).fit(x, np.round(x[:, 0]).clip(-1, 1))
+    assert several.predict_proba(x).shape == (200, 3)
+
+
+@pytest.mark.campaign
+def test_the_command_line_takes_points(tmp_path):
+    table = "\n".join(["a,b", *(f"{x:.4f},{'yes' if y > 0 else 'no'}" for x, y in zip(X[:, 0], LABELS, strict=True))])
+    (tmp_path / "table.csv").write_text(table)
+    words = ["fit", tmp_path / "table.csv", "--target", "b", "--inducing", 6, "--out", tmp_path / "model.safetensors"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    assert load(tmp_path / "model.safetensors").process.count == 6
+
+
+@pytest.mark.campaign
+def test_learning_by_a_batch_is_learning_alone():
+    model = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit(), process=Inducing(6))
+    alone = fit(model, X, LABELS, "ep")
+    for one in fit_many(model, [X, X], [LABELS, LABELS], "ep"):
+        assert one.objective_value == pytest.approx(alone.objective_value, abs=1e-4)  # the optimum is flat
+
+
+@pytest.mark.campaign
+def test_very_many_rows_are_renewed_and_predicted_in_chunks(monkeypatch):
+    model = Model(KERNEL, likelihoods.Poisson(), process=Inducing(Z))
+    whole = point(model, COUNTS, QP())
+    monkeypatch.setattr(batches, "CPU_ROWS", 8)
+    monkeypatch.setattr(prediction, "PIECE", 3)
+    x, y = np.concatenate([X, X[:3]]), np.concatenate([COUNTS, COUNTS[:3]])  # of a shape not compiled before
+    parts = point(model, y, QP(), np.concatenate([np.ones(30), np.zeros(3)]), x=x)
+    assert parts.value == pytest.approx(whole.value, abs=1e-8)
+    np.testing.assert_allclose(parts.gradient, whole.gradient, atol=1e-7)
+    solution = infer(model, X, COUNTS, "laplace")
+    np.testing.assert_allclose(solution.predict(NEW).variance, np.diag(solution.predict(NEW, full_cov=True).covariance))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("seed", range(20))
+def test_fuzzed_problems_have_numbers_and_honest_statuses(seed):
+    """25 a seed: no NaN, no negative variance, and a status that says what happened."""
+    rng = np.random.default_rng(seed)
+    for _ in range(25):
+        n, d = 30, int(rng.integers(1, 4))
+        x = rng.normal(size=(n, d)) * 10.0 ** rng.uniform(-2, 2)
+        name = str(rng.choice(list(DATA)))
+        likelihood, y = DATA[name][0], rng.permutation(DATA[name][1])
+        if name == "student-t":
+            y = y * 10.0 ** rng.integers(-1, 3)
+        kernel = kernels.SquaredExponential(10.0 ** rng.uniform(-3, 4), 10.0 ** rng.uniform(-2, 2))
+        method = METHODS[str(rng.choice(list(METHODS)))]
+        solution = infer(Model(kernel, likelihood, process=Inducing(8, seed=seed)), x, y, method)
+        assert solution.status.reason in ("converged", "max-sweeps", "stalled", "improper-cavities")
+        assert np.isfinite(solution.marginals.mean).all()
+        assert (solution.marginals.variance > 0).all()
+        latent = solution.predict(x[:9] + rng.normal(size=(9, d)))
+        assert np.isfinite(latent.mean).all()
+        assert (latent.variance > 0).all()

@@ -1,0 +1,149 @@
+"""Few nodes: wherever their own estimate accepts them, they agree with the panels; so do their derivatives."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import ndtri
+
+from quantprop import likelihoods
+from quantprop.gaussian import Normal
+from quantprop.likelihoods import Datum
+from quantprop.likelihoods.base import Moments, few_node_moments, panel_moments
+from quantprop.numerics.selection import BLOCK, FEW, unless_trusted
+from quantprop.numerics.special import central_score
+from quantprop.projections.wasserstein import few_node_w2, panel_w2
+
+ROWS = 96
+KINDS = {
+    "poisson": likelihoods.Poisson(),
+    "poisson, softplus": likelihoods.Poisson("softplus"),
+    "negative binomial": likelihoods.NegativeBinomial(0.5),
+    "logit": likelihoods.Logit(),
+    "student-t": likelihoods.StudentT(4.0, 0.7),
+    "gamma": likelihoods.Gamma(2.0),
+    "beta": likelihoods.Beta(5.0),
+    "binomial": likelihoods.Binomial("logit"),
+}
+BY_DEFAULT = ("poisson", "student-t")
+
+
+@pytest.fixture(autouse=True)
+def _double_precision():
+    with jax.enable_x64(True):
+        yield
+
+
+def wide(name: str, n: int, rng: np.random.Generator) -> tuple[Datum, Normal]:
+    """Data and cavities of every size: variances from 1e-8 to 1e8, means up to 30, counts up to 1e6."""
+    v = 10.0 ** rng.uniform(-8, 8, n)
+    v[::2] = 10.0 ** rng.uniform(-2, 1.5, len(v[::2]))  # half of them as they are in a fit
+    m = rng.uniform(-30, 30, n) * 10.0 ** -rng.uniform(0, 3, n)
+    exposure, trials = 10.0 ** rng.uniform(-2, 2, n), np.floor(10.0 ** rng.uniform(0, 4, n))
+    y = {
+        "logit": lambda: rng.choice([-1.0, 1.0], n),
+        "student-t": lambda: m + rng.standard_t(3, n) * np.sqrt(1.0 + v),
+        "gamma": lambda: 10.0 ** rng.uniform(-3, 3, n),
+        "beta": lambda: rng.uniform(0.001, 0.999, n),
+        "binomial": lambda: np.floor(rng.uniform(size=n) * (trials + 1.0)),
+    }.get(name, lambda: np.floor(10.0 ** rng.uniform(-0.5, 6, n)))()
+    return Datum(y, exposure, trials), Normal(m, v)
+
+
+def off(few: Moments, panels: Moments, v: np.ndarray) -> np.ndarray:
+    """The largest error of a row, in the units of tests/projections/test_accuracy.py."""
+    sd = np.sqrt(panels.ratio * v)
+    return np.max(np.abs([
+        (few.log_normalizer - panels.log_normalizer) / (1.0 + np.abs(panels.log_normalizer)),
+        (few.shift - panels.shift) / sd,
+        np.sqrt(few.ratio / panels.ratio) - 1.0,
+        few.shrink - panels.shrink,
+    ]), axis=0)  # fmt: skip
+
+
+def compared(name: str, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Errors of both projections, and whether they were accepted."""
+    data, cavity = wide(name, rows, np.random.default_rng(seed))
+
+    @jax.jit
+    def both(data, cavity):
+        def one(datum, cavity):
+            rules = ((few_node_moments, panel_moments), (few_node_w2, panel_w2))
+            return [(few(KINDS[name], datum, cavity), panels(KINDS[name], datum, cavity)) for few, panels in rules]
+
+        return jax.lax.map(lambda row: one(*row), (data, cavity), batch_size=32)
+
+    out = jax.tree.map(np.asarray, both(data, cavity))
+    errors = [off(few, panels, cavity.variance) for (few, _), panels in out]
+    return np.array(errors), np.array([trusted for (_, trusted), _ in out])
+
+
+@pytest.mark.parametrize("name", BY_DEFAULT)
+def test_accepted_rows_agree_with_panels(name):
+    errors, trusted = compared(name, ROWS, 0)
+    assert np.nanmax(errors[trusted]) <= 1e-9
+    assert np.isfinite(errors[trusted]).all()
+    assert trusted[:, ::2].mean() > 0.5  # of ordinary cavities most are accepted, and of the extreme ones some
+    assert not trusted.all()
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", KINDS)
+def test_accepted_rows_agree_with_panels_for_every_likelihood(name):
+    errors, trusted = compared(name, 4_000, 1)
+    assert np.isfinite(errors[trusted]).all()
+    assert errors[trusted].max() <= 1e-9
+
+
+def test_two_separate_peaks_are_refused():
+    datum, cavity = Datum(10.0, 1.0, 1.0), Normal(jnp.asarray(0.0), jnp.asarray(1.0))
+    assert not few_node_moments(likelihoods.StudentT(4.0, 0.1), datum, cavity)[1]
+
+
+def test_derivatives_are_those_of_the_panels():
+    likelihood = likelihoods.StudentT(4.0, 0.7)
+    at = jnp.array([0.4, 0.8, 4.0, 0.7])
+
+    def moments(rule, x):
+        of = type(likelihood)(x[2], x[3])
+        out = rule(of, Datum(1.5, 1.0, 1.0), Normal(x[0], x[1]))
+        return jnp.stack(jax.tree.leaves(out[0] if isinstance(out, tuple) else out))
+
+    ours, theirs = (jax.jit(jax.jacfwd(partial(moments, rule)))(at) for rule in (few_node_w2, panel_w2))
+    np.testing.assert_allclose(ours, theirs, atol=1e-7)  # those of EP's moments are among them
+
+
+def test_only_rows_that_are_not_trusted_are_computed_exactly():
+    seen = []
+
+    def exact(x):
+        jax.debug.callback(lambda value: seen.append(float(value)), x)
+        return 2.0 * x
+
+    rule = unless_trusted(lambda x: (2.0 * x + 1.0, x < FEW), exact)
+    x = jnp.arange(FEW + 10.0)
+    expected = np.where(x < FEW, 2.0 * x + 1.0, 2.0 * x)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(rule))(x), expected)
+    jax.effects_barrier()
+    assert set(range(FEW, FEW + 10)) <= set(seen)
+    assert len(seen) == BLOCK  # one block, filled up with the last row
+    nested = jax.vmap(jax.vmap(rule))(jnp.stack([x, x + 30.0]))
+    np.testing.assert_array_equal(nested, [expected, np.where(x + 30.0 < FEW, 2.0 * x + 61.0, 2.0 * x + 60.0)])
+    slope = jax.jvp(jax.vmap(rule), (x,), (jnp.ones_like(x),))[1]
+    np.testing.assert_array_equal(slope, np.full(len(x), 2.0))
+
+
+def test_few_rows_are_all_computed_exactly():
+    rule = unless_trusted(lambda x: (2.0 * x + 1.0, x < FEW), lambda x: 2.0 * x)
+    x = jnp.arange(FEW - 1.0)
+    np.testing.assert_array_equal(jax.vmap(rule)(x), 2.0 * x)
+    assert rule(x[1]) == 2.0
+
+
+def test_score_is_scipys():
+    lower = np.concatenate([10.0 ** np.linspace(-15, np.log10(0.5), 500), [0.5, 0.7, 0.99]])
+    np.testing.assert_allclose(central_score(lower, 1.0 - lower), ndtri(lower), atol=3e-14)
