@@ -14,7 +14,8 @@ ANY = (-float("inf"), float("inf"))
 
 
 class Linear(eqx.Module):
-    """intercept + X · coefficients: fixed effects, learned together with everything else.
+    """intercept + X · coefficients: fixed effects, learned together with everything else; of some `columns` of X
+    alone, where these are given.
 
     >>> import numpy as np
     >>> from quantprop import means
@@ -24,6 +25,7 @@ class Linear(eqx.Module):
 
     coefficients: Any
     intercept: Any = 0.0
+    columns: tuple[int, ...] | None = eqx.field(default=None, static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"coefficients": ANY, "intercept": ANY}
 
@@ -34,4 +36,8 @@ class Linear(eqx.Module):
         return expression_html(self)
 
     def __call__(self, x: Any) -> Any:
-        return self.intercept + x @ jnp.asarray(self.coefficients)
+        return self.intercept + self.of(x) @ jnp.asarray(self.coefficients)
+
+    def of(self, x: Any) -> Any:
+        """The columns of X that it sees."""
+        return x if self.columns is None else x[:, list(self.columns)]

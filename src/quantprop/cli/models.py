@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,6 +11,8 @@ import typer
 
 from quantprop.cli.forecasts import predict
 from quantprop.cli.options import (
+    GROW,
+    LIKELIHOODS,
     METHODS,
     OBJECTIVES,
     Data,
@@ -24,7 +27,9 @@ from quantprop.cli.options import (
     Ignore,
     Json,
     Kernel,
+    Kernels,
     Likelihood,
+    Likelihoods,
     Log,
     Order,
     Sample,
@@ -33,9 +38,11 @@ from quantprop.cli.options import (
     Weights,
     check_place,
     one_of,
+    tell,
     words,
 )
 from quantprop.cli.screen import CODES, as_json, bars, evaluations, kept_programs, note, plainly
+from quantprop.cli.told import about, choice_code, comparison_code, told
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
@@ -82,7 +89,7 @@ def fit(
     )  # fmt: skip
     with plainly(debug), kept_programs():
         check_place(out)
-        problem = given.read()
+        problem = _grown(given, method) if kernel == GROW else given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
         if series and inducing is not None:
             raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
@@ -96,11 +103,32 @@ def fit(
             warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
             model = _learned(problem, method, settings)
         model.save(out)
-        typer.echo(as_json({"model": str(out), **_about(model)}) if json else "\n".join(_told(model)))
+        typer.echo(as_json({"model": str(out), **about(model)}) if json else "\n".join(told(model)))
         if not json:
             typer.echo(f"wrote {out}")
         if not all(fitted.converged for fitted in model.fits):
             note("warning: not converged; the status above says what to try")
+
+
+def _grown(given: Given, method: str) -> Problem:
+    """The problem with the sum of terms that a search finds, which is said step by step."""
+    from quantprop import comparison
+
+    table, roles = given.table()
+    terms = comparison.possible_terms(table.without([given.target, *roles.columns.values()]))
+    with bars() as progress:
+        found = comparison.grow(
+            lambda text: given.problem(table, roles, given.likelihood, text), terms, method, progress
+        )
+    for before, after in itertools.pairwise(found.steps):
+        gain = after.less(before)
+        note(f"note: {after.name}: gains {gain.value:.2f} nats of leave-one-out log density (standard error "
+             f"{gain.error:.2f})")  # fmt: skip
+    if len(found.steps) == 1:
+        raise RuntimeError("no term gains 2 nats and 2 standard errors over a constant: give --kernel a sum of terms")
+    problem = given.problem(table, roles, given.likelihood, found.best.name)
+    tell(problem, given.likelihood)
+    return problem
 
 
 def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableModel:
@@ -118,12 +146,15 @@ def compare(
     methods: Annotated[str, typer.Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, typer.Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Of the division into folds, and of --sample.")] = 0,
-    likelihood: Likelihood = None,
+    likelihood: Likelihoods = None,
     order: Order = None,
     exposure: Exposure = None,
     trials: Trials = None,
     weights: Weights = None,
-    kernel: Kernel = "isotropic",
+    upper: Upper = None,
+    event: Event = None,
+    log: Log = False,
+    kernel: Kernels = None,
     dates: Dates = "number",
     sample: Sample = None,
     ignore: Ignore = None,
@@ -133,19 +164,25 @@ def compare(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Compare methods with each other and with simpler models by cross-validation, and write a page about them."""
-    chosen, roles = _methods(methods), {"exposure": exposure, "trials": trials, "weights": weights}
+    """Compare methods with each other and with simpler models by cross-validation; or several kernels or likelihoods,
+    by the first method, by leave-one-out log density. Writes a page about them.
+    """
+    chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or ["isotropic"]))
+    roles = {"upper": upper, "event": event, "exposure": exposure, "trials": trials, "weights": weights}
+    several = [one_of(LIKELIHOODS)(name) for name in dict.fromkeys(likelihood or [])] or [None]
     given = Given(
-        data, target, likelihood, kernel, roles, order, False, dates, ignore, drop_missing, decimal, sample, seed
+        data, target, several[0], kernels[0], roles, order, log, dates, ignore, drop_missing, decimal, sample, seed
     )
     with plainly(debug), kept_programs():
         from quantprop import comparison, report
 
         check_place(out)
+        if len(kernels) * len(several) > 1:
+            return _choose(given, several, kernels, chosen[0], out, json)
         problem = given.read()
         with bars() as progress:
             found = comparison.compare(problem, chosen, _folds(problem, folds, seed), progress)
-        code = _code(given, problem, f"{chosen}, comparison.folds(problem, {folds}, {seed})")
+        code = comparison_code(given, problem, f"{chosen}, comparison.folds(problem, {folds}, {seed})")
         title = f"{target}: {', '.join(map(report.called, chosen))} compared"
         report.write(out, title, f"Learned from {problem.table.source}.", [report.Study("Comparison", "", found, code)])
         if json:
@@ -155,6 +192,27 @@ def compare(
                                 "baselines": report.records(found, found.baselines)}))  # fmt: skip
             return
         typer.echo("\n".join([*report.lines(found), f"wrote {out}"]))
+
+
+def _choose(
+    given: Given, likelihoods: list[str | None], kernels: list[str], method: str, out: Path, json: bool
+) -> None:
+    """Compare kernels and likelihoods, and write a page."""
+    from quantprop import comparison, report
+
+    table, roles = given.table()
+    tell(given.problem(table, roles, likelihoods[0], kernels[0]), likelihoods[0])
+    made = comparison.candidates(lambda *which: given.problem(table, roles, *which), likelihoods, kernels)
+    with bars() as progress:
+        found = comparison.choose(made, method, progress)
+    code = choice_code(given, roles, likelihoods, kernels, method)
+    study = report.ChoiceStudy("Comparison", f"{len(table.rows)} rows, learned by {method}.", found, code)
+    report.write(out, f"{given.target}: {len(made)} models compared", f"Learned from {table.source}.", [study])
+    if json:
+        typer.echo(as_json({"page": str(out), "target": given.target, "conclusion": report.concluded(found),
+                            "models": report.choice_records(found), "warnings": found.warnings}))  # fmt: skip
+        return
+    typer.echo("\n".join([*report.choice_lines(found), f"wrote {out}"]))
 
 
 def explain(
@@ -175,9 +233,9 @@ def explain(
             for name, values in named.items()
         }
         if json:
-            typer.echo(as_json({**_about(learned), **most}))
+            typer.echo(as_json({**about(learned), **most}))
             return
-        typer.echo("\n".join(_told(learned)))
+        typer.echo("\n".join(told(learned)))
         for name, title in (
             ("surprise", "most surprising rows, −log p(y | other rows)"),
             ("influence", "most influential rows, how far each moves f at its place, in nats"),
@@ -213,71 +271,3 @@ def _folds(problem: Problem, count: int, seed: int) -> Any:
         raise typer.BadParameter(f"must lie between 2 and the number of rows, {len(problem.raw)}; got {count}",
                                  param_hint="--folds")  # fmt: skip
     return comparison.folds(problem, count, seed)
-
-
-# --- what comes out --------------------------------------------------------------------------------------------------
-
-
-def _about(model: TableModel) -> dict[str, Any]:
-    """A model for machines."""
-    from quantprop.comparison import insight
-
-    return {
-        "target": model.target,
-        "labels": model.labels,
-        "likelihood": model.fits[0].solution.model.likelihood.name,
-        "rows": len(model.lines),
-        "features": model.encoding.features,
-        "converged": all(fitted.converged for fitted in model.fits),
-        "log_evidence": float(sum(fitted.solution.log_evidence for fitted in model.fits)),
-        "loo": float(-insight.surprise(model).mean()),
-        "models": [
-            {
-                "learning": str(fitted.status),
-                "inference": str(fitted.solution.status),
-                "hyperparameters": insight.hyperparameters(model, i),
-            }
-            for i, fitted in enumerate(model.fits)
-        ],
-    }
-
-
-def _told(model: TableModel) -> list[str]:
-    """A model for people."""
-    from quantprop.comparison import insight
-
-    about = _about(model)
-    lines = [
-        f"{model.target} from {len(model.encoding.features)} features of {about['rows']} rows, {about['likelihood']} "
-        "likelihood" + (f", labels {', '.join(model.labels)}" if model.labels else ""),
-        f"log evidence {about['log_evidence']:.4f}, leave-one-out {about['loo']:.4f} per row",
-    ]
-    for i, part in enumerate(about["models"]):
-        if len(about["models"]) > 1:
-            lines.append(f"{model.labels[i]} against the rest:")
-        lines += [f"learning {part['learning']}", f"inference {part['inference']}"]
-        ranked = insight.relevance(model, i)
-        shown = {k: v for k, v in part["hyperparameters"].items() if not (ranked and "lengthscale of " in k)}
-        lines += [f"  {name:<28} {value:.6g}" for name, value in shown.items()]
-        if ranked:
-            lines.append("features from the one that counts most (lengthscale, of standardised columns):")
-            lines += [f"  {one.feature:<28} {one.lengthscale:.6g}" for one in ranked]
-    return lines
-
-
-def _code(given: Given, problem: Problem, rest: str) -> str:
-    """Python lines that repeat a comparison."""
-    more = (f".without({given.ignore!r})" if given.ignore else "") + (".complete()" if given.drop_missing else "")
-    more += f".sample({given.sample}, {given.seed})" if given.sample else ""
-    how = [repr(given.target), repr(problem.target.likelihood), repr(given.kernel)]
-    how += [f"tables.{problem.roles!r}"] if problem.roles != type(problem.roles)() else []
-    how += [f"dates={given.dates!r}"] if given.dates != "number" else []
-    return "\n".join([
-        "from quantprop import comparison, tables",
-        "",
-        f"table = tables.read({given.data!r}{f', {given.decimal!r}' if given.decimal != '.' else ''}){more}",
-        f"problem = tables.problem(table, {', '.join(how)})",
-        f"found = comparison.compare(problem, {rest})",
-        "for one in found.all:",
-        "    print(one.method, one.scores)",
-    ])  # fmt: skip

@@ -6,7 +6,7 @@ import csv
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,6 +21,7 @@ LIKELIHOODS = ("probit", "logit", "heaviside", "ordinal", "poisson", "negative-b
 METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
 KERNELS = ("isotropic", "ard")
+GROW = "grow"  # terms, found by a search
 DATES = ("number", "parts")
 MANY = 2000  # rows from which a fit is announced as a long one
 
@@ -60,9 +61,36 @@ Log = Annotated[bool, typer.Option("--log", help="Model the logarithm of the tar
 Exposure = Annotated[str | None, typer.Option(help="Column with what counts are per (likelihoods of counts).")]
 Trials = Annotated[str | None, typer.Option(help="Column with the trials in which the target counts successes.")]
 Weights = Annotated[str | None, typer.Option(help="Column with how many equal rows a row stands for.")]
+KERNEL_HELP = (
+    "One lengthscale for all features (isotropic), or one each (ard); or terms of columns, such as "
+    "'se(age) + periodic(month, period=12) + group(hospital) + linear(dose)'."
+)
+
+
+def kernel_or_terms(*more: str) -> Callable[[Any], Any]:
+    """The check of a kernel, or several: words, or what could be terms."""
+
+    def check(given: Any) -> Any:
+        for value in [given] if isinstance(given, str) else given or []:
+            if value not in (*KERNELS, *more) and "(" not in value:
+                words = ", ".join((*KERNELS, *more))
+                raise typer.BadParameter(f"must be one of {words}, or terms such as se(age); got {value!r}")
+        return given
+
+    return check
+
+
 Kernel = Annotated[
     str,
-    typer.Option(callback=one_of(KERNELS), help="One lengthscale for all features (isotropic), or one each (ard)."),
+    typer.Option(callback=kernel_or_terms(GROW), help=f"{KERNEL_HELP} With grow, a sum of terms is searched for."),
+]
+Kernels = Annotated[
+    list[str] | None,
+    typer.Option("--kernel", callback=kernel_or_terms(), help=f"{KERNEL_HELP} Several are compared.  [isotropic]"),
+]
+Likelihoods = Annotated[
+    list[str] | None,
+    typer.Option("--likelihood", help="As for fit; several are compared.  [guessed from the target, and said why]"),
 ]
 Dates = Annotated[
     str, typer.Option(callback=one_of(DATES), help="Dates as days (number), or also year, week and day (parts).")
@@ -105,18 +133,30 @@ class Given:
 
     def read(self) -> Problem:
         """The problem, with notes of what was made of the table."""
+        problem = self.problem(*self.table(), self.likelihood, self.kernel)
+        tell(problem, self.likelihood, self.inducing)
+        return problem
+
+    def table(self) -> tuple[Table, Roles]:
+        """The rows and columns that are used, and the roles of columns."""
         from quantprop import tables
 
         table = tables.read(self.data, self.decimal)
         roles = self.as_roles(table.names)
         check_columns(table, {"--target": self.target} | {f"--{role}": name for role, name in roles.columns.items()})
-        table = self._rows(self._without_ignored(table), roles)
+        return self._rows(self._without_ignored(table), roles), roles
+
+    def problem(self, table: Table, roles: Roles, likelihood: str | None, kernel: str) -> Problem:
+        """What is to be learned with a likelihood and a kernel."""
+        from quantprop import tables
+        from quantprop.kernels import TermError
+
         try:
-            problem = tables.problem(table, self.target, self.likelihood, self.kernel, roles, self.dates)
+            return tables.problem(table, self.target, likelihood, kernel, roles, self.dates)
         except tables.RoleError as error:
             raise typer.BadParameter(str(error)) from None
-        _tell(problem, self.likelihood, self.inducing)
-        return problem
+        except TermError as error:
+            raise typer.BadParameter(str(error), param_hint="--kernel") from None
 
     def _without_ignored(self, table: Table) -> Table:
         for name in self.ignore or ():
@@ -153,7 +193,7 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
             raise typer.BadParameter(f"{table.source} has no column {name!r}; it has {there}", param_hint=option)
 
 
-def _tell(problem: Problem, likelihood: str | None, inducing: int | None) -> None:
+def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) -> None:
     """What was made of the table."""
     target = problem.target
     asked = likelihood or problem.roles.implied
@@ -166,7 +206,8 @@ def _tell(problem: Problem, likelihood: str | None, inducing: int | None) -> Non
             more = f", and its place in {', '.join(column.cycles)}" if column.cycles else "; --dates parts adds more"
             note(f"note: column {column.name} holds dates: days since 1970{more}")
     for name in problem.left_out:
-        note(f"note: column {name} never changes: left out")
+        why = "never changes" if problem.kernel in KERNELS else "is in no term"
+        note(f"note: column {name} {why}: left out")
     if (n := len(problem.raw)) > MANY and inducing is None:
         note(
             f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "

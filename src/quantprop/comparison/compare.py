@@ -26,7 +26,24 @@ from quantprop.tables import Problem, TableModel
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
 OFFSET = kernels.Constant(Parameter(100.0, fixed=True))  # any value of f that data could ask for
-BASELINES = {"constant": OFFSET, "linear": OFFSET + kernels.Linear()}  # what f may be, in place of a smooth function
+
+
+BASELINES = ("constant", "linear")
+
+
+def simpler_kernels(problem: Problem) -> dict[str, kernels.Kernel]:
+    """What f may be, in place of what the kernel says: constant, or linear in all columns that are no groups."""
+    coded = [column.treatment == "coded" for column in problem.encoding.columns]
+    if not any(coded):
+        return dict(zip(BASELINES, (OFFSET, OFFSET + kernels.Linear()), strict=True))
+    numbers = [i for i, code in enumerate(coded) if not code]
+    groups = [i for i, code in enumerate(coded) if code]
+    wide = kernels.Categories(Parameter(100.0, fixed=True))
+    effects = [wide.on(i) for i in groups] + ([kernels.Linear().on(numbers)] if numbers else [])
+    linear: kernels.Kernel = OFFSET
+    for effect in effects:
+        linear = linear + effect
+    return dict(zip(BASELINES, (OFFSET, linear), strict=True))
 
 
 @dataclass(frozen=True)
@@ -179,7 +196,7 @@ def compare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         jobs = [Job(method, method, {}) for method in methods]
-        simpler = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in BASELINES.items()]
+        simpler = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in simpler_kernels(problem).items()]
         evaluate = partial(_evaluated, problem, division, report)
         if threads == 1:
             evaluated, baselines = tuple(map(evaluate, jobs)), tuple(map(evaluate, simpler))

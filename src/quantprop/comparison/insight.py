@@ -10,6 +10,9 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.inference.solution import Solution
+from quantprop.kernels import Columns, Kernel, columns_of, written
+from quantprop.kernels.structure import leaves
+from quantprop.parameters import declared, labels
 from quantprop.tables import TableModel
 
 LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
@@ -55,6 +58,8 @@ class Relevance:
 
 def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
     """Features from the one that counts most, under ARD; none under one lengthscale for all."""
+    if columns_of(model.fits[which].model.kernel):  # of terms, each with lengthscales of its own
+        return ()
     found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
     if len(found) != len(model.encoding.features) or len(found) == 1:
         return ()
@@ -64,8 +69,25 @@ def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
     """Learned numbers by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
-    features = model.encoding.features
-    return {readable(name, features): value for name, value in model.fits[which].hyperparameters.items()}
+    features, fitted = model.encoding.features, model.fits[which]
+    if not columns_of(fitted.model.kernel):
+        return {readable(name, features): value for name, value in fitted.hyperparameters.items()}
+    numbers = list(fitted.hyperparameters.items())
+    named = _of_terms(fitted.model.kernel)
+    rest = {readable(name, features): value for name, value in numbers[len(named) :]}
+    return {name: value for name, (_, value) in zip(named, numbers, strict=False)} | rest
+
+
+def _of_terms(kernel: Kernel) -> list[str]:
+    """The names of a kernel's learned numbers, each with the term that it belongs to."""
+    found: list[str] = []
+    for leaf, seen in leaves(kernel, called=True):
+        term = written(leaf if seen is None else Columns(leaf, seen), digits=None)
+        for name in labels(declared(leaf)):
+            text = f"{name} of {term}"
+            same = found.count(text)
+            found.append(f"{text} ({same + 1})" if same else text)
+    return found
 
 
 def readable(name: str, features: Sequence[str]) -> str:

@@ -20,7 +20,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.inference.solution import Solution
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, Terms
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
 from quantprop.likelihoods.binary import Binary
 from quantprop.methods import Method
@@ -79,7 +79,8 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
     constant times an RBF, both learned, the lengthscale from the typical distance between rows; "ard" has one for each
-    feature. The constant has a weak prior, LogNormal(1, 10), so that separable classes do not want it ever larger; a
+    feature, and other text is in the language of terms, "se(age) + group(hospital)", each term of columns of its own.
+    The constant has a weak prior, LogNormal(1, 10), so that separable classes do not want it ever larger; a
     kernel that you give has none. In addition:
 
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
@@ -102,7 +103,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [SklearnKernel, Kernel, StrOptions({"ard"}), None],
+        "kernel": [SklearnKernel, Kernel, Terms, str, None],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
         "max_iter_predict": [Interval(Integral, 1, None, closed="left")],

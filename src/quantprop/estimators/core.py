@@ -18,12 +18,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils import check_random_state
 
+from quantprop.estimators.columns import Coding, level_counts
 from quantprop.estimators.foreign import Source
+from quantprop.estimators.terms import started
 from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.inference.inferring import infer
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.task import prepare, settled
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, Terms, located
+from quantprop.kernels.structure import with_levels
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
@@ -83,18 +86,28 @@ def with_priors_of(kernel: Kernel, translation: Translation) -> Translation:
     return replace(translation, kernel=jax.tree.unflatten(form, known))
 
 
-def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default) -> Choice:
-    """A kernel of either library, or the default one: None, or "ard"."""
-    if kernel is None or isinstance(kernel, str):
+def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, coding: Coding = Coding()) -> Choice:
+    """A kernel of either library, of terms, or the default one: None, or "ard"."""
+    if kernel is None or kernel == "ard":
         return default.of(x, kernel)
+    if isinstance(kernel, (str, Terms)):
+        terms = Terms(kernel) if isinstance(kernel, str) else kernel
+        kernel = started(terms, x, coding.names, default)
     if isinstance(kernel, Kernel):
+        kernel = located(kernel, coding.names) if coding.names else kernel
+        kernel = with_levels(kernel, level_counts(kernel, coding, x))
         try:
             kernel = to_sklearn(kernel)
         except TypeError:  # of the user's own, or with a prior: it stays as it is
-            size = sum(np.size(p.value) for p in free(declared(kernel)))
-            return Choice(None, Translation(kernel, np.arange(size), np.ones(size)))
+            return untranslated(kernel)
     kernel = clone(kernel)
     return Choice(kernel, translate(kernel, source))
+
+
+def untranslated(kernel: Kernel) -> Choice:
+    """A kernel that has no form in scikit-learn: θ is our own."""
+    size = sum(np.size(p.value) for p in free(declared(kernel)))
+    return Choice(None, Translation(kernel, np.arange(size), np.ones(size)))
 
 
 @dataclass
@@ -238,7 +251,7 @@ def _at_bounds(core: Core, given: bool) -> Iterator[str]:
     sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
     for label, side in sides if len(theta) else ():
         if side and (given or not (side > 0 and "lengthscale" in label)):
-            words = re.sub(r"^kernel\.((left|right|base)\.)*", "the kernel's ", label)
+            words = re.sub(r"^kernel\.((left|right|base|kernel)\.)*", "the kernel's ", label)
             yield (
                 f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
                 "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."

@@ -17,7 +17,7 @@ from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.inference.task import has_white_noise
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, Terms
 from quantprop.learning.starts import size_of, with_noise_from
 from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
@@ -50,7 +50,8 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
 
     Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
     noise variance and results equal scikit-learn's; with kernel=None the kernel is a constant times an RBF, both
-    learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for each feature). Where
+    learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for each feature). Other
+    text is in the language of terms, "se(age) + group(hospital) + linear(dose)", each term of columns of its own. Where
     y is no real number the constant has a weak prior, LogNormal(1, 10). In addition:
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
@@ -76,7 +77,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [SklearnKernel, Kernel, StrOptions({"ard"}), None],
+        "kernel": [SklearnKernel, Kernel, Terms, str, None],
         "alpha": [Interval(Real, 0, None, closed="neither"), np.ndarray],
         "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
         "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
@@ -242,6 +243,9 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         """
         size = None if likelihood.noise is None else size_of(likelihood.response(y), rows.get("weights"))
         centre = 0.0 if size is None else size.centre
+        if self.mean == "linear" and self._coding.levels:
+            raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
+                             "a linear term in the kernel, linear(column)")  # fmt: skip
         kinds = {"zero": 0.0, "constant": Parameter(centre), "linear": means.Linear(np.zeros(features), centre)}
         mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean
         if size is None:

@@ -13,9 +13,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
 from quantprop.data import refuse_dates, row_weights
+from quantprop.estimators import columns
 from quantprop.estimators.core import MATERN, Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
 from quantprop.inference.results import write
@@ -91,15 +93,24 @@ class GaussianProcess(BaseEstimator):
         if isinstance(self.kernel, CompoundKernel):
             raise ValueError("kernel cannot be a CompoundKernel")
         self._source = Source() if self._vectors() else Source([])
+        self._coding = columns.learned(self.kernel, X)
+        X = self._coding.matrix(X)
         self._check_no_dates(X)
         checked = validate_data(self, X, **self._options(), **more)
         x, y = checked if "y" in more else (checked, None)
+        if self._coding.names:
+            self.feature_names_in_ = np.array(self._coding.names, dtype=object)
         return self._encoded(x), y
 
     def _new_inputs(self, X: Any) -> np.ndarray:
         """Inputs to predict at, with the columns that were learned from."""
-        self._check_no_dates(X)
-        return self._encoded(validate_data(self, X, reset=False, **self._options()))
+        if self._coding.names:
+            x = check_array(self._coding.matrix(X))
+        else:
+            self._check_no_dates(X)
+            x = self._encoded(validate_data(self, X, reset=False, **self._options()))
+        self._coding.warn_of_new_levels(X, x, type(self).__name__)
+        return x
 
     def _check_no_dates(self, X: Any) -> None:
         if self._vectors():
@@ -128,7 +139,7 @@ class GaussianProcess(BaseEstimator):
         """The kernel to start from; a given one that sees nothing in the data brings a warning."""
         if self.process == "markov" or isinstance(self.process, Markov):
             default = replace(default, correlation=MATERN)
-        chosen = choose(self.kernel, X, self._source, default)
+        chosen = choose(self.kernel, X, self._source, default, self._coding)
         if self._given():
             remedy = "pass kernel=None, which chooses one from the data"
             warn_if_blind(chosen.translation.kernel, X, type(self).__name__, remedy, 4)

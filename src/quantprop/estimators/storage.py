@@ -14,13 +14,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from quantprop import storage
 from quantprop.estimators.classifier import BinaryGaussianProcess, GaussianProcessClassifier, Several
-from quantprop.estimators.core import TOLERANCE, Choice, Core, with_priors_of
+from quantprop.estimators.columns import Coding
+from quantprop.estimators.core import TOLERANCE, Choice, Core, untranslated, with_priors_of
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import translate
 from quantprop.inference.results import WRITERS, Fitted
 from quantprop.inference.task import prepare
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, Terms
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods import Likelihood
@@ -33,7 +34,6 @@ from quantprop.storage import records
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, built, decode, encode, instance, refusing, require
 
-LATER = {"process": "dense", "_labels": None}  # what files of older versions lack
 Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
 # --- what may be stored ----------------------------------------------------------------------------------------------
@@ -59,11 +59,21 @@ def _kind(name: str, make: type, rule: Callable[[str], Rule]) -> Kind:
     return Kind(name, make, {argument: rule(argument) for argument in inspect.signature(make).parameters})
 
 
-BOTH = Registry((*REGISTRY.kinds, *(_kind(f"sklearn.{make.__name__}", make, _rule) for make in _KERNELS)))
+def _is_levels(value: Any) -> bool:
+    pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+    return pairs and all(type(column) is int and records.NAMES.holds(levels) for column, levels in value)
+
+
+_CODING = Kind("estimators.Coding", Coding, {"names": records.NAMES, "levels": Rule("levels of columns", _is_levels)})
+BOTH = Registry((*REGISTRY.kinds, _CODING, *(_kind(f"sklearn.{make.__name__}", make, _rule) for make in _KERNELS)))
+
+LATER = {  # what files of older versions lack
+    "process": "dense", "_labels": None, "_coding": encode(Coding(), "_coding", BOTH),
+}  # fmt: skip
 
 _PARAMETERS = {
     "kernel": Rule(
-        "a kernel, its name or None", lambda value: value is None or isinstance(value, (str, Kernel, sk.Kernel))
+        "a kernel, its name or None", lambda value: value is None or isinstance(value, (str, Kernel, Terms, sk.Kernel))
     ),
     "optimizer": Rule(
         "a name or None (a function cannot be stored: set_params(optimizer=None) after fitting drops it)",
@@ -99,6 +109,7 @@ _COMMON = {
     "n_features_in_": _WHOLE,
     "feature_names_in_": Rule("names", lambda value: value is None or _vector_of("OU")(value)),
     "log_marginal_likelihood_value_": instance("a number", float),
+    "_coding": instance("the coding of columns", Coding),
 }
 CLASSIFIER, REGRESSOR = (
     Family(_kind(name, make, _PARAMETERS.__getitem__), {**_COMMON, **own})
@@ -166,16 +177,11 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
 
 
 def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-    """One learned model, its scikit-learn kernel before learning, and its data."""
+    """One learned model, its kernel before learning, in scikit-learn's form where it has one, and its data."""
     fitted, task, start = core.fitted, core.landscape.task, core.landscape.model
-    if core.choice.theirs is None:
-        raise TypeError(
-            "kernel has a prior, or no counterpart in scikit-learn, so the estimator cannot be stored; "
-            "fitted_.save(path) stores the learned model, if it consists of parts of the library"
-        )
     content = {
         "fitted": learned.packed(fitted, prefix, tensors),
-        "kernel": encode(core.choice.theirs, "kernel", BOTH),
+        "kernel": encode(_before_learning(core), "kernel", BOTH),
         "likelihood": encode(start.likelihood, "likelihood"),
         "mean": encode(start.mean, "mean"),
         "max_sweeps": int(core.landscape.max_sweeps),
@@ -183,6 +189,10 @@ def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dic
     rows = {**task.data._asdict(), "weights": task.weight.total}
     tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
     return content
+
+
+def _before_learning(core: Core) -> Any:
+    return core.landscape.model.kernel if core.choice.theirs is None else core.choice.theirs
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -229,7 +239,7 @@ def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
     parameters = {name: decode(node, name, BOTH) for name, node in content["parameters"].items()}
     estimator = built(family.kind, parameters, "the estimator")
     estimator._validate_params()
-    attributes = learned.fields_of(content["attributes"], family.attributes)
+    attributes = learned.fields_of(content["attributes"], family.attributes, BOTH)
     require(isinstance(content["cores"], list) and content["cores"], "it holds no model")
     cores = [_unpacked_core(node, f"{i}.", shelf) for i, node in enumerate(content["cores"])]
     features = attributes["n_features_in_"]
@@ -280,14 +290,22 @@ def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     require(isinstance(node, dict) and set(node) == parts, "a model has other parts")
     fitted = learned.unpacked(node["fitted"], prefix, shelf)
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": _WHOLE})
-    theirs = decode(node["kernel"], "kernel", BOTH)
-    require(isinstance(theirs, sk.Kernel), "kernel must be one of scikit-learn")
-    translation = with_priors_of(fitted.model.kernel, translate(theirs, Source()))
-    require(not isinstance(translation.kernel, Foreign), "kernel has no translation")
+    choice = _choice(decode(node["kernel"], "kernel", BOTH), fitted.model.kernel)
+    translation = choice.translation
     model = Model(translation.kernel, start["likelihood"], start["mean"], fitted.model.process)
     landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
-    return Core(Choice(theirs, translation), landscape, fitted)
+    return Core(choice, landscape, fitted)
+
+
+def _choice(kernel: Any, learned_kernel: Kernel) -> Choice:
+    """The kernel before learning, of either library, as estimators hold it."""
+    if isinstance(kernel, Kernel):
+        return untranslated(kernel)
+    require(isinstance(kernel, sk.Kernel), "kernel must be a kernel of either library")
+    translation = with_priors_of(learned_kernel, translate(kernel, Source()))
+    require(not isinstance(translation.kernel, Foreign), "kernel has no translation")
+    return Choice(kernel, translation)
 
 
 def _landscape(model: Model, fitted: Fitted, max_sweeps: int, prefix: str, shelf: Shelf) -> Landscape:

@@ -154,6 +154,8 @@ def _back(kernel: Kernel) -> sk.Kernel:
         return sk.Product(_back(kernel.left), _back(kernel.right))
     if isinstance(kernel, kernels.Power):
         return sk.Exponentiation(_back(kernel.base), kernel.exponent)
+    if isinstance(kernel, kernels.Columns):
+        raise TypeError(f"on({list(kernel.columns)}) has no counterpart in scikit-learn, whose kernels see all columns")
     build = _BACK.get(type(kernel))
     if build is None:
         raise TypeError(f"{type(kernel).__name__} has no counterpart in scikit-learn")

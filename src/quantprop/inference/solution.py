@@ -14,6 +14,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.prediction import predicted, predictor_of
 from quantprop.inference.predictive import Predictive
+from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors.base import Predictor
@@ -150,6 +151,26 @@ class Solution:
         values, vectors = np.linalg.eigh(latent.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
         return latent.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+
+    def terms(self, Xnew: Any) -> Effects:
+        """The posterior of each term of a sum of kernels at new inputs, by name: mean and variance; `.sample(n)` has
+        joint draws, `.shares` how much of f each term explains there.
+
+        >>> import numpy as np
+        >>> from quantprop import Model, infer, kernels, likelihoods
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]])
+        >>> kernel = kernels.SquaredExponential().on(0) + kernels.Categories().on(1)
+        >>> solution = infer(Model(kernel, likelihoods.Gaussian(0.1)), X, [0.0, 1.0, 2.0], "ep")
+        >>> {name: part.mean.round(2).tolist() for name, part in solution.terms(X).items()}
+        {'se(0)': ..., 'group(1)': ...}
+        """
+        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
+
+    def fixed_effects(self) -> dict[str, FixedEffect]:
+        """The coefficients of linear terms and of a learned mean: estimate, standard error and 95 % interval of each,
+        at the learned hyperparameters.
+        """
+        return fixed_effects(self)
 
     @cached_property
     def _predictor(self) -> Predictor:

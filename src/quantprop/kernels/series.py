@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Point, Stationary
+from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Point
+from quantprop.kernels.stationary import Stationary
 
 
 class Oscillation(Stationary):

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.inference.prediction import gram_of
-from quantprop.kernels import VARIANCE, Kernel, Power, Product, Sum
+from quantprop.kernels import VARIANCE, Columns, Kernel, Power, Product, Sum
 from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, at, declared, is_parameter, labels, named, packed, values
@@ -194,6 +194,8 @@ def scaled(kernel: Any, variance: float, lengthscale: float) -> Any:
         return Product(left, scaled(kernel.right, 1.0 if taken else variance, lengthscale))
     if isinstance(kernel, Power):
         return Power(scaled(kernel.base, variance ** (1.0 / kernel.exponent), lengthscale), kernel.exponent)
+    if isinstance(kernel, Columns):
+        return Columns(scaled(kernel.kernel, variance, lengthscale), kernel.columns, kernel.names)
     for name, factor in (("variance", variance), ("lengthscale", lengthscale)):
         given = getattr(kernel, name, None)
         if is_parameter(given) and not given.fixed:
@@ -223,7 +225,7 @@ def units(landscape: Landscape) -> Float[np.ndarray, " theta"]:
     spread = np.where(spread > 0, spread, 1.0)
     known: dict[str, Any] = {"mean": size} if is_parameter(parts.mean) else {}
     if isinstance(parts.mean, means.Linear):
-        known = {"mean.intercept": size, "mean.coefficients": size / spread}
+        known = {"mean.intercept": size, "mean.coefficients": size / parts.mean.of(spread[None])[0]}
     known["process.points"] = np.resize(spread, names.count("process.points"))
     for name, step in known.items():
         unit[np.array(names) == name] = step

@@ -211,6 +211,10 @@ class Process(eqx.Module):
         """What ties values at new inputs to those at x, for `Predictor.at`."""
         raise NotImplementedError
 
+    def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
+        """What ties values of one term of a sum at new inputs to those of the whole sum, `kernel`, at x."""
+        raise TypeError(f"{type(self).__name__} cannot tell the terms of a sum apart: use process=Dense()")
+
     def cost(self, n: int) -> Cost:
         """Of n rows."""
         raise NotImplementedError

@@ -56,6 +56,9 @@ class Dense(Process):
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "n k"]:
         return kernel.cross(x, new)
 
+    def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
+        return term.cross(x, new)  # the terms are independent before data are seen
+
     def cost(self, n: int) -> Cost:
         one, parts = 8 * n * n, f"{MATRICES} matrices of {n} × {n}"
         return Cost(MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)

@@ -9,9 +9,12 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
+from quantprop.comparison.effects import of_terms, summary
 from quantprop.comparison.insight import relevance
+from quantprop.plots.effects import Scale, panels
 from quantprop.report.names import called
 from quantprop.report.svg import STYLE
+from quantprop.tables import TableModel
 from quantprop.tables.targets import REAL
 
 # isort: split
@@ -42,6 +45,7 @@ def pictures(comparison: Comparison) -> Iterator[Picture]:
         yield differences(comparison)
         yield from (calibration(one) for one in comparison.methods)
         yield from posterior(comparison)
+        yield from effects(comparison.first.model)
         if comparison.posteriors:
             yield variances(comparison)
         if relevance(comparison.first.model):
@@ -108,6 +112,27 @@ def _pit(forecast: NumberForecast) -> np.ndarray:
     """As `plots.pit` takes it: one column for continuous y."""
     continuous = np.array_equal(forecast.pit[:, 0], forecast.pit[:, 1])
     return forecast.pit[:, 1] if continuous else forecast.pit
+
+
+# --- terms -----------------------------------------------------------------------------------------------------------
+
+
+def effects(model: TableModel) -> Iterator[Picture]:
+    """A panel for each term of a model of terms, in the table's units; of the first class, where there are several."""
+    if not of_terms(model):
+        return
+    solution, shares = model.fits[0].solution, summary(model).shares
+    columns = model.encoding.columns
+    coded = {i: column.levels for i, column in enumerate(columns) if column.treatment == "coded"}
+    scale = Scale(dict(enumerate(model.encoding.features)), coded, dict(enumerate(model.encoding.centre)))
+    for panel in panels(solution):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        plots.effect(solution, panel.name, scale=scale, ax=figure.subplots())
+        caption = (
+            f"The effect of {panel.name} on f, mean with 50 % and 90 % intervals: {100.0 * shares[panel.name]:.1f} % "
+            "of the variance of f."
+        )
+        yield Picture(figure, caption, caption)
 
 
 # --- posteriors ------------------------------------------------------------------------------------------------------

@@ -46,6 +46,13 @@ def likelihood_called(name: str) -> str:
     return LIKELIHOODS.get(name, name.replace("-", " "))
 
 
+def kernel_called(kernel: str) -> str:
+    """A kernel by its word, or in the language of terms."""
+    if kernel in KERNELS:
+        return f"standardised; squared-exponential kernel with {KERNELS[kernel]}"
+    return f"in their own units; kernel {kernel}"
+
+
 def counted(number: int, thing: str) -> str:
     """1 fit, 2 fits."""
     return f"{number} {thing}{'s' * (number != 1)}"

@@ -5,9 +5,11 @@ phone.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from quantprop.report.study import Study, joined_sections
+from quantprop.report.choice import ChoiceStudy, choice_section
+from quantprop.report.study import Study, section
 from quantprop.runtime.markup import Markup, element, joined
 from quantprop.storage.files import replace_file
 
@@ -41,7 +43,7 @@ pre { overflow-x: auto; padding: .75rem; background: var(--tint); border-radius:
 """
 
 
-def page(title: str, lead: str, studies: list[Study]) -> Markup:
+def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Markup:
     """The whole document."""
     head = joined(
         Markup(text)
@@ -53,12 +55,17 @@ def page(title: str, lead: str, studies: list[Study]) -> Markup:
             f"<style>{CSS}</style>",
         )
     )
-    body = element("main", element("h1", title), element("p", lead), joined_sections(studies))
+    body = element("main", element("h1", title), element("p", lead), joined(_sections(studies)))
     whole = element("html", element("head", head), element("body", body), lang="en")
     return Markup(f"<!doctype html>\n{whole}\n")
 
 
-def write(path: str | os.PathLike[str], title: str, lead: str, studies: list[Study]) -> Path:
+def _sections(studies: Sequence[Study | ChoiceStudy]) -> Iterator[Markup]:
+    for i, study in enumerate(studies):
+        yield section(study, f"s{i}") if isinstance(study, Study) else choice_section(study, f"s{i}")
+
+
+def write(path: str | os.PathLike[str], title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Path:
     """Put the page into a file, whole or not at all."""
     replace_file(os.path.realpath(path), page(title, lead, studies).encode("utf-8"))
     return Path(path)

@@ -19,11 +19,12 @@ from quantprop.report.names import (
     called,
     counted,
     inference_ended,
+    kernel_called,
     learning_ended,
     likelihood_called,
 )  # fmt: skip
 from quantprop.report.svg import inline
-from quantprop.runtime.markup import Markup, element, joined, table
+from quantprop.runtime.markup import Markup, element, table
 
 MEANINGS = (
     "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance "
@@ -74,12 +75,13 @@ def _fitted(found: Comparison) -> str:
     target, encoding = found.problem.target, found.problem.encoding
     fits = [fold for one in found.all for fold in one.folds]
     failed = sum(not fold.converged for fold in fits)
-    left = f" Left out, since they never change: {', '.join(found.problem.left_out)}." if found.problem.left_out else ""
+    why = "they never change" if found.problem.kernel in KERNELS else "they are in no term"
+    left = f" Left out, since {why}: {', '.join(found.problem.left_out)}." if found.problem.left_out else ""
     end = "All of them converged." if not failed else f"{failed} of them did not converge: see below."
     return (
         f"{target.name}: {target.why}; {likelihood_called(target.likelihood)} likelihood. "
-        f"{counted(len(found.problem.raw), 'row')}, {counted(len(encoding.features), 'feature')}, standardised; "
-        f"squared-exponential kernel with {KERNELS[found.problem.kernel]}. {found.division.words}: "
+        f"{counted(len(found.problem.raw), 'row')}, {counted(len(encoding.features), 'feature')}; "
+        f"{kernel_called(found.problem.kernel)}. {found.division.words}: "
         f"{counted(len(fits), 'fit')} are scored. {end}{left}"
     )
 
@@ -236,8 +238,3 @@ def summary(studies: list[Study]) -> Iterator[str]:
     """The scores of several studies as text."""
     for study in studies:
         yield from (f"{study.title} ({study.comparison.division.words})", *lines(study.comparison), "")
-
-
-def joined_sections(studies: list[Study]) -> Markup:
-    """The sections of all studies."""
-    return joined(section(study, f"s{i}") for i, study in enumerate(studies))

@@ -17,7 +17,18 @@ from quantprop.model import Model, mean_at
 from quantprop.parameters import declared, free
 from quantprop.runtime.precision import float64
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
-from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
+from quantprop.storage.records import (
+    REGISTRY,
+    Kind,
+    Registry,
+    Rule,
+    built,
+    decode,
+    encode,
+    instance,
+    refusing,
+    require,
+)
 
 KIND = "fitted"
 
@@ -154,9 +165,9 @@ def _weights(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
     return weights
 
 
-def fields_of(content: Any, rules: dict[str, Rule]) -> dict[str, Any]:
+def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTRY) -> dict[str, Any]:
     """Simple fields of a JSON object, each by its rule."""
-    fields = {name: decode(content[name], name) for name in rules}
+    fields = {name: decode(content[name], name, registry) for name in rules}
     for name, rule in rules.items():
         require(rule.holds(fields[name]), f"{name} must be {rule.words}")
     return fields

@@ -85,11 +85,22 @@ MEAN = Rule(
     "a number, a Parameter or means.Linear (a function cannot be stored)",
     lambda value: is_parameter(value) or isinstance(value, means.Linear) or finite(value),
 )
+NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
+COUNT = Rule("a whole number above 0 or None", lambda value: value is None or (type(value) is int and value > 0))
 RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
     **dict.fromkeys(("exponent", "power", "p", "median", "deviation", "seed", "jitter"), NUMBER),
     **dict.fromkeys(("fixed", "ordered", "learn"), FLAG),
     "points": TABLE,
+    "columns": Rule(
+        "None or a tuple of names or positions",
+        lambda value: value is None or (isinstance(value, tuple) and all(type(c) in (int, str) for c in value)),
+    ),
+    "names": NAMES,
+    **dict.fromkeys(("rank", "levels"), COUNT),
+    "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
+    "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
+    "text": instance("text", str),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
     "process": instance("a process", Process),
@@ -164,7 +175,8 @@ def register(make: type) -> type:
 
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White",
+    "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White", "Columns", "Categories", "Coregion",
+    "Terms",
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
@@ -178,7 +190,8 @@ REGISTRY = Registry((
     *(record("projections", make) for make in (KL, Wasserstein)),
     *(record("processes", make) for make in PROCESSES),
     record("models", Model, process=DEFAULT_PROCESS),
-    *(record("models", make) for make in (Parameter, LogNormal, means.Linear)),
+    *(record("models", make) for make in (Parameter, LogNormal)),
+    record("models", means.Linear, columns=None),
 ))  # fmt: skip
 
 

@@ -13,10 +13,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.estimators.columns import announce
 from quantprop.tables import dates
 from quantprop.tables.reading import MISSING, Table, TableError, is_number, missing
 
 TRUTH = ("false", "true")
+TREATMENTS = ("standardised", "centred", "coded")
 MANY = 50  # categories of one column
 MOSTLY = 0.8  # a column with more numbers than this share, and some words, is one with mistakes
 OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
@@ -27,17 +29,21 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 @dataclass(frozen=True)
 class Column:
     """A column that is learned from: one of the levels in each cell where it has some, dates where `dates`, else
-    numbers. Dates become days, and sine and cosine of each of the cycles (year, week, day).
+    numbers. Dates become days, and sine and cosine of each of the cycles (year, week, day). For a kernel of terms it is
+    only "centred", in units of its own, or "coded": the place of its level, or one beyond for a level that is new.
     """
 
     name: str
     levels: tuple[str, ...] = ()
     dates: bool = False
     cycles: tuple[str, ...] = ()
+    treatment: str = "standardised"
 
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of X that it becomes: two levels are one 0-1 column, more are one column each."""
+        if self.treatment == "coded":
+            return (self.name,)
         if self.levels:
             shown = self.levels[1:] if len(self.levels) == 2 else self.levels
             return tuple(f"{self.name}={level}" for level in shown)
@@ -50,6 +56,9 @@ class Column:
         if not self.levels:
             return numbers(table, self.name)[:, None]
         cells = self._cells(table)
+        if self.treatment == "coded":
+            place = {level: float(i) for i, level in enumerate([*self.levels, *self.new(table)])}
+            return np.array([[place[cell]] for cell in cells])
         for i, cell in enumerate(cells):
             if cell not in self.levels:
                 raise TableError(
@@ -60,6 +69,10 @@ class Column:
         hot = np.array([[float(cell == level) for level in self.levels] for cell in cells])
         return hot[:, 1:] if len(self.levels) == 2 else hot
 
+    def new(self, table: Table) -> list[str]:
+        """Levels of a coded column that were not learned from."""
+        return sorted(set(self._cells(table)) - set(self.levels)) if self.treatment == "coded" else []
+
     def _cells(self, table: Table) -> list[str]:
         cells = table.column(self.name)
         return [cell.casefold() for cell in cells] if self.levels == TRUTH else cells
@@ -67,7 +80,8 @@ class Column:
     def known(self, table: Table) -> np.ndarray:
         """Which rows have a cell here that is not missing, and not a category that was never learned from."""
         cells = self._cells(table)
-        return np.array([cell not in MISSING and (not self.levels or cell in self.levels) for cell in cells])
+        any_level = not self.levels or self.treatment == "coded"
+        return np.array([cell not in MISSING and (any_level or cell in self.levels) for cell in cells])
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,7 @@ class Encoding:
         """X in the units of the table. Columns are found by name, in any order; others are not looked at."""
         self._check_columns(table)
         check_complete(table, [column.name for column in self.columns], NEW_ROWS)
+        announce({column.name: new for column in self.columns if (new := column.new(table))}, table.source)
         return np.concatenate([column.coded(table) for column in self.columns], axis=1)
 
     def _check_columns(self, table: Table) -> None:
@@ -110,7 +125,9 @@ class Encoding:
 
     def standardising(self, raw: Float[np.ndarray, "n d"]) -> Encoding:
         """The same columns, centred and scaled by other rows; what does not vary there keeps its unit."""
-        centre, scale = raw.mean(axis=0), raw.std(axis=0)
+        kinds = np.array([column.treatment for column in self.columns for _ in column.features])
+        centre = np.where(kinds == "coded", 0.0, raw.mean(axis=0))
+        scale = np.where(kinds == "standardised", raw.std(axis=0), 1.0)
         if not np.isfinite(scale).all():
             worst = self.features[int(np.argmin(np.isfinite(scale)))]
             raise TableError(f"numbers of column {worst!r} are too large to standardise: change its unit")
@@ -235,7 +252,10 @@ def from_json(node: Any) -> Encoding:
 def _column_from_json(part: Any) -> Column:
     """A column from JSON; files from before there were dates do not mention them."""
     levels, cycles = (tuple(map(_text, part.get(name, ()))) for name in ("levels", "cycles"))
-    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles)
+    treatment = _text(part.get("treatment", TREATMENTS[0]))
+    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles, treatment)
+    if treatment not in TREATMENTS or (treatment == "coded") > bool(levels):
+        raise ValueError(f"a column cannot be {treatment}")
     if set(cycles) - set(dates.CYCLES) or (levels and column.dates) or (cycles and not column.dates):
         raise ValueError("a column is neither numbers nor words nor dates")
     return column

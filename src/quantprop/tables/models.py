@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,10 +16,12 @@ from jaxtyping import Float
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
 from quantprop.inference.results import Fitted
+from quantprop.kernels import NewLevelWarning, Terms
 from quantprop.likelihoods import Ordinal
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
+from quantprop.tables import terms
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import MISSING, Table, TableError, from_columns, is_number
 from quantprop.tables.roles import Roles, Units, scale
@@ -87,6 +90,13 @@ class TableModel:
         scales: Mapping[str, Any] = {},
     ) -> dict[str, np.ndarray]:
         """Predictions at rows of X: class and probabilities; or mean, standard deviation and quantiles of y."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NewLevelWarning)  # the encoding has named them
+            return self._forecast_at(x, quantiles, scales)
+
+    def _forecast_at(
+        self, x: Float[np.ndarray, "n d"], quantiles: Sequence[float], scales: Mapping[str, Any]
+    ) -> dict[str, np.ndarray]:
         if isinstance(self.estimator, GaussianProcessClassifier):
             return self._classes(self.estimator.predict_proba(x), self.estimator.classes_)
         if self.ordered:
@@ -202,7 +212,9 @@ class Problem:
 
     def _estimator(self, method: str, settings: dict[str, Any]) -> Estimator:
         likelihood: Any = self.target.model()
-        settings = {"kernel": KERNELS[self.kernel], "method": method, "likelihood": likelihood, **settings}
+        names = tuple(column.name for column in self.encoding.columns)
+        kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, names)
+        settings = {"kernel": kernel, "method": method, "likelihood": likelihood, **settings}
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
         if self.target.likelihood in REAL:
@@ -219,7 +231,8 @@ def problem(
     roles: Roles = Roles(),
     dates: str = "number",
 ) -> Problem:
-    """A table, the column to predict, the likelihood (guessed without one) and "isotropic" or "ard".
+    """A table, the column to predict, the likelihood (guessed without one) and a kernel: "isotropic", "ard", or terms
+    of columns in their own units, "se(age) + group(hospital)".
 
     `roles` says what other columns mean to the target; all columns without a role are features. Dates become a number
     (days), or "parts": their place in year, week and day as well.
@@ -230,11 +243,14 @@ def problem(
     >>> found.likelihood, found.others[1]
     ('ordinal', ('poisson', 'they are counts'))
     """
-    if kernel not in KERNELS:
-        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; got {kernel!r}")
+    if kernel not in KERNELS and "(" not in kernel:
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or terms such as se(age); got {kernel!r}")
     found = target(table, target_name, likelihood, roles)
     features = table.without([target_name, *roles.columns.values()])
-    encoding, left_out = encodings.learned(features, dates)
+    if kernel in KERNELS:
+        encoding, left_out = encodings.learned(features, dates)
+    else:
+        encoding, left_out = terms.encoded(features, kernel)
     return Problem(table, found, kernel, encoding, left_out, encoding.raw(features), roles)
 
 

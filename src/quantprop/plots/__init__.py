@@ -1,4 +1,4 @@
-"""Pictures of posteriors, of calibration, of single sites and of learning.
+"""Pictures of posteriors, of the terms of a sum, of calibration, of single sites and of learning.
 
 Every function draws on `ax`, or on a new figure without one, and returns the Axes. Where it takes a `source`, that is a
 Solution, what `fit` returned, or a fitted estimator.
@@ -20,37 +20,26 @@ from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Likelihood
 from quantprop.likelihoods.binary import Binary
 from quantprop.parameters import values
+from quantprop.plots.canvas import (
+    BLACK,
+    BLUE,
+    GREEN,
+    GREY,
+    INTERVALS,
+    ORANGE,
+    RATIO,
+    RED,
+    TWO_CLASSES,
+    WILSON,
+    Axes,
+    _axes,
+    _solution,
+)
+from quantprop.plots.effects import effect as effect
+from quantprop.plots.effects import effects as effects
 from quantprop.projections import KL, Wasserstein
 from quantprop.projections.single import project
 from quantprop.runtime.precision import float64
-
-try:
-    import matplotlib.pyplot as plt
-    from matplotlib.axes import Axes
-    from matplotlib.colors import LinearSegmentedColormap
-except ModuleNotFoundError as error:  # pragma: no cover
-    raise ModuleNotFoundError("quantprop.plots needs matplotlib: pip install 'quantprop[plots]'") from error
-
-# Okabe and Ito's colours, which stay apart for every kind of colour vision.
-BLACK, GREY, BLUE, RED, GREEN, ORANGE = "#000000", "#8c8c8c", "#0072b2", "#d55e00", "#009e73", "#e69f00"
-TWO_CLASSES = LinearSegmentedColormap.from_list("two classes", [BLUE, "#f7f7f7", ORANGE])
-RATIO = "viridis"
-INTERVALS = ((0.9, 0.2), (0.5, 0.35))  # the probability inside, and how opaque it is drawn
-WILSON = ndtri(0.95)  # bars hold 90 %, as the outer interval does
-
-
-def _axes(ax: Axes | None) -> Axes:
-    return plt.subplots(layout="constrained")[1] if ax is None else ax
-
-
-def _solution(source: Any) -> Solution:
-    """The Solution that a source is or carries."""
-    for found in (source, getattr(source, "solution_", None), getattr(source, "solution", None)):
-        if isinstance(found, Solution):
-            return found
-    raise TypeError(
-        f"expected a Solution, the result of fit, or a fitted estimator (with solution_); got {type(source).__name__}"
-    )
 
 
 def _data(solution: Solution, X: Any, y: Any, features: int, function: str) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,164 @@
+"""Kernels and likelihoods side by side, by the leave-one-out log density that the cavities of one fit give."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.comparison.errors import Estimate
+from quantprop.comparison.insight import surprise
+from quantprop.estimators import GaussianProcessClassifier
+from quantprop.estimators.core import Core
+from quantprop.runtime.precision import float64
+from quantprop.tables import Problem, TableModel
+
+Report = Callable[[str, int, int], None]
+
+UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
+NODES = 32
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A model that could be chosen: its name and what is to be learned."""
+
+    name: str
+    problem: Problem = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A candidate as learned: log p(y_i | other rows) of every row, in units of the table's y, and which rows' cavities
+    are not to be relied on: those that are improper, or whose log density is uncertain a posteriori.
+    """
+
+    name: str
+    model: TableModel = field(repr=False)
+    loo: Float[np.ndarray, " n"] = field(repr=False)
+    unreliable: np.ndarray = field(repr=False)
+
+    @property
+    def total(self) -> Estimate:
+        """The sum over rows, with its standard error."""
+        return summed(self.loo)
+
+    def less(self, other: Standing) -> Estimate:
+        """Its sum less another's, paired row by row."""
+        return summed(self.loo - other.loo)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Candidates from the best; differences are from it."""
+
+    standings: tuple[Standing, ...]
+
+    @property
+    def best(self) -> Standing:
+        """The candidate of the greatest leave-one-out log density."""
+        return self.standings[0]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What is to be said of rows that are not to be relied on, a sentence for each candidate that has some."""
+        found = []
+        for one in self.standings:
+            rows = np.flatnonzero(one.unreliable)
+            if len(rows):
+                lines = ", ".join(str(one.model.lines[i]) for i in rows[:5]) + ", ..." * (len(rows) > 5)
+                found.append(
+                    f"{one.name}: {len(rows)} of {len(one.loo)} rows have cavities that are not to be relied on (lines "
+                    f"{lines}): compare by cross-validation where the difference is small"
+                )
+        return tuple(found)
+
+
+def summed(rows: Float[np.ndarray, " n"]) -> Estimate:
+    """A sum over rows; its standard error is √n times the deviation of one row's part."""
+    n = len(rows)
+    with np.errstate(invalid="ignore"):
+        return Estimate(float(np.sum(rows)), float(np.sqrt(n) * np.std(rows, ddof=1)), n - 1)
+
+
+def candidates(problem_of: Callable[[str | None, str], Problem], likelihoods: Sequence[str | None],
+               kernels: Sequence[str]) -> list[Candidate]:  # fmt: skip
+    """All pairs of likelihoods and kernels; each is named by what differs."""
+    found = []
+    for likelihood, kernel in itertools.product(likelihoods, kernels):
+        problem = problem_of(likelihood, kernel)
+        parts = [kernel] * (len(kernels) > 1) + [problem.target.likelihood] * (len(likelihoods) > 1)
+        found.append(Candidate(", ".join(parts) or kernel, problem))
+    return found
+
+
+def choose(given: Sequence[Candidate], method: str = "qp", report: Report = lambda name, done, total: None) -> Choice:
+    """Learn every candidate from all rows, and order them by leave-one-out log density.
+
+    Densities of discrete and of continuous y cannot be compared, and are refused.
+    """
+    standings = []
+    for i, candidate in enumerate(given):
+        report("models", i, len(given))
+        standings.append(standing(candidate, method))
+    report("models", len(given), len(given))
+    _check_comparable(standings)
+    return Choice(tuple(sorted(standings, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
+
+
+def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Standing:
+    """One candidate, learned from all rows; `settings` are the estimator's."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # how each ended is in its status
+        model = candidate.problem.fit(method, **settings)
+    unit = float(np.log(getattr(model.estimator, "_y_std", 1.0) * model.units.scale))
+    return Standing(candidate.name, model, -surprise(model) - unit, unreliable(model))
+
+
+def _check_comparable(standings: Sequence[Standing]) -> None:
+    lattices = {one.name: one.model.fits[0].model.likelihood.lattice is None for one in standings}
+    if len(set(lattices.values())) > 1:
+        continuous = [name for name, real in lattices.items() if real]
+        raise ValueError(f"{continuous[0]} has a density and others probabilities of y: they cannot be compared")
+    sizes = {len(one.loo) for one in standings}
+    if len(sizes) > 1:
+        raise ValueError(f"candidates must be learned from the same rows; got {sorted(sizes)}")
+
+
+def unreliable(model: TableModel) -> np.ndarray:
+    """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
+    the models of classes.
+    """
+    return np.any(
+        [~(_spread(core) <= UNRELIABLE) | np.isnan(core.fitted.solution.loo) for core in cores(model)], axis=0
+    )
+
+
+def cores(model: TableModel) -> list[Core]:
+    """What an estimator learned, with its data; one for each class, if several."""
+    estimator = model.estimator
+    if isinstance(estimator, GaussianProcessClassifier):
+        return [one.core for one in estimator._models()]
+    return [estimator._core]
+
+
+@float64
+def _spread(core: Core) -> Float[np.ndarray, " n"]:
+    """Var log p(y_i | f_i) under the marginal posterior of f_i: WAIC's penalty of a row."""
+    solution, task = core.fitted.solution, core.landscape.task
+    likelihood, n = solution.model.plain_likelihood, len(task.x)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
+    weights = weights / weights.sum()
+    f = solution.marginals.mean[:, None] + np.sqrt(solution.marginals.variance)[:, None] * nodes
+    data = jax.tree.map(lambda column: column[:n], task.data)
+    each = jax.vmap(lambda datum, fs: jax.vmap(lambda f: likelihood.log_prob(datum, f))(fs))
+    logs = np.asarray(each(data, f))
+    with np.errstate(invalid="ignore"):
+        mean = logs @ weights
+        return ((logs - mean[:, None]) ** 2) @ weights

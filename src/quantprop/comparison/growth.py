@@ -1,0 +1,100 @@
+"""A sum of terms grown one at a time, as long as leave-one-out log density tells that it gains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from quantprop.comparison.choice import Candidate, Report, Standing, standing
+from quantprop.comparison.compare import OFFSET
+from quantprop.kernels import Terms, columns_of
+from quantprop.kernels.terms import quoted
+from quantprop.tables import Problem
+from quantprop.tables.encoding import is_dates, levels_of
+from quantprop.tables.reading import Table, TableError
+
+LEAST = 2.0  # nats that a term must gain, and standard errors of that gain
+SIMPLE = 2.0  # a simpler term is taken where the best gains less than this many nats, or standard errors, more
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The steps of a search, from no term to the sum that was found, and all that was tried at each."""
+
+    steps: tuple[Standing, ...]
+    tried: tuple[tuple[Standing, ...], ...]
+
+    @property
+    def best(self) -> Standing:
+        """The sum that was found."""
+        return self.steps[-1]
+
+
+def possible_terms(table: Table) -> tuple[str, ...]:
+    """A linear and a smooth term for every column of numbers or dates, a group for every column of words; simple ones
+    first. Columns that are neither, or whose words never repeat, are passed over.
+    """
+    linear, smooth, groups = [], [], []
+    for name in table.names:
+        cells, column = table.column(name), quoted(name)
+        if len(set(cells)) < 2:
+            continue
+        try:
+            words = () if is_dates(cells) else levels_of(table, name)
+        except TableError:  # too many words for 0-1 columns, but not for a group
+            words = tuple(set(cells))
+        if not words:
+            linear.append(f"linear({column})")
+            smooth += [f"se({column})"] * (len(set(cells)) > 5)
+        elif len(words) == 2:
+            linear.append(f"linear({column})")
+        elif len(words) < len(cells):
+            groups.append(f"group({column})")
+    return (*linear, *groups, *smooth)
+
+
+def grow(
+    problem_of: Callable[[str], Problem],
+    terms: Sequence[str],
+    method: str = "qp",
+    report: Report = lambda name, done, total: None,
+    most: int = 10,
+) -> Growth:
+    """Start from a constant, add the term that gains most, and stop where none gains 2 nats and 2 standard errors.
+
+    `problem_of` makes the problem of a kernel. Of terms that gain about as much as the best the first is taken, so
+    simple ones should come first.
+    """
+    left, chosen, steps, tried = list(terms), [], [], []
+    if not left:
+        raise ValueError("terms: there is no column that a term could be made of")
+    steps.append(standing(Candidate("constant()", problem_of(left[0])), method, kernel=OFFSET))
+    while left and len(chosen) < most:
+        found = []
+        for i, term in enumerate(left):
+            report(f"term {len(chosen) + 1}", i, len(left))
+            text = " + ".join([*chosen, term])
+            found.append(standing(Candidate(text, problem_of(text)), method))
+        report(f"term {len(chosen) + 1}", len(left), len(left))
+        tried.append(tuple(found))
+        at = _taken(left, found, steps[-1])
+        if at is None:
+            break
+        steps.append(found[at])
+        chosen.append(left.pop(at))
+    return Growth(tuple(steps), tuple(tried))
+
+
+def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:
+    """Which of the candidates is taken, if any."""
+    gains = [one.less(before) for one in found]
+    good = [gain.value > LEAST * max(1.0, gain.error) for gain in gains]
+    if not any(good):
+        return None
+    best = max((i for i, is_good in enumerate(good) if is_good), key=lambda i: gains[i].value)
+    columns = [columns_of(Terms(term).kernel()) for term in terms]
+    for i, one in enumerate(found[:best]):  # what the same column can do more simply
+        behind = found[best].less(one)
+        if good[i] and columns[i] == columns[best] and behind.value < SIMPLE * max(1.0, behind.error):
+            return i
+    return best

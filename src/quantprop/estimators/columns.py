@@ -1,0 +1,185 @@
+"""The columns of X that a kernel names: found in a frame in any order, categories coded, new levels said aloud."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.data import refuse_dates
+from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
+from quantprop.kernels.categories import Coregion
+from quantprop.kernels.structure import bare, leaves
+
+MOST = 50  # levels of a Coregion, each with numbers of its own to learn
+SHOWN = 5  # levels that a message names
+
+
+@dataclass(frozen=True)
+class Coding:
+    """How X becomes numbers for a kernel of columns: `names` of the columns of a frame (none: X is an array), and the
+    levels of every column of categories by its position. A level's code is its place; in arrays codes are the user's.
+    """
+
+    names: tuple[str, ...] = ()
+    levels: tuple[tuple[int, tuple[str, ...]], ...] = ()
+
+    def matrix(self, X: Any) -> Any:
+        """X of a frame, as numbers; an array as it is. Levels that were not learned from get codes of their own."""
+        if not self.names:
+            return X
+        _check_frame(X, self.names)
+        levels = {self.names[i]: levels for i, levels in self.levels}
+        columns = (_codes(X[name], levels[name]) if name in levels else _numbers(X, name) for name in self.names)
+        return np.column_stack(list(columns))
+
+    def warn_of_new_levels(self, X: Any, x: Float[np.ndarray, "n d"], where: str) -> None:
+        """One warning that names all levels of new rows that were not learned from."""
+        found = {}
+        for i, levels in self.levels:
+            column = np.asarray(X[self.names[i]]) if self.names else x[:, i]
+            if new := sorted({label(value) for value in column} - set(levels)):
+                found[self.names[i] if self.names else f"column {i}"] = new
+        announce(found, where)
+
+
+def announce(found: dict[str, list[str]], where: str) -> None:
+    """One warning of new levels, by column."""
+    if found:
+        said = "; ".join(f"{column}: {listed(new)}" for column, new in found.items())
+        warnings.warn(
+            f"{where}: levels that were not learned from get the prior of their term ({said})",
+            NewLevelWarning,
+            stacklevel=6,
+        )
+
+
+def listed(levels: Sequence[str]) -> str:
+    """The first levels, and how many more there are."""
+    more = f" and {len(levels) - SHOWN} more" if len(levels) > SHOWN else ""
+    return ", ".join(levels[:SHOWN]) + more
+
+
+def label(value: Any) -> str:
+    """A level as text: numbers alike whether whole or not, all else as it prints."""
+    number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
+    return f"{float(value):.17g}" if number else str(value)
+
+
+# --- what is learned of X --------------------------------------------------------------------------------------------
+
+
+def learned(kernel: Any, X: Any) -> Coding:
+    """The coding of X for a kernel; the empty one where it names no columns and has no categories."""
+    found = as_kernel(kernel)
+    if found is None:
+        return Coding()
+    columns, groups = columns_of(found), groups_of(found)
+    if not any(isinstance(column, str) for column in columns):
+        return Coding(levels=_array_levels(X, groups)) if groups else Coding()
+    if positions := [column for column in columns if not isinstance(column, str)]:
+        raise ValueError(f"kernel: columns must be all names or all positions; got {positions[0]} beside names")
+    if others := bare(found):
+        raise ValueError(f"kernel: {others[0]!r} sees all columns, and others are put on columns by name: "
+                         "put it on some, too, with .on(columns)")  # fmt: skip
+    names = tuple(map(str, columns))
+    if isinstance(kernel, (str, Terms)) and hasattr(X, "columns"):
+        Terms(kernel if isinstance(kernel, str) else kernel.text, tuple(map(str, X.columns)))  # points at wrong names
+    _check_frame(X, names)
+    coded = {names.index(str(column)): _levels(X[column], str(column)) for column in groups}
+    _check_coregions(found, {names[i]: len(levels) for i, levels in coded.items()})
+    return Coding(names, tuple(coded.items()))
+
+
+def as_kernel(kernel: Any) -> Kernel | None:
+    """A kernel of ours, from whatever an estimator was given; None for others."""
+    if isinstance(kernel, str):
+        return None if kernel == "ard" else Terms(kernel).kernel()
+    return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None
+
+
+def _check_frame(X: Any, names: Sequence[str]) -> None:
+    there = getattr(X, "columns", None)
+    if there is None or isinstance(X, np.ndarray):
+        raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "
+                         "give a frame, or columns by position")  # fmt: skip
+    if absent := [name for name in names if name not in list(there)]:
+        has = ", ".join(repr(str(name)) for name in there)
+        raise ValueError(f"X has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}, which the kernel "
+                         f"names; it has {has}")  # fmt: skip
+
+
+def _numbers(X: Any, name: str) -> np.ndarray:
+    refuse_dates(np.asarray(X[name]), f"X[{name!r}]")
+    try:
+        return np.asarray(X[name], dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X[{name!r}] must hold numbers, or be a group of the kernel (group({name}), or "
+                         f"kernels.Categories().on({name!r})): {error}") from None  # fmt: skip
+
+
+def _levels(column: Any, name: str) -> tuple[str, ...]:
+    values = np.asarray(column)
+    if missing := [i for i, value in enumerate(values) if value is None or value != value]:
+        raise ValueError(f"X[{name!r}] is missing in row {missing[0]}: fill it in, or leave the row out")
+    found = sorted({label(value) for value in values}, key=in_order)
+    check_levels(len(found), len(values), name)
+    return tuple(found)
+
+
+def in_order(text: str) -> tuple[bool, float, str]:
+    """Numbers by size, before words."""
+    try:
+        return False, float(text), text
+    except ValueError:
+        return True, 0.0, text
+
+
+def check_levels(levels: int, rows: int, name: str) -> None:
+    """Refuse a group whose rows have nothing to share."""
+    if levels == rows > 1:
+        raise ValueError(f"column {name!r} has too many levels for a group, {levels} in {rows} rows: no two rows share "
+                         "one; leave the term out")  # fmt: skip
+
+
+def _check_coregions(kernel: Kernel, levels: dict[Any, int]) -> None:
+    for leaf, seen in leaves(kernel):
+        if isinstance(leaf, Coregion) and seen and levels[seen[0]] > MOST:
+            raise ValueError(f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns "
+                             f"numbers for each, of {MOST} at most; Categories (group) learns one for all")  # fmt: skip
+
+
+def _codes(column: Any, levels: Sequence[str]) -> np.ndarray:
+    found = [label(value) for value in np.asarray(column)]
+    new = sorted(set(found) - set(levels))
+    place = {level: float(i) for i, level in enumerate([*levels, *new])}
+    return np.array([place[level] for level in found])
+
+
+def _array_levels(X: Any, groups: Sequence[Any]) -> tuple[tuple[int, tuple[str, ...]], ...]:
+    """The codes in columns of an array, as they are."""
+    x = np.asarray(X)
+    if x.ndim != 2:
+        return ()
+    for column in groups:
+        if column >= x.shape[1]:
+            raise ValueError(f"kernel: column {column} is none of the {x.shape[1]} columns of X, counted from 0")
+    return tuple((column, _levels(x[:, column], str(column))) for column in groups)
+
+
+def level_counts(kernel: Kernel, coding: Coding, x: Float[np.ndarray, "n d"]) -> dict[int, int]:
+    """How many levels the columns of Coregion parts have: codes of an array must be 0, 1, ..."""
+    counts = {}
+    for leaf, seen in leaves(kernel):
+        if isinstance(leaf, Coregion) and seen:
+            column = int(seen[0])
+            codes = x[:, column]
+            if (codes < 0).any() or (codes != np.rint(codes)).any():
+                raise ValueError(f"column {column}: codes of a Coregion must be 0, 1, 2, ...; got {codes.min():g}")
+            counts[column] = int(codes.max()) + 1
+            _check_coregions(kernel, {seen[0]: counts[column]})
+    return counts

@@ -1,0 +1,126 @@
+"""Kernels of categories: equal or not, or with a learned similarity. A column of X holds a code for each level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Point, Points
+from quantprop.parameters import is_parameter
+
+ANY: Bounds = (-float("inf"), float("inf"))
+START = 0.5  # size of the weights that learning starts from: at 0 their derivative vanishes
+
+
+class NewLevelWarning(UserWarning):
+    """Levels that a model of categories has not learned from."""
+
+
+class Categories(Kernel):
+    """`variance` for two rows of the same level, 0 for others: an independent effect of every level (random effect).
+
+    Of several columns it tells all combinations of their levels apart. A level that was not learned from has its prior.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> np.asarray(kernels.Categories(2.0).cross(np.array([[0.0], [1.0]]), np.array([[1.0]]))).tolist()
+    [[0.0], [2.0]]
+    """
+
+    variance: Any = 1.0
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.variance * jnp.all(x == z)
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        return self.variance * _same(x, z)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.variance * jnp.ones(len(x))
+
+
+def _same(x: Points, z: Points) -> Matrix:
+    """1 where all columns are equal, a column at a time."""
+    same = jnp.ones((len(x), len(z)), dtype=bool)
+    for column in range(x.shape[1]):
+        same = same & (x[:, column][:, None] == z[:, column])
+    return jnp.where(same, 1.0, 0.0)
+
+
+class Coregion(Kernel):
+    """A learned covariance of the levels of one column, W Wᵀ + diag(own): W has `rank` columns, and a row a level.
+
+    Levels are the codes 0, 1, ..., levels − 1; estimators and tables count them where `levels` is not given. Times a
+    kernel of other columns it is the intrinsic model of coregionalisation: a function for every level. A level that was
+    not learned from is independent of the others, with their average variance.
+
+    >>> from quantprop import kernels
+    >>> kernels.Coregion(rank=1, levels=2, weights=[[1.0], [-1.0]], own=[0.1, 0.1]).covariance().tolist()
+    [[1.1, -1.0], [-1.0, 1.1]]
+    """
+
+    rank: int = eqx.field(default=1, static=True)
+    levels: int | None = eqx.field(default=None, static=True)
+    weights: Any = None
+    own: Any = None
+
+    bounds: ClassVar[Mapping[str, Bounds]] = {"weights": ANY, "own": VARIANCE}
+
+    def __init__(self, rank: int = 1, levels: int | None = None, weights: Any = None, own: Any = None) -> None:
+        if rank < 1 or (levels is not None and levels < 2):
+            raise ValueError(f"Coregion: rank must be at least 1 and levels at least 2; got {rank}, {levels}")
+        self.rank, self.levels = int(rank), levels
+        start = None if levels is None else START * np.random.default_rng(0).standard_normal((levels, rank))
+        self.weights = start if weights is None else _table(weights)
+        self.own = (None if levels is None else np.ones(levels)) if own is None else _table(own)
+
+    def __check_init__(self) -> None:
+        for name, shape in (("weights", (self.levels, self.rank)), ("own", (self.levels,))):
+            given = getattr(self, name)
+            found = np.shape(given.value if is_parameter(given) else given)
+            if given is not None and None not in shape and found != shape:
+                raise ValueError(f"Coregion: {name} must have shape {shape}; got {found}")
+
+    def of_levels(self, levels: int) -> Coregion:
+        """The same with its number of levels, where it had none."""
+        return self if self.levels is not None else Coregion(self.rank, levels)
+
+    def covariance(self) -> Float[Array, "levels levels"]:
+        """W Wᵀ + diag(own)."""
+        if self.levels is None:
+            raise ValueError("Coregion: levels is not known: give it (Coregion(rank, levels)), or fit an estimator, "
+                             "which counts them")  # fmt: skip
+        weights = jnp.asarray(self.weights)
+        return weights @ weights.T + jnp.diag(jnp.asarray(self.own))
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.cross(x[None], z[None])[0, 0]
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        covariance = self.covariance()
+        one, other = self._levels_of(x), self._levels_of(z)
+        new = jnp.mean(jnp.diagonal(covariance)) * (1.0 - one.sum(axis=1))[:, None] * _same(x, z)
+        return one @ covariance @ other.T + new
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        own, one = jnp.diagonal(self.covariance()), self._levels_of(x)
+        return one @ own + (1.0 - one.sum(axis=1)) * jnp.mean(own)
+
+    def _levels_of(self, x: Points) -> Float[Array, "n levels"]:
+        """1 in the column of a row's level; a row of zeros for a level that is not known."""
+        if x.shape[1] != 1:
+            raise ValueError(
+                f"Coregion is a kernel of one column of codes; got {x.shape[1]}: choose one with .on(column)"
+            )
+        return jnp.where(x == jnp.arange(self.levels), 1.0, 0.0)
+
+
+def _table(given: Any) -> Any:
+    return given if is_parameter(given) or hasattr(given, "shape") else np.asarray(given, dtype=np.float64)

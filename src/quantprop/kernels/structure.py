@@ -1,0 +1,86 @@
+"""What a kernel is made of: the terms of a sum, and which columns each part sees."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from quantprop.kernels.base import Column, Columns, Kernel, Sum
+from quantprop.kernels.categories import Categories, Coregion
+from quantprop.kernels.simple import Constant, White
+
+Seen = tuple[Column, ...] | None  # columns that a part sees; None: all of them
+
+
+def summands(kernel: Kernel) -> list[Kernel]:
+    """The terms of a sum, from left to right; of a sum on some columns, each term on these columns."""
+    if isinstance(kernel, Sum):
+        return [*summands(kernel.left), *summands(kernel.right)]
+    if isinstance(kernel, Columns) and len(parts := summands(kernel.kernel)) > 1:
+        return [Columns(part, kernel.columns, kernel.names) for part in parts]
+    return [kernel]
+
+
+def children(kernel: Kernel) -> dict[str, Kernel]:
+    """The kernels that a kernel is made of, by field."""
+    found = {field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)}
+    return {name: child for name, child in found.items() if isinstance(child, Kernel)}
+
+
+def leaves(kernel: Kernel, seen: Seen = None, called: bool = False) -> Iterator[tuple[Kernel, Seen]]:
+    """The kernels that are made of no others, with the columns each sees: by name, where `called` and it has some."""
+    if isinstance(kernel, Columns):
+        own = kernel.names if called and kernel.names else kernel.columns
+        inside = own if seen is None else tuple(seen[c] if isinstance(c, int) else c for c in own)
+        yield from leaves(kernel.kernel, inside, called)
+    elif parts := children(kernel):
+        for part in parts.values():
+            yield from leaves(part, seen, called)
+    else:
+        yield kernel, None if isinstance(kernel, (Constant, White)) else seen
+
+
+def columns_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
+    """All columns that parts of a kernel were put on, in the order of their first mention."""
+    return tuple(dict.fromkeys(c for _, seen in leaves(kernel, called=called) for c in seen or ()))
+
+
+def groups_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
+    """The columns of categories among them."""
+    parts = leaves(kernel, called=called)
+    return tuple(
+        dict.fromkeys(c for leaf, seen in parts if isinstance(leaf, (Categories, Coregion)) for c in seen or ())
+    )
+
+
+def bare(kernel: Kernel) -> list[Kernel]:
+    """The leaves that see all columns of X, because they were put on none."""
+    return [leaf for leaf, seen in leaves(kernel) if seen is None and not isinstance(leaf, (Constant, White))]
+
+
+def rebuilt(kernel: Any, change: Any) -> Any:
+    """A kernel with its parts changed."""
+    return dataclasses.replace(kernel, **{name: change(part) for name, part in children(kernel).items()})
+
+
+def located(kernel: Any, names: Sequence[str]) -> Any:
+    """A kernel with positions in place of the names of columns, which it remembers; `names` are those of X."""
+    if not isinstance(kernel, Columns):
+        return rebuilt(kernel, lambda part: located(part, names)) if children(kernel) else kernel
+    for column in kernel.columns:
+        if isinstance(column, str) and column not in names:
+            raise ValueError(f"kernel: X has no column {column!r}; it has {', '.join(map(repr, names))}")
+    at = tuple(names.index(c) if isinstance(c, str) else c for c in kernel.columns)
+    called = tuple(str(names[i]) if i < len(names) else str(i) for i in at)
+    return Columns(located(kernel.kernel, called), at, called)
+
+
+def with_levels(kernel: Any, levels: dict[int, int], seen: Seen = None) -> Any:
+    """A kernel whose Coregion parts know how many levels their column has; `levels` by position."""
+    if isinstance(kernel, Columns):
+        inside = kernel.columns if seen is None else tuple(seen[c] for c in kernel.columns if isinstance(c, int))
+        return dataclasses.replace(kernel, kernel=with_levels(kernel.kernel, levels, inside))
+    if isinstance(kernel, Coregion) and seen and seen[0] in levels:
+        return kernel.of_levels(levels[seen[0]])  # pyright: ignore[reportArgumentType]
+    return rebuilt(kernel, lambda part: with_levels(part, levels, seen)) if children(kernel) else kernel

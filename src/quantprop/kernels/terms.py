@@ -1,0 +1,292 @@
+"""Kernels from the language of terms, and back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
+from quantprop.kernels.categories import Categories, Coregion
+from quantprop.kernels.grammar import Call, Chain, Option, Raised, TermError, Tree, parsed
+from quantprop.kernels.simple import Constant, Linear, White
+from quantprop.kernels.stationary import (
+    Matern12,
+    Matern32,
+    Matern52,
+    Periodic,
+    RationalQuadratic,
+    SquaredExponential,
+)
+from quantprop.parameters import Parameter, is_parameter
+
+PLAIN = re.compile(r"[^\W\d][\w.]*")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of term: its kernel, how many columns it takes, and its numbers."""
+
+    make: type[Kernel]
+    fewest: int
+    most: int
+    numbers: tuple[str, ...]
+    takes: str
+
+
+_MANY = 1000
+_SMOOTH = ("variance", "lengthscale")
+KINDS = {
+    "se": Kind(SquaredExponential, 1, _MANY, _SMOOTH, "one column or more"),
+    "matern12": Kind(Matern12, 1, _MANY, _SMOOTH, "one column or more"),
+    "matern32": Kind(Matern32, 1, _MANY, _SMOOTH, "one column or more"),
+    "matern52": Kind(Matern52, 1, _MANY, _SMOOTH, "one column or more"),
+    "rq": Kind(RationalQuadratic, 1, _MANY, (*_SMOOTH, "mixture"), "one column or more"),
+    "periodic": Kind(Periodic, 1, 1, (*_SMOOTH, "period"), "one column"),
+    "linear": Kind(Linear, 1, _MANY, ("variance",), "one column or more"),
+    "group": Kind(Categories, 1, _MANY, ("variance",), "one column or more"),
+    "coregion": Kind(Coregion, 1, 1, ("rank", "weights", "own"), "one column"),
+    "constant": Kind(Constant, 0, 0, ("variance",), "no column"),
+    "white": Kind(White, 0, 0, ("variance",), "no column"),
+}
+ARD = ("se", "matern12", "matern32", "matern52", "rq")
+_NAMES = {kind.make: name for name, kind in KINDS.items()}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a number is wanted: the kind of term, its columns, and whether the term stands in a product."""
+
+    kind: str
+    columns: tuple[Column, ...]
+    in_product: bool
+
+
+@dataclass(frozen=True)
+class Start:
+    """The numbers that a text does not say: what learning starts from. These know no data."""
+
+    def variance(self, place: Place) -> Any:
+        """Of a term."""
+        return 1.0
+
+    def lengthscale(self, place: Place, ard: bool) -> Any:
+        """Of a smooth term; with `ard`, one per column."""
+        return np.ones(len(place.columns)) if ard else 1.0
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A kernel in the language of terms. `names` are those of X's columns, where X has none itself.
+
+    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. A number
+    after "=" is held, one after "~" is where learning starts, and what is not said is learned; but for the variance of
+    linear and constant, effects of which nothing is known: estimators hold it at a large number.
+
+    >>> from quantprop.kernels import Terms
+    >>> Terms("se(age) + group(hospital) + linear(dose)").kernel()
+    SquaredExponential(variance=1.0, lengthscale=1.0).on(['age']) + Categories(variance=1.0).on(['hospital']) + ...
+    """
+
+    text: str
+    names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.kernel()  # which says what is wrong with it
+
+    @property
+    def tree(self) -> Tree:
+        """What the text says."""
+        return parsed(self.text)
+
+    def kernel(self, start: Start = Start(), names: Sequence[str] = ()) -> Kernel:
+        """The kernel; `start` has the numbers that are not said, `names` are those of X's columns."""
+        return _Builder(self.text, start, tuple(names) or self.names).made(self.tree, False, True)
+
+
+# --- a kernel from a tree --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Builder:
+    text: str
+    start: Start
+    names: tuple[str, ...]
+
+    def made(self, tree: Tree, in_product: bool, scaled: bool) -> Kernel:
+        """A kernel; only where `scaled` does it have a variance of its own: one is enough for all factors."""
+        if isinstance(tree, Raised):
+            return Power(self.made(tree.base, in_product, scaled), tree.exponent)
+        if isinstance(tree, Call):
+            return self.term(tree, in_product, scaled)
+        if tree.symbol == "+":
+            return _joined(Sum, [self.made(part, in_product, scaled) for part in tree.parts])
+        first = next((i for i, part in enumerate(tree.parts) if _holds(part, "coregion")), 0)
+        factors = [self.made(part, True, scaled and i == first) for i, part in enumerate(tree.parts)]
+        return _joined(Product, factors)
+
+    def fail(self, at: int, why: str) -> Any:
+        raise TermError(self.text, at, why)
+
+    def term(self, call: Call, in_product: bool, scaled: bool) -> Kernel:
+        kind = KINDS.get(call.kind) or self.fail(
+            call.at, f"there is no term {call.kind!r}; there are {', '.join(KINDS)}"
+        )
+        if not kind.fewest <= len(call.columns) <= kind.most:
+            self.fail(call.at, f"{call.kind} takes {kind.takes}; got {len(call.columns)}")
+        self.check_options(call, kind)
+        columns = tuple(self.position(named.column, named.at) for named in call.columns)
+        if len(set(columns)) < len(columns):
+            self.fail(call.columns[-1].at, f"{call.kind} has a column twice")
+        place = Place(call.kind, columns, in_product)
+        leaf = self.leaf(call, kind, place, scaled)
+        return Columns(leaf, columns, self.called(columns)) if columns else leaf
+
+    def check_options(self, call: Call, kind: Kind) -> None:
+        known = (*kind.numbers, *(("ard",) if call.kind in ARD else ()))
+        for name, option in call.options.items():
+            if name not in known:
+                self.fail(option.at, f"{call.kind} has no option {name!r}; it has {', '.join(known)}")
+            truth = isinstance(option.value, bool)
+            if truth != (name == "ard"):
+                self.fail(option.at, f"{name} must be {'true or false' if name == 'ard' else 'a number'}")
+            if name not in ("ard", "weights") and not np.all(np.greater(option.value, 0)):
+                self.fail(option.at, f"{name} must be positive; got {option.value}")
+
+    def position(self, column: Column, at: int) -> Column:
+        """A column by its position, where the names of X are known."""
+        if not self.names:
+            return column
+        if column in self.names:
+            return self.names.index(str(column))
+        return self.fail(at, f"there is no column {column!r}; there are {', '.join(map(repr, self.names))}")
+
+    def called(self, columns: tuple[Column, ...]) -> tuple[str, ...]:
+        return tuple(self.names[c] for c in columns if isinstance(c, int)) if self.names else ()
+
+    def leaf(self, call: Call, kind: Kind, place: Place, scaled: bool) -> Kernel:
+        if kind.make is Coregion:
+            return self.coregion(call)
+        numbers: dict[str, Any] = {}
+        for name in kind.numbers:
+            if name in call.options:
+                numbers[name] = self.given(call, call.options[name], name, len(place.columns))
+            elif name == "variance":
+                numbers[name] = self.start.variance(place) if scaled else Parameter(1.0, fixed=True)
+            elif name == "lengthscale" and call.kind != "periodic":
+                ard = call.options.get("ard")
+                numbers[name] = self.start.lengthscale(place, ard is not None and bool(ard.value))
+            elif name == "period":
+                self.fail(call.at, "periodic needs its period: period=12 holds it, period~12 learns it from there")
+        return kind.make(**numbers)
+
+    def given(self, call: Call, option: Option, name: str, columns: int) -> Parameter:
+        value = np.asarray(option.value, dtype=np.float64)
+        if value.ndim and not (name == "lengthscale" and call.kind in ARD and len(value) == columns):
+            self.fail(option.at, f"{name} must be one number" + f" or one per column ({columns})" * (call.kind in ARD))
+        ard = call.options.get("ard")
+        if name == "lengthscale" and ard is not None and ard.value and not value.ndim:
+            value = np.full(columns, value)
+        return Parameter(value if value.ndim else float(value), fixed=option.held)
+
+    def coregion(self, call: Call) -> Coregion:
+        rank = call.options.get("rank")
+        if rank is not None and not (np.ndim(rank.value) == 0 and float(rank.value) == int(rank.value)):  # pyright: ignore
+            self.fail(rank.at, "rank must be a whole number")
+        width = 1 if rank is None else int(rank.value)  # pyright: ignore[reportArgumentType]
+        own, weights = call.options.get("own"), call.options.get("weights")
+        if (own is None) != (weights is None):
+            self.fail(call.at, "coregion takes both of weights and own, or none of them")
+        if own is None or weights is None:
+            return Coregion(width)
+        levels = int(np.size(own.value))
+        if np.size(weights.value) != levels * width or levels < 2:
+            self.fail(weights.at, f"weights must be {levels} × {width} numbers, level by level, and levels at least 2")
+        table = np.reshape(weights.value, (levels, width))
+        return Coregion(
+            width, levels, Parameter(table, fixed=weights.held), Parameter(np.array(own.value), fixed=own.held)
+        )
+
+
+def _joined(join: Callable, parts: list[Kernel]) -> Kernel:
+    whole, *rest = parts
+    for part in rest:
+        whole = join(whole, part)
+    return whole
+
+
+def _holds(tree: Tree, kind: str) -> bool:
+    if isinstance(tree, Call):
+        return tree.kind == kind
+    return any(_holds(part, kind) for part in ((tree.base,) if isinstance(tree, Raised) else tree.parts))
+
+
+def terms_of(tree: Tree) -> list[Call]:
+    """All terms of a tree, from left to right."""
+    if isinstance(tree, Call):
+        return [tree]
+    parts = (tree.base,) if isinstance(tree, Raised) else tree.parts
+    return [call for part in parts for call in terms_of(part)]
+
+
+def summed(tree: Tree) -> tuple[Tree, ...]:
+    """The parts of a sum; one, where it is none."""
+    return tree.parts if isinstance(tree, Chain) and tree.symbol == "+" else (tree,)
+
+
+# --- and back --------------------------------------------------------------------------------------------------------
+
+
+def written(kernel: Kernel, digits: int | None = 4, names: Sequence[str] = ()) -> str:
+    """A kernel in the language of terms, numbers with so many digits; None leaves them out. `names` are those of X.
+
+    >>> from quantprop import kernels
+    >>> kernels.written(kernels.Categories(0.5).on("school") * kernels.Linear().on("age"))
+    'group(school, variance=0.5) * linear(age, variance=1)'
+    """
+    return _written(kernel, digits, tuple(names), 0)
+
+
+def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], strength: int) -> str:
+    if isinstance(kernel, Columns):
+        own = kernel.names or tuple(seen[c] if isinstance(c, int) and c < len(seen) else c for c in kernel.columns)
+        return _written(kernel.kernel, digits, own, strength)
+    if isinstance(kernel, (Sum, Product)):
+        symbol, own = kernel._operator
+        text = f" {symbol} ".join(_written(part, digits, seen, own) for part in (kernel.left, kernel.right))
+        return f"({text})" if own < strength else text
+    if isinstance(kernel, Power):
+        return f"{_written(kernel.base, digits, seen, 3)} ** {kernel.exponent:g}"
+    if type(kernel) not in _NAMES:
+        raise TypeError(f"{type(kernel).__name__} has no name in the language of terms")
+    name = _NAMES[type(kernel)]
+    columns = [quoted(column) for column in seen] if KINDS[name].most else []
+    return f"{name}({', '.join([*columns, *_options(kernel, name, digits)])})"
+
+
+def quoted(column: Column) -> str:
+    """A column as the language writes it: in quotes, where it is no plain word."""
+    if isinstance(column, int) or PLAIN.fullmatch(column):
+        return str(column)
+    doubled = column.replace('"', '""')
+    return f'"{doubled}"'
+
+
+def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
+    """The numbers of a term; without them, those that say what it is."""
+    wanted = (
+        KINDS[name].numbers if digits is not None else {"coregion": ("rank",), "periodic": ("period",)}.get(name, ())
+    )
+    given = ((option, getattr(kernel, option)) for option in wanted)
+    return [f"{option}={_number(value, digits)}" for option, value in given if value is not None]
+
+
+def _number(value: Any, digits: int | None) -> str:
+    numbers = np.asarray(value.value if is_parameter(value) else value, dtype=np.float64)
+    short = 4 if digits is None else digits
+    every = [repr(float(entry)) if short >= 17 else f"{entry:.{short}g}" for entry in numbers.ravel()]
+    entries = [entry.removesuffix(".0") for entry in every]
+    return f"[{', '.join(entries)}]" if numbers.ndim else entries[0]

@@ -1,0 +1,210 @@
+"""The terms of a sum, a panel each, as users of additive models know them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import ndtri
+
+from quantprop.gaussian import Normal
+from quantprop.inference.solution import Solution
+from quantprop.inference.terms import terms_of
+from quantprop.kernels import Kernel, columns_of, groups_of
+from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, _axes, _solution, plt
+
+POINTS = 100  # of a curve
+SIDE = 30  # of a map
+MANY = 30  # levels whose names are written
+CURVES = 6  # levels of a group with a curve each
+COLOURS = (BLUE, RED, GREEN, ORANGE, GREY, BLACK)
+
+
+class Scale(NamedTuple):
+    """How columns of X are called and written: names, labels of levels, and what is added to a column's numbers."""
+
+    names: Mapping[int, str] = {}
+    levels: Mapping[int, Sequence[str]] = {}
+    centre: Mapping[int, float] = {}
+
+    def name(self, column: int) -> str:
+        return self.names.get(column, f"x{column}").replace("$", r"\$")
+
+    def label(self, column: int, code: float) -> str:
+        levels = self.levels.get(column, ())
+        return (levels[int(code)] if 0 <= code < len(levels) else f"{code:g}").replace("$", r"\$")
+
+
+class Panel(NamedTuple):
+    """What is drawn: a term, its name, the columns it sees, and those of them that are groups."""
+
+    name: str
+    term: Kernel
+    columns: tuple[int, ...]
+    groups: tuple[int, ...]
+
+
+def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | None = None) -> list[Axes]:
+    """The posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
+
+    One column is a curve or, where it is a group, a point for each level; two columns are a map, a column and a group
+    curves of the levels with most rows. Terms that see no column are left out. Draws on `axes`, one for each panel, or
+    on a new figure, and returns them. `scale` says how columns are called, where the source does not know.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, infer, kernels, likelihoods, plots
+    >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]])
+    >>> kernel = kernels.SquaredExponential().on(0) + kernels.Categories().on(1)
+    >>> solution = infer(Model(kernel, likelihoods.Gaussian(0.1)), X, [0.0, 1.0, 2.0], "ep")
+    >>> [ax.get_title() for ax in plots.effects(solution)]
+    ['se(0)', 'group(1)']
+    """
+    solution = _solution(source)
+    found = panels(solution)
+    if not found:
+        raise ValueError("the kernel has no term that sees columns of X: there is nothing to draw")
+    scale = _scale(source, solution) if scale is None else scale
+    axes = _grid(len(found)) if axes is None else axes
+    if len(axes) != len(found):
+        raise ValueError(f"axes must be one for each of {len(found)} panels; got {len(axes)}")
+    for panel, ax in zip(found, axes, strict=True):
+        effect(source, panel.name, scale=scale, ax=ax)
+    return list(axes)
+
+
+def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | None = None) -> Axes:
+    """One of the panels of `effects`: that of the term of this name."""
+    solution = _solution(source)
+    found = {panel.name: panel for panel in panels(solution)}
+    if name not in found:
+        raise ValueError(f"there is no term {name!r} to draw; there are {', '.join(found)}")
+    ax = _axes(ax)
+    _draw(solution, found[name], _scale(source, solution) if scale is None else scale, ax)
+    ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")
+    return ax
+
+
+def panels(solution: Solution) -> list[Panel]:
+    """The terms that can be drawn; a term that was put on no columns sees all of them."""
+    every = tuple(range(solution.X.shape[1]))
+    found = []
+    for name, term in terms_of(solution.model.plain_kernel).items():
+        if type(term).__name__ not in ("Constant", "White"):
+            columns = tuple(int(c) for c in columns_of(term)) or every
+            found.append(Panel(name, term, columns, tuple(int(c) for c in groups_of(term))))
+    return found
+
+
+def _scale(source: Any, solution: Solution) -> Scale:
+    """Names from the kernel's columns, levels from an estimator that has coded them."""
+    names = {}
+    for panel in panels(solution):
+        called = columns_of(panel.term, called=True)
+        names |= {c: name for c, name in zip(panel.columns, called, strict=False) if isinstance(name, str)}
+    coding = getattr(source, "_coding", None)
+    return Scale(names, dict(coding.levels) if coding is not None and coding.names else {})
+
+
+def _grid(count: int) -> list[Axes]:
+    wide = min(count, 3)
+    tall = -(-count // wide)
+    figure, axes = plt.subplots(tall, wide, figsize=(4.0 * wide, 3.2 * tall), layout="constrained", squeeze=False)
+    for spare in axes.ravel()[count:]:
+        figure.delaxes(spare)
+    return list(axes.ravel()[:count])
+
+
+def _draw(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
+    numbers = [column for column in panel.columns if column not in panel.groups]
+    kinds = len(numbers), len(panel.groups)
+    if kinds == (1, 0):
+        _curve(solution, panel, scale, numbers[0], ax)
+    elif kinds == (0, 1):
+        _levels(solution, panel, scale, ax)
+    elif kinds == (2, 0):
+        _map(solution, panel, scale, numbers, ax)
+    elif kinds == (1, 1):
+        _curves(solution, panel, scale, numbers[0], ax)
+    else:
+        ax.hist(solution.terms(solution.X)[panel.name].mean, bins=20, color=BLUE, alpha=0.6)
+        ax.set(xlabel=f"effect of {', '.join(scale.name(c) for c in panel.columns)}", ylabel="rows")
+
+
+def _at(solution: Solution, panel: Panel, values: dict[int, np.ndarray]) -> Normal:
+    """The term where some columns have these values; the others do not matter to it."""
+    x = np.repeat(solution.X[:1], len(next(iter(values.values()))), axis=0)
+    for column, value in values.items():
+        x[:, column] = value
+    return solution.terms(x)[panel.name]
+
+
+def _span(column: np.ndarray, points: int) -> np.ndarray:
+    low, high = column.min(), column.max()
+    return np.linspace(low, high if high > low else low + 1.0, points)
+
+
+def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
+    at, shift = _span(solution.X[:, column], POINTS), scale.centre.get(column, 0.0)
+    term = _at(solution, panel, {column: at})
+    sd = np.sqrt(term.variance)
+    for inside, opacity in INTERVALS:
+        half = float(ndtri(0.5 + 0.5 * inside)) * sd
+        ax.fill_between(at + shift, term.mean - half, term.mean + half, color=BLUE, alpha=opacity, linewidth=0)
+    ax.plot(at + shift, term.mean, color=BLUE)
+    _rug(ax, solution.X[:, column] + shift)
+    ax.set(xlabel=scale.name(column), ylabel="effect on f")
+
+
+def _rug(ax: Axes, places: np.ndarray) -> None:
+    ticks = np.unique(places)
+    foot = {"transform": ax.get_xaxis_transform(), "color": BLACK, "alpha": 0.7, "markersize": 8}
+    ax.plot(ticks, np.full(len(ticks), 0.03), "|", **foot)
+
+
+def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
+    (column,) = panel.groups
+    codes = np.unique(solution.X[:, column])
+    term = _at(solution, panel, {column: codes})
+    order = np.argsort(term.mean)
+    place, mean, sd = np.arange(len(codes)), term.mean[order], np.sqrt(term.variance)[order]
+    ax.axhline(0.0, color=GREY, linewidth=1.0)
+    for (inside, _), width in zip(INTERVALS, (1.0, 3.0), strict=True):
+        half = float(ndtri(0.5 + 0.5 * inside)) * sd
+        ax.vlines(place, mean - half, mean + half, color=BLUE, linewidth=width, alpha=0.6)
+    ax.plot(place, mean, "o", color=BLUE, markersize=4)
+    if len(codes) <= MANY:
+        labels = [scale.label(column, float(codes[i])) for i in order]
+        turned = max(map(len, labels)) * len(labels) > 30
+        ax.set_xticks(place, labels, rotation=90 if turned else 0)
+    else:
+        ax.set_xticks([])
+    ax.set(xlabel=f"{scale.name(column)} ({len(codes)} levels)", ylabel="effect on f")
+
+
+def _map(solution: Solution, panel: Panel, scale: Scale, columns: list[int], ax: Axes) -> None:
+    first, second = (_span(solution.X[:, column], SIDE) for column in columns)
+    left, up = np.meshgrid(first, second)
+    term = _at(solution, panel, {columns[0]: left.ravel(), columns[1]: up.ravel()})
+    shifts = [scale.centre.get(column, 0.0) for column in columns]
+    mesh = ax.pcolormesh(left + shifts[0], up + shifts[1], term.mean.reshape(left.shape), cmap="viridis",
+                         shading="gouraud", rasterized=True)  # fmt: skip
+    ax.figure.colorbar(mesh, ax=ax, label="effect on f")
+    ax.plot(*(solution.X[:, columns] + shifts).T, ".", color=BLACK, markersize=2)
+    ax.set(xlabel=scale.name(columns[0]), ylabel=scale.name(columns[1]))
+
+
+def _curves(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
+    (group,) = panel.groups
+    codes, rows = np.unique(solution.X[:, group], return_counts=True)
+    chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:CURVES]])
+    at, shift = _span(solution.X[:, column], POINTS), scale.centre.get(column, 0.0)
+    for code, colour in zip(chosen, COLOURS, strict=False):
+        term = _at(solution, panel, {column: at, group: np.full(POINTS, code)})
+        half = float(ndtri(0.5 + 0.5 * INTERVALS[0][0])) * np.sqrt(term.variance)
+        ax.fill_between(at + shift, term.mean - half, term.mean + half, color=colour, alpha=0.12, linewidth=0)
+        ax.plot(at + shift, term.mean, color=colour, label=scale.label(group, code))
+    _rug(ax, solution.X[:, column] + shift)
+    some = f", {len(chosen)} of {len(codes)} levels" if len(codes) > len(chosen) else ""
+    ax.legend(title=f"{scale.name(group)}{some}", fontsize="small", title_fontsize="small")
+    ax.set(xlabel=scale.name(column), ylabel="effect on f")

@@ -1,0 +1,129 @@
+"""A choice between kernels and likelihoods, as a section of a page and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from matplotlib import style
+
+from quantprop.comparison import Choice
+from quantprop.comparison.effects import of_terms, summary
+from quantprop.report.figures import effects
+from quantprop.report.names import inference_ended, learning_ended
+from quantprop.report.svg import STYLE, inline
+from quantprop.runtime.markup import Markup, element, table
+
+MEANING = (
+    "LOO is the log density of every row given all the others, summed over rows (larger is better), from the cavities "
+    "of one fit. Differences are from the best, paired row by row, with their standard errors: one of less than about "
+    "two of them says little. A row is unreliable if its cavity is improper, or its log density is uncertain a "
+    "posteriori (variance above 0.4, as for WAIC)."
+)
+HEADER = ("model", "LOO", "standard error", "less the best", "standard error", "unreliable rows", "converged")
+
+
+@dataclass(frozen=True)
+class ChoiceStudy:
+    """A choice with a title, a sentence on its data, and the Python lines that repeat it."""
+
+    title: str
+    about: str
+    choice: Choice
+    code: str
+
+
+def choice_section(study: ChoiceStudy, key: str) -> Markup:
+    """All of a choice; `key` sets its ids apart."""
+    found = study.choice
+    with style.context(["default", STYLE]):
+        panels = list(effects(found.best.model))
+    figures = [
+        element("figure", inline(picture.figure, picture.alt, f"{key}-{i}"), element("figcaption", picture.caption))
+        for i, picture in enumerate(panels)
+    ]
+    drawn = (
+        [element("h3", f"Effects of {found.best.name}"), element("div", *figures, class_="figures")] if panels else []
+    )
+    return element(
+        "section",
+        element("h2", study.title), element("p", study.about),
+        element("h3", "Conclusion"), element("p", concluded(found)),
+        element("h3", "Leave-one-out log density"), table(HEADER, _cells(found), "From the best"),
+        element("p", MEANING, *(f" {warning}." for warning in found.warnings), class_="note"),
+        *drawn, *_terms(found),
+        element("h3", "How learning ended"), _endings(found),
+        element("h3", "The same in Python"), element("pre", element("code", study.code)),
+    )  # fmt: skip
+
+
+def concluded(found: Choice) -> str:
+    """Which candidates the best can be told from."""
+    told, alike = [], []
+    for one in found.standings[1:]:
+        less = one.less(found.best)
+        (told if -less.value > 2.0 * less.error else alike).append(one.name)
+    parts = [f"{found.best.name} has the greatest leave-one-out log density"]
+    parts += [f"it is clearly better than {'; '.join(told)}"] * bool(told)
+    parts += [f"no difference from {'; '.join(alike)} can be told"] * bool(alike)
+    return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
+
+
+def _cells(found: Choice) -> list[list[str]]:
+    rows = []
+    for one in found.standings:
+        less = one.less(found.best)
+        apart = ["", ""] if one is found.best else [f"{less.value:.2f}", f"{less.error:.2f}"]
+        converged = "yes" if all(fitted.converged for fitted in one.model.fits) else "no"
+        rows.append([one.name, f"{one.total.value:.2f}", f"{one.total.error:.2f}", *apart,
+                     str(int(one.unreliable.sum())), converged])  # fmt: skip
+    return rows
+
+
+def _terms(found: Choice) -> list[Markup]:
+    """The best model in the language of terms, and its linear effects."""
+    if not of_terms(found.best.model):
+        return []
+    known = summary(found.best.model)
+    parts = [
+        element("h3", "The learned model, in the language of terms"),
+        element("pre", element("code", known.kernel)),
+    ]
+    rows = [(name, f"{e.estimate:.4g}", f"{e.error:.2g}", f"{e.lower:.4g} to {e.upper:.4g}")
+            for name, e in known.fixed.items()]  # fmt: skip
+    if rows:
+        parts.append(table(("effect", "estimate", "standard error", "95 % interval"), rows, "Linear effects on f"))
+    return parts
+
+
+def _endings(found: Choice) -> Markup:
+    rows = []
+    for one in found.standings:
+        features = one.model.encoding.features
+        for fitted in one.model.fits:
+            ended = learning_ended(fitted.status, features), inference_ended(fitted.solution.status)
+            rows.append((one.name, *ended))
+    return table(("model", "learning", "inference"), rows, "Status of every fit")
+
+
+def choice_records(found: Choice) -> list[dict[str, Any]]:
+    """One record per candidate, for machines."""
+    return [
+        {
+            "model": one.name, "loo": one.total.value, "loo_se": one.total.error,
+            "less_best": one.less(found.best).value, "less_best_se": one.less(found.best).error,
+            "unreliable_rows": int(one.unreliable.sum()),
+            "converged": all(fitted.converged for fitted in one.model.fits),
+        }
+        for one in found.standings
+    ]  # fmt: skip
+
+
+def choice_lines(found: Choice) -> Iterator[str]:
+    """The same as text."""
+    cells = [list(HEADER), *_cells(found)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(HEADER))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    yield from ("", concluded(found), *(f"warning: {warning}" for warning in found.warnings))

@@ -1,0 +1,86 @@
+"""Kernels and likelihoods compared by leave-one-out density, and sums of terms grown by it."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from quantprop import comparison, tables
+
+
+def table(seed, n=120):
+    """A smooth effect of a, a linear one of b and one of every level of g; c, h and s do nothing."""
+    rng = np.random.default_rng(seed)
+    a, b, c = rng.uniform(-3, 3, (3, n))
+    g, h = rng.integers(0, 6, n), rng.integers(0, 6, n)
+    f = 1.5 * np.sin(1.5 * a + rng.uniform(0, 6)) + 0.5 * b + rng.normal(size=6)[g]
+    words = {"g": [f"g{level}" for level in g], "h": [f"h{level}" for level in h]}
+    return tables.from_columns({"c": c, **words, "a": a, "b": b, "y": f + 0.5 * rng.normal(size=n)}, "generated")
+
+
+def problems(of):
+    return lambda likelihood, kernel: tables.problem(of, "y", likelihood, kernel)
+
+
+@pytest.fixture(scope="module")
+def choice():
+    small = table(0, 50)
+    return comparison.choose(comparison.candidates(problems(small), ["gaussian"], ["se(a) + group(g)", "se(a)"]), "ep")
+
+
+def test_the_paired_difference_by_hand(choice):
+    """Under Gaussian noise LOO is known in closed form: y_i − α_i/K⁻¹_ii, 1/K⁻¹_ii (Rasmussen and Williams, 5.12)."""
+    logs = {}
+    for one in choice.standings:
+        fitted, scale = one.model.fits[0], one.model.estimator._y_std
+        kernel, x = fitted.model.plain_kernel, fitted.solution.X
+        y = one.model.estimator.y_train_
+        with jax.enable_x64(True):
+            gram = np.asarray(kernel.gram(x))
+        k = gram + float(fitted.model.plain_likelihood.scale) ** 2 * np.eye(len(x))
+        inverse = np.linalg.inv(k)
+        mean, sd = y - inverse @ y / np.diagonal(inverse), np.sqrt(1.0 / np.diagonal(inverse))
+        logs[one.name] = norm.logpdf(y, mean, sd) - np.log(scale)
+        np.testing.assert_allclose(one.loo, logs[one.name], rtol=0, atol=1e-4)
+    best, other = choice.standings
+    assert best.name == "se(a) + group(g)"
+    difference = logs["se(a)"] - logs["se(a) + group(g)"]
+    less = other.less(best)
+    assert less.value == pytest.approx(difference.sum(), abs=1e-3)
+    assert less.error == pytest.approx(np.sqrt(len(difference)) * difference.std(ddof=1), abs=1e-3)
+
+
+def test_rows_are_unreliable_where_their_log_density_is_uncertain(choice):
+    """Var log N(y | f, s²) for f ~ N(m, v) is ((y − m)² v + v²/2)/s⁴."""
+    for one in choice.standings:
+        fitted = one.model.fits[0]
+        (m, v), s = (fitted.solution.marginals.mean, fitted.solution.marginals.variance), fitted.model.likelihood.scale
+        spread = ((one.model.estimator.y_train_ - m) ** 2 * v + 0.5 * v**2) / float(s.value) ** 4
+        np.testing.assert_array_equal(one.unreliable, spread > 0.4)
+    assert sum(one.unreliable.any() for one in choice.standings) == len(choice.warnings)
+
+
+def test_densities_and_probabilities_are_not_compared():
+    counts = tables.from_columns({"a": np.arange(20.0), "y": np.arange(20) % 4}, "generated")
+    with pytest.raises(ValueError, match="gaussian has a density and others probabilities"):
+        comparison.choose(comparison.candidates(problems(counts), ["gaussian", "poisson"], ["linear(a)"]), "laplace")
+
+
+def test_terms_that_a_column_allows():
+    found = comparison.possible_terms(table(0, 30).without(["y"]))
+    assert found == ("linear(c)", "linear(a)", "linear(b)", "group(g)", "group(h)", "se(c)", "se(a)", "se(b)")
+
+
+@pytest.mark.campaign
+def test_the_search_finds_the_generating_terms_and_stops():
+    found = []
+    for seed in range(10):
+        data, steps = table(seed), []
+        grown = comparison.grow(
+            lambda text, data=data: tables.problem(data, "y", "gaussian", text),
+            comparison.possible_terms(data.without(["y"])), "ep", lambda *step, steps=steps: steps.append(step),
+        )  # fmt: skip
+        assert steps[-1][1] == steps[-1][2]  # the bar ends full
+        found.append(sorted(grown.best.name.split(" + ")))
+        print(seed, grown.best.name)
+    assert sum(terms == ["group(g)", "linear(b)", "se(a)"] for terms in found) >= 8

@@ -1,0 +1,85 @@
+"""Tables with kernels of terms: columns by name in their own units, groups as codes, and what is refused."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from quantprop import tables
+from quantprop.comparison import effects, insight
+from quantprop.kernels import NewLevelWarning, TermError
+
+RNG = np.random.default_rng(0)
+N = 40
+WHO = np.array(["Anna", "Berta", "Clara"])[RNG.integers(0, 3, N)]
+COLUMNS = {
+    "note": ["-", "."] * 20, "dose": RNG.normal(size=N) + 100.0, "who": WHO, 
+    "warm": np.where(RNG.random(N) < 0.5, "no", "yes"),
+    "age": RNG.uniform(20, 60, N),
+}  # fmt: skip
+Y = np.sin(COLUMNS["age"] / 8) + 0.3 * COLUMNS["dose"] + (WHO == "Anna") + 0.2 * RNG.normal(size=N)
+TABLE = tables.from_columns({**COLUMNS, "y": Y}, "a list")
+TEXT = "se(age) + group(who) + linear(dose) + linear(warm)"
+
+
+@pytest.fixture(scope="module")
+def model():
+    return tables.fit(TABLE, "y", "gaussian", "ep", TEXT)
+
+
+def test_columns_in_their_own_units(model):
+    assert model.encoding.features == ("age", "who", "dose", "warm=yes")
+    assert model.encoding.scale == (1.0, 1.0, 1.0, 1.0)
+    x = model.encoding.matrix(TABLE)
+    np.testing.assert_array_equal(x[:, 1], np.searchsorted(["Anna", "Berta", "Clara"], WHO))
+    np.testing.assert_allclose(x[:, [0, 2]].mean(axis=0), 0.0, atol=1e-12)
+
+
+def test_order_and_files_do_not_matter(model, tmp_path):
+    expected = model.forecast(TABLE)["mean"]
+    turned = tables.from_columns(dict(reversed(COLUMNS.items())), "turned")
+    model.save(tmp_path / "model.safetensors")
+    loaded = tables.load(tmp_path / "model.safetensors")
+    for one in (model, loaded):
+        np.testing.assert_array_equal(one.forecast(turned)["mean"], expected)
+    assert loaded.estimator.kernel.text == TEXT
+    assert effects.summary(loaded) == effects.summary(model)
+
+
+def test_what_was_learned_is_said_by_term(model):
+    found = effects.summary(model)
+    assert found.kernel.startswith("se(age, variance=")
+    assert sum(found.shares.values()) == pytest.approx(1.0, abs=1e-9)
+    assert set(found.fixed) == {"linear(dose)", "linear(warm=yes)"}
+    dose = found.fixed["linear(dose)"]
+    assert dose.lower < 0.3 < dose.upper
+    assert set(insight.hyperparameters(model)) == {
+        "variance of se(age)", "lengthscale of se(age)", "variance of group(who)", "scale of the likelihood",
+    }  # fmt: skip
+
+
+def test_new_levels_are_named_once(model):
+    new = tables.from_columns(
+        {name: list(column[:2]) for name, column in COLUMNS.items()} | {"who": ["Zoe", "Anna"]}, "new"
+    )
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.forecast(new)
+    assert [one.category for one in caught] == [NewLevelWarning]
+    assert "new: levels that were not learned from get the prior of their term (who: Zoe)" in str(caught[0].message)
+    assert model.known(new).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "error", "said"),
+    [
+        ("se(age) + group(whom)", TermError, "position 17: there is no column 'whom'"),
+        ("se(who)", tables.TableError, r"'who' holds words \('Anna', .*only group\(who\)"),
+        ("group(age)", ValueError, "'age' has too many levels for a group, 40 in 40 rows"),
+        ("constant()", tables.TableError, "no term of a column"),
+        ("smooth", ValueError, r"isotropic, ard or terms such as se\(age\)"),
+    ],
+)
+def test_mistakes_are_said(kernel, error, said):
+    with pytest.raises(error, match=said):
+        tables.problem(TABLE, "y", "gaussian", kernel)

@@ -1,0 +1,224 @@
+"""Posteriors of the terms of a sum, against dense formulas and statsmodels' mixed models."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import statsmodels.api as mixed
+
+from quantprop import (
+    GaussianProcessRegressor,
+    Model,
+    Parameter,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+    load,
+    means,
+    plots,
+)
+from quantprop.inference.terms import joint_of
+from quantprop.kernels import NewLevelWarning
+
+RNG = np.random.default_rng(1)
+N, LEVELS = 60, 8
+GROUP = RNG.integers(0, LEVELS, N)
+FEATURES = RNG.normal(size=(N, 2))
+X = np.column_stack([GROUP, FEATURES])
+F = 1.0 + FEATURES @ [0.5, -0.3] + 0.9 * RNG.normal(size=LEVELS)[GROUP]
+Y = F + 0.6 * RNG.normal(size=N)
+NEW = np.column_stack([RNG.integers(0, LEVELS + 2, 11), RNG.normal(size=(11, 2))])
+SUM = (
+    kernels.SquaredExponential(1.2, 0.9).on(1) + kernels.Categories(0.5).on(0) + kernels.Linear(2.0).on([1, 2])
+    + kernels.Constant(0.7)
+)  # fmt: skip
+PARTS = {
+    "se(1)": lambda x, z: 1.2 * np.exp(-0.5 * ((x[:, [1]] - z[:, 1]) / 0.9) ** 2),
+    "group(0)": lambda x, z: 0.5 * (x[:, [0]] == z[:, 0]),
+    "linear(1, 2)": lambda x, z: 2.0 * x[:, 1:] @ z[:, 1:].T,
+    "constant()": lambda x, z: np.full((len(x), len(z)), 0.7),
+}
+
+
+@pytest.fixture(scope="module")
+def probit():
+    return infer(Model(SUM, likelihoods.Probit(), mean=0.3), X, np.sign(Y - 1.0), "ep", tol=1e-12)
+
+
+def test_terms_against_the_dense_formula(probit):
+    """A term t given sites (ν, τ): mean K_t (K + S⁻¹)⁻¹ (ν/τ − m), covariance K_t − K_t (K + S⁻¹)⁻¹ K_tᵀ."""
+    nu, tau = probit.sites.nu, probit.sites.tau
+    inner = np.linalg.inv(sum(part(X, X) for part in PARTS.values()) + np.diag(1.0 / tau))
+    terms, joint, k = probit.terms(NEW), joint_of(probit, NEW), len(NEW)
+    assert list(terms) == [*PARTS, "mean"]
+    for i, (name, part) in enumerate(PARTS.items()):
+        cross = part(X, NEW)
+        covariance = part(NEW, NEW) - cross.T @ inner @ cross
+        np.testing.assert_allclose(terms[name].mean, cross.T @ inner @ (nu / tau - 0.3), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(terms[name].variance, np.diagonal(covariance), rtol=0, atol=1e-9)
+        for j, other in enumerate(PARTS.values()):
+            both = (i == j) * part(NEW, NEW) - cross.T @ inner @ other(X, NEW)
+            found = joint.covariance[i * k : (i + 1) * k, j * k : (j + 1) * k]
+            np.testing.assert_allclose(found, both, rtol=0, atol=1e-9)
+
+
+def test_terms_add_up(probit):
+    terms, whole = probit.terms(NEW), probit.predict(NEW, full_cov=True)
+    np.testing.assert_allclose(sum(term.mean for term in terms.values()), whole.mean, rtol=0, atol=1e-10)
+    k, joint = len(NEW), joint_of(probit, NEW).covariance
+    added = joint.reshape(4, k, 4, k).sum(axis=(0, 2))
+    np.testing.assert_allclose(added, whole.covariance, rtol=0, atol=1e-10)
+    assert sum(terms.shares.values()) == pytest.approx(1.0, abs=1e-12)
+    draws = terms.sample(4000, seed=3)
+    f = sum(draws.values())
+    error = np.sqrt(whole.variance / 4000)
+    assert (np.abs(f.mean(axis=0) - whole.mean) < 4.5 * error).all()
+    np.testing.assert_allclose(f.var(axis=0), whole.variance, rtol=0.15)
+
+
+def test_a_level_that_was_not_learned_from_has_its_prior(probit):
+    term = probit.terms(NEW)["group(0)"]
+    new = NEW[:, 0] >= LEVELS
+    assert new.any()
+    np.testing.assert_array_equal(term.mean[new], 0.0)
+    np.testing.assert_array_equal(term.variance[new], 0.5)
+
+
+def test_a_backend_that_cannot_tell_terms_apart_says_so(probit):
+    from priors.lowrank import LowRank
+
+    model = Model(SUM, likelihoods.Probit(), process=LowRank(X[:10]))
+    with pytest.raises(TypeError, match="LowRank cannot tell the terms of a sum apart: use process=Dense"):
+        infer(model, X, np.sign(Y), "ep").terms(X)
+
+
+def test_a_mixed_model_is_that_of_statsmodels():
+    theirs = mixed.MixedLM(Y, mixed.add_constant(FEATURES), groups=GROUP).fit(reml=False)
+    mean = means.Linear(np.zeros(2), columns=(1, 2))
+    model = Model(kernels.Categories().on(0), likelihoods.Gaussian(0.5), mean)
+    ours = fit(model, X, Y, "ep", ftol=1e-14)
+    numbers = ours.hyperparameters
+    assert ours.solution.log_evidence == pytest.approx(theirs.llf, abs=1e-6)
+    assert numbers["kernel.kernel.variance"] == pytest.approx(float(np.ravel(theirs.cov_re)[0]), abs=1e-4)
+    assert numbers["likelihood.scale"] ** 2 == pytest.approx(theirs.scale, abs=1e-4)
+    effects = ours.solution.fixed_effects()
+    found = [effects[name] for name in ("mean.intercept", "mean.coefficients[0]", "mean.coefficients[1]")]
+    np.testing.assert_allclose([e.estimate for e in found], theirs.fe_params, atol=1e-4)
+    np.testing.assert_allclose([e.error for e in found], theirs.bse_fe, rtol=5e-3)  # theirs with the variances' own
+    v = float(np.ravel(theirs.cov_re)[0]) * (GROUP[:, None] == GROUP) + theirs.scale * np.eye(N)
+    h = mixed.add_constant(FEATURES)
+    errors = np.sqrt(np.diagonal(np.linalg.inv(h.T @ np.linalg.solve(v, h))))
+    np.testing.assert_allclose([e.error for e in found], errors, atol=1e-4)
+    ends = [(e.estimate - 1.959964 * s, e.estimate + 1.959964 * s) for e, s in zip(found, errors, strict=True)]
+    np.testing.assert_allclose([[e.lower, e.upper] for e in found], ends, atol=1e-3)
+    levels = np.column_stack([np.arange(LEVELS), np.zeros((LEVELS, 2))])
+    blup = [float(np.ravel(theirs.random_effects[level])[0]) for level in range(LEVELS)]
+    np.testing.assert_allclose(ours.solution.terms(levels)["group(0)"].mean, blup, atol=1e-4)
+
+
+# --- frames ----------------------------------------------------------------------------------------------------------
+
+NAMES = np.array(["Anna", "Berta", "Clara", "Dora", "Emil", "Fritz", "Gina", "Hugo"])
+FRAME = pd.DataFrame({"dose": FEATURES[:, 1], "who": NAMES[GROUP], "age": FEATURES[:, 0], "note": "-"})
+TEXT = "se(age) + group(who) + linear(dose)"
+
+
+@pytest.fixture(scope="module")
+def by_terms():
+    return GaussianProcessRegressor(TEXT, likelihood=likelihoods.Gaussian(0.5), mean="constant", method="ep").fit(
+        FRAME, Y
+    )
+
+
+def test_terms_of_a_frame_are_those_of_the_matrix_cut_by_hand(by_terms):
+    codes = np.column_stack([FRAME["age"], np.searchsorted(NAMES, FRAME["who"]), FRAME["dose"]])
+    np.testing.assert_array_equal(by_terms.X_train_, codes)
+    assert list(by_terms.feature_names_in_) == ["age", "who", "dose"]
+    again = GaussianProcessRegressor(
+        "se(0) + group(1) + linear(2)", likelihood=likelihoods.Gaussian(0.5), mean="constant", method="ep"
+    ).fit(codes, Y)
+    np.testing.assert_allclose(again.predict(codes), by_terms.predict(FRAME), rtol=1e-12)
+
+
+def test_the_order_of_columns_does_not_matter(by_terms, tmp_path):
+    expected, turned = by_terms.predict(FRAME), FRAME[["note", "age", "dose", "who"]]
+    np.testing.assert_array_equal(by_terms.predict(turned), expected)
+    by_terms.save(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(loaded.predict(turned), expected)
+    assert loaded.kernel == TEXT
+    assert kernels.written(loaded.kernel_) == kernels.written(by_terms.kernel_)
+    theta = by_terms.fitted_.theta[:3]
+    assert loaded.log_marginal_likelihood(theta) == pytest.approx(by_terms.log_marginal_likelihood(theta), abs=1e-9)
+
+
+def test_gradients_of_the_objective(by_terms):
+    theta = by_terms.fitted_.theta[:3] + np.array([0.3, -0.2, 0.4])
+    _, slope = by_terms.log_marginal_likelihood(theta, eval_gradient=True)
+    ends = [[by_terms.log_marginal_likelihood(theta + s * 1e-5 * np.eye(3)[i]) for s in (1, -1)] for i in range(3)]
+    np.testing.assert_allclose(slope, [(up - down) / 2e-5 for up, down in ends], rtol=1e-5, atol=1e-6)
+
+
+def test_new_levels_are_said_aloud_in_one_warning(by_terms):
+    new = FRAME.iloc[:3].assign(who=["Zoe", "Anna", "Xaver"])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        _, sd = by_terms.predict(new, return_std=True)
+    assert [one.category for one in caught] == [NewLevelWarning]
+    assert "(who: Xaver, Zoe)" in str(caught[0].message)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _, known = by_terms.predict(FRAME.iloc[:3], return_std=True)
+    assert sd[0] > known[0]
+    assert sd[2] > known[2]
+
+
+@pytest.mark.parametrize(
+    ("kernel", "change", "said"),
+    [
+        ("se(age) + group(whom)", {}, "position 17: there is no column 'whom'"),
+        (kernels.SquaredExponential().on("years"), {}, "no column 'years', which the kernel names"),
+        ("se(who)", {}, r"X\['who'\] must hold numbers, or be a group"),
+        ("group(age)", {}, "column 'age' has too many levels for a group, 60 in 60 rows"),
+        ("coregion(who)", {"who": [f"{i // 2:02d}x{i % 53}" for i in range(N)]}, "too many levels"),
+        (kernels.SquaredExponential() + kernels.Categories().on("who"), {}, "sees all columns"),
+        (kernels.SquaredExponential().on(0) + kernels.Categories().on("who"), {}, "all names or all positions"),
+        ("group(who)", {"who": [None, *FRAME["who"][1:]]}, r"X\['who'\] is missing in row 0"),
+    ],
+)
+def test_mistakes_are_said(kernel, change, said):
+    with pytest.raises(ValueError, match=said):
+        GaussianProcessRegressor(kernel).fit(FRAME.assign(**change), Y)
+
+
+def test_names_need_a_frame(by_terms):
+    with pytest.raises(ValueError, match="X is an array without names"):
+        by_terms.predict(FRAME.to_numpy())
+    with pytest.raises(ValueError, match="X has no column 'dose'"):
+        by_terms.predict(FRAME.drop(columns="dose"))
+    with pytest.raises(ValueError, match="column 5 is none of the 3 columns"):
+        GaussianProcessRegressor("se(5)").fit(X, Y)
+
+
+def test_effects_are_drawn_with_bands_levels_and_a_rug(by_terms):
+    age, who, dose = plots.effects(by_terms)
+    assert [ax.get_title(loc="left") for ax in (age, who, dose)] == ["se(age)", "group(who)", "linear(dose)"]
+    assert [label.get_text() for label in who.get_xticklabels()] != []
+    assert sorted(label.get_text() for label in who.get_xticklabels()) == sorted(NAMES)
+    curve = dose.lines[0].get_xydata()
+    slope = by_terms.solution_.fixed_effects()["linear(dose)"]
+    np.testing.assert_allclose(np.diff(curve[:, 1]) / np.diff(curve[:, 0]), slope.estimate, rtol=1e-6)
+    assert len(age.lines[1].get_xdata()) == N  # the rug
+    assert len(age.collections) == 2  # the bands
+    with pytest.raises(ValueError, match=r"there is no term 'se\(x\)' to draw"):
+        plots.effect(by_terms, "se(x)")
+
+
+def test_two_columns_are_a_map_and_a_column_by_group_curves():
+    kernel = kernels.SquaredExponential().on([1, 2]) + kernels.Linear(Parameter(0.2)).on(1) * kernels.Categories().on(0)
+    solution = infer(Model(kernel, likelihoods.Gaussian(0.5)), X, Y, "ep")
+    plane, curves = plots.effects(solution)
+    assert (plane.get_xlabel(), plane.get_ylabel()) == ("x1", "x2")
+    assert len(curves.get_legend().get_texts()) == 6
