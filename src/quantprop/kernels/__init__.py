@@ -81,7 +81,6 @@ __all__ = [
     "columns_of",
     "from_tinygp",
     "groups_of",
-    "kernels",
     "located",
     "squared_distances",
     "summands",
