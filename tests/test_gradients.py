@@ -104,7 +104,7 @@ def test_derivative_in_a_linear_mean_and_weights():
 @pytest.mark.parametrize("case", BY_DEFAULT, ids="-".join)
 def test_weights_are_equal_rows_on_the_way_of_learning_too(case):
     """Value and gradient to rounding, however loose inference is, though padding and the order of rows differ."""
-    method, (kind, y) = METHODS[case[0]], DATA[case[2]]
+    method, (kind, y) = METHODS[case[0]], (DATA | MORE)[case[2]]
     model = Model(kernels.SquaredExponential(1.5, np.array([0.8, 1.3])), kind, mean=Parameter(0.2))
     weights = np.array([1, 2, 4, 0, 3, 1, 1, 5, 0, 2, 1, 3])
     rows = np.repeat(np.arange(12), weights)[::-1]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import jax
-from fuzz.problems import FAMILIES, WHOLE_MENU, Menu, Problem, problem
+from fuzz.problems import FAMILIES, LATER_MENU, WHOLE_MENU, Menu, Problem, problem
 from fuzz.verdicts import Verdict, verdict
 
 MAPS = Path("/proc/self/maps")
@@ -35,7 +35,7 @@ SHORT_MENU = Menu(
     kernels=("se", "linear", "noisy"), features=(2,), sizes=(32,), more_sizes=(32,), most_variance=9e5,
     fractional=False,
 )  # fmt: skip
-MENUS = {"whole": WHOLE_MENU, "short": SHORT_MENU}
+MENUS = {"whole": WHOLE_MENU, "later": LATER_MENU, "short": SHORT_MENU}
 
 
 def read(path: Path) -> list[dict[str, Any]]:

@@ -67,5 +67,12 @@ def test_ten_thousand_problems_have_no_faults(campaign):
 
 
 @pytest.mark.campaign
+def test_two_thousand_problems_of_later_likelihoods(tmp_path):
+    records = verdicts(tmp_path / "verdicts.jsonl", 2_000, "later", os.cpu_count())
+    check_faults(records, 2_000)
+    check_shares(records, 0.99, 0.95)
+
+
+@pytest.mark.campaign
 def test_nearly_all_of_ten_thousand_converge(campaign):
     check_shares(campaign, 0.999, 0.98)

@@ -15,7 +15,7 @@ def check(numbers):
 
 def test_ten_fits():
     """Of two pairs of likelihood and method, in two features: few programs."""
-    some = [number for number in range(500) if number % len(PAIRS) in (0, 1)]
+    some = [number for number in range(1_000) if number % len(PAIRS) in (0, 1)]
     plain = [
         number for number in some if "d=2" in (about := fit_of(number).about) and "kernel None, mean zero" in about
     ]

@@ -262,7 +262,7 @@ CURVES = {
     "log-logistic": (likelihoods.LogLogistic(0.5), [at(row) for row in TIMES.values()]),
     "zero-inflated poisson": (likelihoods.ZeroInflatedPoisson(0.3), [at(0, exposure=2.5)]),
     "zero-inflated negative binomial": (likelihoods.ZeroInflatedNegativeBinomial(0.3), [at(0, exposure=2.5)]),
-    "warped": (likelihoods.Warped(0.7), [at(0.3)]),
+    "warped": (likelihoods.Warped(0.7, [0.8], [0.6], [0.4]), [at(0.3)]),
     **{
         f"binomial, {link}": (likelihoods.Binomial(link), [at(y, trials=10) for y in (0, 3, 10)])
         for link in ("probit", "logit")
@@ -365,10 +365,9 @@ LEARNED = {
     "zero-inflated poisson, some": (likelihoods.ZeroInflatedPoisson(0.2, "softplus"), at(3), "inflation"),
     "zero-inflated negative binomial, share": (likelihoods.ZeroInflatedNegativeBinomial(0.2), at(0), "inflation"),
     "zero-inflated negative binomial": (likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.7), at(0), "dispersion"),
-    "warped, scale": (likelihoods.Warped(0.5), at(0.3), "scale"),
     **{
         f"warped, {name}": (likelihoods.Warped(0.5, [0.8], [0.6], [0.4]), at(0.3), name)
-        for name in ("heights", "widths", "centres")
+        for name in ("scale", "heights", "widths", "centres")
     },
 }
 

@@ -99,7 +99,7 @@ def test_the_likelihood_is_guessed(cells, likelihood, y):
         ("x,y\n1,a\n2,a\n", None, "always holds a"),
         ("x,y\n1,a\n2,b\n", "poisson", "needs numbers, and column 'y' of t.csv holds words ('a', 'b')"),
         ("x,y\n1,1\n2,\n", None, "missing values in 1 of 2 rows"),
-        ("x,y\n1,1\n2,3\n", "weibull", "likelihood must be one of"),
+        ("x,y\n1,1\n2,3\n", "cauchy", "likelihood must be one of"),
         ("x,z\n1,1\n", None, "no column 'y'; it has 'x', 'z'"),
     ],
 )

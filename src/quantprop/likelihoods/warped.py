@@ -72,7 +72,8 @@ class Warped(Likelihood):
 
     def _steps(self, y: Any) -> Any:
         """tanh((u − centres)/widths), one entry a term."""
-        xp = np if isinstance(y, np.ndarray) and isinstance(self.widths, np.ndarray) else jnp
+        on_host = all(isinstance(part, np.ndarray) for part in (y, self.widths, self.centres))
+        xp = np if on_host else jnp
         return xp.tanh(((y - self.location) / self.unit)[..., None] / self.widths - self.centres / self.widths)
 
     def warp(self, y: Any) -> Any:
