@@ -88,7 +88,11 @@ def _double():
         yield
 
 
-@pytest.fixture(params=[f"{name}, {sign}" for name in BACKENDS for sign in ("positive", "signed")])
+BY_DEFAULT = ("dense, positive", "dense, signed", "low rank, positive", "inducing, signed", "markov, signed")
+SETTINGS = [f"{name}, {sign}" for name in BACKENDS for sign in ("positive", "signed")]
+
+
+@pytest.fixture(params=[pytest.param(s, marks=[pytest.mark.campaign] * (s not in BY_DEFAULT)) for s in SETTINGS])
 def setting(request) -> Setting:
     name, sign = request.param.split(", ")
     process, rng = BACKENDS[name], np.random.default_rng(3)
