@@ -20,6 +20,7 @@ from quantprop import (
     Model,
     Parameter,
     PowerEP,
+    fit,
     infer,
     kernels,
     likelihoods,
@@ -73,6 +74,19 @@ def test_a_gaussian_likelihood_has_the_closed_form_of_its_power(power):
     found = solution.predict(NEW, full_cov=True)
     np.testing.assert_allclose(found.mean, mean, atol=1e-8)
     np.testing.assert_allclose(found.covariance, covariance, atol=1e-8)
+
+
+@pytest.mark.parametrize("method", [PowerEP(0.5), VB()], ids=str)
+def test_leaving_a_row_out_is_a_fit_without_it(method):
+    """Exactly so under Gaussian noise, where sites do not depend on each other; and the loo objective is refused."""
+    model = Model(KERNEL, likelihoods.Gaussian(0.3), process=Inducing(Z, jitter=0.0))
+    loo = infer(model, X, REALS, method, tol=1e-10).loo
+    for i in (0, 11):
+        weights = np.where(np.arange(len(X)) == i, 0.0, 1.0)
+        rest = infer(model, X, REALS, method, tol=1e-10, weights=weights).predict_y(X[[i]])
+        assert loo[i] == pytest.approx(rest.log_prob(REALS[[i]])[0], abs=1e-8)
+    with pytest.raises(ValueError, match="use EP or QP"):
+        fit(model, X, REALS, method, objective="loo")
 
 
 @pytest.mark.campaign

@@ -104,6 +104,21 @@ def test_two_separate_peaks_are_refused():
     assert not few_node_moments(likelihoods.StudentT(4.0, 0.1), datum, cavity)[1]
 
 
+def test_where_the_density_underflows_rows_are_not_trusted_by_mistake():
+    """A censored time under a cavity 88 times as wide as the likelihood: derivatives at the outermost nodes are
+    infinite, and compiled for many rows a maximum dropped the NaN that followed.
+    """
+    likelihood, n = likelihoods.Weibull(0.4), 1500
+    data = Datum(np.tile([1.0, np.inf], (n, 1)), np.ones(n), np.ones(n))
+    cavity = Normal(np.full(n, 5.917403353595099), np.full(n, 1233.5948165817988))
+    few, trusted = jax.jit(jax.vmap(partial(few_node_moments, likelihood)))(data, cavity)
+    one = jax.tree.map(lambda column: column[0], (data, cavity))
+    panels = panel_moments(likelihood, *one)
+    close = np.abs(few.log_normalizer - panels.log_normalizer) < 1e-9
+    assert (close | ~np.asarray(trusted)).all()
+    assert float(panels.log_normalizer) == pytest.approx(-0.5721638153, abs=1e-8)
+
+
 def test_derivatives_are_those_of_the_panels():
     likelihood = likelihoods.StudentT(4.0, 0.7)
     at = jnp.array([0.4, 0.8, 4.0, 0.7])

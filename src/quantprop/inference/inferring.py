@@ -12,10 +12,10 @@ import numpy as np
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.continuation import continued
 from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
-from quantprop.inference.leave_one_out import loo_at
+from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, padded_prior
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites
+from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
@@ -164,6 +164,10 @@ def solution_of(
 ) -> Solution:
     """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
     n, total = len(task.x), np.asarray(task.weight.total)
+    if leaves_residuals(model, method, task):
+        share, signed = method.share(task.weight), bool((np.asarray(out.at.sites.tau) < 0).any())
+        prior = padded_prior(model, task.x)
+        loo = loo_apart(model.plain_likelihood, prior, share, task.data, task.weight, out.at.sites, signed=signed)
     sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning

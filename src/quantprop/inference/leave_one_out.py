@@ -5,12 +5,14 @@ from __future__ import annotations
 from functools import partial
 
 import jax
+from jaxtyping import Array
 
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import Evaluation
 from quantprop.inference.task import Task
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Weight
+from quantprop.priors import Prior
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -28,6 +30,16 @@ def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) 
 
 
 loo_program = program(loo_of)
+
+
+@partial(program, static_argnames="signed")
+def loo_apart(
+    likelihood: Likelihood, prior: Prior, share: Array, data: Datum, weight: Weight, sites: Natural, signed: bool
+) -> Array:
+    """The same where a value has a part of its own that a marginal holds only in part (`Prior.for_shares`)."""
+    shared = prior.for_shares(share)
+    rest = shared.left_out(shared.condition(sites, signed), weight.copies)
+    return rowwise(likelihood.predictive_log_prob, data, rest)
 
 
 @float64

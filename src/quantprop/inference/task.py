@@ -79,6 +79,13 @@ def weight_of(total: np.ndarray) -> Weight:
     return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
 
 
+def leaves_residuals(model: Model, method: Method, task: Task) -> bool:
+    """Whether marginals hold only a part of what a site does to its own row: then cavities for leaving the row out are
+    not those of the method.
+    """
+    return model.process.copies_apart and not np.array_equal(method.share(task.weight), 1.0 / task.weight.copies)
+
+
 def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
     """Refuse weights above 1 where the kernel has white noise: copies of a row then have each their own, not one f."""
     several = total > 1.0

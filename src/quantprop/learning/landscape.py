@@ -17,7 +17,7 @@ from jaxtyping import Float
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, Outcome
 from quantprop.inference.leave_one_out import loo_program
-from quantprop.inference.task import Task, starting_sites
+from quantprop.inference.task import Task, leaves_residuals, starting_sites
 from quantprop.learning.evaluation import (
     PROGRAMS,
     Declared,
@@ -74,6 +74,14 @@ class Landscape:
     tol: float = 1e-8
     max_sweeps: int = 200
     known_parts: Declared | None = None  # of the model, where another landscape has them already
+
+    def __post_init__(self) -> None:
+        if self.objective.name == "loo" and leaves_residuals(self.model, self.method, self.task):
+            raise ValueError(
+                f"objective='loo' does not exist for {type(self.method).__name__} with "
+                f"{type(self.model.process).__name__}, where its cavities are not those of leaving rows out: use EP or "
+                "QP, or objective='evidence'"
+            )
 
     @cached_property
     def parts(self) -> Declared:

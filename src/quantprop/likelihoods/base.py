@@ -315,7 +315,7 @@ def on_few_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal, kept: Cal
     moments = Moments(
         log_normalizer, of.mean, jnp.where(narrow, ratio, 1.0 - shrink), jnp.where(narrow, 1.0 - ratio, shrink)
     )
-    trusted = at.whole & (jnp.maximum(of.error, left) <= TRUSTED)
+    trusted = at.whole & (of.error <= TRUSTED) & (left <= TRUSTED)
     return FewNodes(nodes, of.total, moments, trusted | ~(jnp.isfinite(cavity.mean) & (v > 0)))
 
 

@@ -195,7 +195,9 @@ def on_nodes(log_prob: Callable, v: Array, at: Placement, kept: Callable = lambd
     value, slope = jax.jvp(jax.vmap(log_prob), (offset,), (jnp.ones_like(offset),))
     mass, slope = kept((jnp.exp(value - 0.5 * offset**2 / v - at.top) * width, slope))
     bend = (slope - offset / v) * width + step * step * from_c / width
-    return Nodes(offset, mass, slope - at.mode / jax.lax.stop_gradient(v), width, bend)
+    slope = slope - at.mode / jax.lax.stop_gradient(v)
+    there = mass > 0  # where it underflows, derivatives may be infinite, and compiled maxima may drop NaN
+    return Nodes(offset, mass, jnp.where(there, slope, 0.0), width, jnp.where(there, bend, 0.0))
 
 
 def sums(of: Nodes, at: Placement) -> Sums:
@@ -208,5 +210,5 @@ def sums(of: Nodes, at: Placement) -> Sums:
     )  # fmt: skip
     mean, square, slope, product, *left = (one / total for one in rest)
     variance, covariance = at.sd**2 * (square - mean * mean), at.sd * (product - mean * slope)
-    error = jnp.max(jnp.abs(jnp.stack(left))) / (2.0 * np.pi)
+    error = jnp.sum(jnp.abs(jnp.stack(left))) / (2.0 * np.pi)
     return Sums(total, at.mode + at.sd * mean, variance, covariance, error)

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Scalar
-from quantprop.sites import Marginal
+from quantprop.sites import Marginal, Removal, cavity
 
 Moves = Float[Array, "2 n"]
 
@@ -118,6 +118,10 @@ class Prior(eqx.Module):
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
         """The marginals under sites whose ν alone has changed; precisions are all ≥ 0."""
         return self.condition(Natural(nu, given.sites.tau), signed=False).marginals
+
+    def left_out(self, given: Conditioned, copies: Float[Array, " n"]) -> Normal:
+        """Each value without one copy of its row's site: what leave-one-out densities are taken under."""
+        return jax.vmap(cavity)(given.marginals, given.sites, Removal(1.0 / copies))
 
     def for_derivatives(self, factor: Any) -> tuple[Prior, Any]:
         """The prior and a factor without what `response` and `evidence_slope` do not need, which can be large."""

@@ -107,6 +107,14 @@ class InducingPrior(Prior):
         g = rows.received(inverse.T @ (inverse @ rows.sent((nu - sites.tau * self.mean) / a)))
         return self._marginals(sites, d, given.factor.spread, g)
 
+    def left_out(self, given: Conditioned, copies: Float[Array, " n"]) -> Normal:
+        """The cavity of g without one copy's s/w and r/w, and ε ~ N(0, d): for every share that a method removes."""
+        sites, d, spread = given.sites, given.factor.residual, given.factor.spread
+        pull, a = sites.nu - sites.tau * self.mean, _a(self, given)
+        g = (given.marginals.mean - self.mean) * a - self.share * d * pull
+        left = 1.0 - spread * sites.tau / (a * copies)
+        return Normal(self.mean + (g - spread * pull / (a * copies)) / left, spread / left + d)
+
     def evidence_slope(self, given: Conditioned, signed: bool) -> InducingPrior:
         return self.made_of(given.marginals.alpha, slope_of_log_integral(self, given))
 
