@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from playground_cases import EACH, KINDS, SITES, expected
+from browser.playground_cases import EACH, KINDS, SITES, expected
 
 pytestmark = pytest.mark.browser
 ROOT = Path(__file__).resolve().parent.parent.parent
