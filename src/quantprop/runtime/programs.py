@@ -4,6 +4,7 @@ cache that evicts programs before there are too many.
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ import jax
 
 from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.memory import explained
-from quantprop.runtime.system import cores, memory_maps, most_memory_maps
+from quantprop.runtime.system import cores, memory_maps, most_memory_maps, return_freed_memory
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -82,6 +83,8 @@ class ProgramCache:
         for part in self.parts:
             part.clear_cache()
         self.ahead.clear()
+        gc.collect()  # functions and their traces refer to each other
+        return_freed_memory()
 
 
 _cache = ProgramCache()
