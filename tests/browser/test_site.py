@@ -55,4 +55,4 @@ def test_arguments_are_listed_with_their_defaults(site, page):
     page.goto((site / "api/inference.html").as_uri())
     rows = page.locator("#quantprop\\.learn\\.fit, #quantprop\\.fit").first.locator("xpath=..").locator("tbody tr")
     cells = [row.locator("td:visible").all_inner_texts() for row in rows.all()]
-    assert ["restarts", "Further starts, drawn around the first; the best end is returned.", "0"] in cells
+    assert ["seed", "Of the further starts.", "0"] in cells
