@@ -308,9 +308,38 @@ def test_many_problems_at_once():
     assert both[0].objective_value == pytest.approx(alone.objective_value, abs=1e-6)
 
 
+def test_other_columns_have_linear_effects():
+    """A chain in one column and a mean of the others, by both processes."""
+    x, y = series(40, "probit")
+    wide, new = np.hstack([np.cos(x), x]), np.array([[0.5, 3.3], [-1.0, 20.0]])
+    mean = means.Linear(np.array([0.7]), -0.2, columns=(0,))
+    models = [Model(KERNELS["matern32"].on(1), LIKELIHOODS["probit"], mean, process) for process in (Dense(), Markov())]
+    dense, chain = (infer(model, wide, y, "ep", tol=1e-10) for model in models)
+    assert chain.log_evidence == pytest.approx(dense.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(chain.predict(new).mean, dense.predict(new).mean, atol=1e-8)
+
+
 @pytest.mark.campaign
-def test_a_long_series_with_a_linear_mean_of_other_columns_is_refused_kindly():
+def test_linear_effects_beside_time_are_learned():
     x, y = series(40, "student")
     wide = np.hstack([x, np.cos(x)])
-    with pytest.raises(ValueError, match=r"one column"):
-        fit(Model(kernels.Matern32(), LIKELIHOODS["student"], means.Linear(), Markov()), wide, y, "ep")
+    found = []
+    for process in (Dense(), Markov()):
+        mean = means.Linear(np.zeros(1), columns=(1,))
+        found.append(fit(Model(kernels.Matern32().on(0), LIKELIHOODS["student"], mean, process), wide, y, "ep"))
+    assert found[1].objective_value == pytest.approx(found[0].objective_value, abs=1e-5)
+    one, other = (each.solution.fixed_effects()["mean.coefficients[0]"] for each in found)
+    assert (other.estimate, other.error) == pytest.approx((one.estimate, one.error), rel=1e-3)
+
+
+def test_columns_that_are_not_time_say_what_to_do():
+    x, y = series(40, "probit")
+    wide = np.hstack([x, np.cos(x)])
+    for kernel, message in (
+        (kernels.Matern32(), r"got 2: say which it is, kernel.on\(0\).*mean=means.Linear"),
+        (kernels.Matern32().on(0) + kernels.Linear().on(1), r"got one of columns 0, 1.*mean=means.Linear"),
+        (kernels.Matern32().on(2), r"column 2 is none of the 2 columns"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            infer(Model(kernel, LIKELIHOODS["probit"], process=Markov()), wide, y)
+    assert applies(kernels.Matern32().on(1) + kernels.Constant(), 2)

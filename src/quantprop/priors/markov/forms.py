@@ -52,28 +52,6 @@ def form(kernel: Kernel, before: Times, now: Times, harmonics: int) -> Form:
     )
 
 
-def applies(kernel: Kernel, columns: int) -> bool:
-    """Whether a process with this kernel over so many columns is one of `Markov()`."""
-    try:
-        check(kernel, columns)
-    except NotMarkov:
-        return False
-    return True
-
-
-def check(kernel: Kernel, columns: int) -> None:
-    """An error where there is no state-space form."""
-    if columns != 1:
-        raise NotMarkov(
-            f"process=Markov() takes one column of X, time; got {columns}: use process=Dense(), or process=Inducing() "
-            "for many rows"
-        )
-    with jax.enable_x64(True):
-        states = jax.eval_shape(lambda: form(kernel, jnp.zeros(1), jnp.zeros(1), 1).h).shape[0]
-    if states == 0:
-        raise NotMarkov("process=Markov() has no use for a kernel of white noise alone: use process=Dense()")
-
-
 # --- Matérn ----------------------------------------------------------------------------------------------------------
 
 
@@ -234,6 +212,12 @@ def _(kernel: kernels.White, before, now, harmonics):
     """No state: what no two data share is not the chain's (`Kernel.noise`)."""
     none = jnp.zeros((0, *jnp.shape(now)))
     return Form(none[None][:0], none[None][:0], none[None][:0], none)
+
+
+@form.register
+def _(kernel: kernels.Columns, before, now, harmonics):
+    """Times are those of its column."""
+    return form(kernel.kernel, before, now, harmonics)
 
 
 @form.register

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel
 from quantprop.priors.base import Cost, Process
-from quantprop.priors.markov.forms import check, form, series
+from quantprop.priors.markov.forms import form, series
+from quantprop.priors.markov.inputs import time_column
 from quantprop.priors.markov.layout import Layout, lanes_for, layout_of, to_slots
 from quantprop.priors.markov.prediction import Ties, ties_of
 from quantprop.priors.markov.prior import MarkovPrior
@@ -24,18 +25,19 @@ NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gra
 class Prepared(NamedTuple):
     """Inputs, and where they stand in time."""
 
-    x: Float[Array, "n 1"]
+    x: Float[Array, "n d"]
     layout: Layout
     now: Slots
     before: Slots
 
 
 class Markov(Process):
-    """The exact process for one column of inputs (time) and kernels with a state-space form: n numbers and operations
-    a sweep, times those of a few small matrices.
+    """The exact process for kernels of one column of X, time, that have a state-space form: n numbers and operations a
+    sweep, times those of a few small matrices.
 
     Kernels are Matern12, Matern32, Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums
-    and products of them. Inputs may be in any order, and repeated. Periodic kernels are a series of so many
+    and products of them. Inputs may be in any order, and repeated. Where X has more columns, the kernel is put on that
+    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of so many
     `harmonics`, 2 · harmonics + 1 states; `truncation` says what that leaves out. `lanes` is how many stretches of the
     series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same to
     rounding.
@@ -63,8 +65,8 @@ class Markov(Process):
             return float(1.0 - jnp.sum(series(lengthscale, self.harmonics)))
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
-        check(kernel, x.shape[1])
-        return Prepared(x, *layout_of(x[:, 0], lanes_for(len(x)) if self.lanes is None else self.lanes))
+        time = x[:, time_column(kernel, x.shape[1])]
+        return Prepared(x, *layout_of(time, lanes_for(len(x)) if self.lanes is None else self.lanes))
 
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Prepared) -> MarkovPrior:
         x, layout, now, before = prepared
@@ -76,8 +78,8 @@ class Markov(Process):
         return MarkovPrior(mean, Chain(*parts), noise, kernel.diagonal(x), layout)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Ties:
-        check(kernel, x.shape[1])
-        return ties_of(partial(form, kernel, harmonics=self.harmonics), kernel.noise(new), x[:, 0], new[:, 0])
+        time = time_column(kernel, x.shape[1])
+        return ties_of(partial(form, kernel, harmonics=self.harmonics), kernel.noise(new), x[:, time], new[:, time])
 
     def cost(self, n: int) -> Cost:
         one = 8 * n
