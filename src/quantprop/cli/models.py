@@ -201,12 +201,14 @@ def _choose(
     from quantprop import comparison, report
 
     table, roles = given.table()
-    tell(given.problem(table, roles, likelihoods[0], kernels[0]), likelihoods[0])
+    first = given.problem(table, roles, likelihoods[0], kernels[0])
+    tell(first, likelihoods[0])
     made = comparison.candidates(lambda *which: given.problem(table, roles, *which), likelihoods, kernels)
     with bars() as progress:
         found = comparison.choose(made, method, progress)
     code = choice_code(given, roles, likelihoods, kernels, method)
-    study = report.ChoiceStudy("Comparison", f"{len(table.rows)} rows, learned by {method}.", found, code)
+    about = f"{given.target}: {first.target.why}. {len(table.rows)} rows, learned by {report.called(method)}."
+    study = report.ChoiceStudy("Comparison", about, found, code)
     report.write(out, f"{given.target}: {len(made)} models compared", f"Learned from {table.source}.", [study])
     if json:
         typer.echo(as_json({"page": str(out), "target": given.target, "conclusion": report.concluded(found),

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from quantprop.inference.terms import FixedEffect
+from quantprop.inference.terms import MEAN, FixedEffect
 from quantprop.kernels import columns_of, written
 from quantprop.kernels.terms import quoted
 from quantprop.tables import TableModel
+from quantprop.tables.targets import TIMES
 
 
 @dataclass(frozen=True)
 class TermSummary:
-    """A learned model of terms: its text, what share of the variance of f each explains, and linear effects, which are
-    in units of the target where f is.
+    """A learned model of terms: its text, what share of the variance of f each explains, and linear effects: on the
+    target in its own units where f is its mean, on its logarithm where f is of that.
     """
 
     kernel: str
@@ -29,11 +31,22 @@ def of_terms(model: TableModel) -> bool:
 def summary(model: TableModel, which: int = 0) -> TermSummary:
     """The terms of a model; of one of its classes, where it has several."""
     solution = model.fits[which].solution
-    unit = getattr(model.estimator, "_y_std", 1.0) * model.units.scale
+    origin, unit = _scale(model)
     words = {f"linear({quoted(c.name)})": c.features[0] for c in model.encoding.columns if len(c.levels) == 2}
-    fixed = {
-        f"linear({words[name]})" if name in words else name: FixedEffect(*(unit * number for number in effect))
-        for name, effect in solution.fixed_effects().items()
-    }
+    fixed = {}
+    for name, effect in solution.fixed_effects().items():
+        start = origin if name in (MEAN, "mean.intercept") else 0.0
+        estimate, lower, upper = (start + unit * number for number in (effect.estimate, effect.lower, effect.upper))
+        called = f"linear({words[name]})" if name in words else name
+        fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
     shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name != "mean"}
     return TermSummary(written(solution.model.kernel), shares, fixed)
+
+
+def _scale(model: TableModel) -> tuple[float, float]:
+    """(a, b) with which a + b f is f in the units of the table: of a time, f is the logarithm."""
+    units = model.units
+    if model.fits[0].model.likelihood.name in TIMES:
+        return math.log(units.scale), 1.0
+    centre, spread = (getattr(model.estimator, name, start) for name, start in (("_y_mean", 0.0), ("_y_std", 1.0)))
+    return units.centre + units.scale * centre, units.scale * spread
