@@ -12,7 +12,7 @@ BIN := $(VENV)/bin
 # Two workers of one BLAS thread each: with two each, on two cores, they wait for each other longer than they compute.
 TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Nearly every program of the default tests runs once or twice: optimising it would take longer than running it.
-QUICK := XLA_FLAGS=--xla_backend_optimization_level=0
+QUICK := XLA_FLAGS="$$($(BIN)/python tests/quick.py)"
 
 .PHONY: help demo test test-all test-browser chromium lint bench docs clean
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import quick
 
 from quantprop.data import encode
 from quantprop.gaussian import Natural, Normal
@@ -48,7 +49,7 @@ def renewals(likelihood: Likelihood, y: Any, mean: Any, variance: Any, **scaled:
 
 
 # Each program runs once or twice in a test session: compiling it without optimisation is what saves time.
-QUICK = {**programs._compiler_options(), "xla_backend_optimization_level": 0}
+QUICK = {**programs._compiler_options(), **quick.OPTIONS}
 
 
 @partial(jax.jit, compiler_options=QUICK)

@@ -19,21 +19,15 @@ def page_file(tmp_path_factory):
 
 
 @pytest.fixture(params=[(size, scheme) for size in WIDTHS for scheme in ("light", "dark")], ids="-".join)
-def opened(request, browser, page_file, tmp_path):
+def opened(request, watched, page_file, tmp_path):
     """The page at a width and colour scheme, and all that it asked for or complained of."""
     size, scheme = request.param
-    context = browser.new_context(viewport={"width": WIDTHS[size], "height": 900}, color_scheme=scheme)
-    page, events = context.new_page(), []
-    page.on("console", lambda message: events.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: events.append(f"error: {error}"))
-    page.on("dialog", lambda dialog: events.append(f"dialog: {dialog.message}"))
-    page.on("request", lambda asked: events.append(f"request: {asked.url}"))
-    page.goto(page_file.as_uri())
-    picture = tmp_path / f"{size}-{scheme}.png"
-    page.screenshot(path=picture, full_page=True)
-    assert picture.stat().st_size > 10_000
-    yield page, events, scheme
-    context.close()
+    with watched(WIDTHS[size], scheme) as (page, events):
+        page.goto(page_file.as_uri())
+        picture = tmp_path / f"{size}-{scheme}.png"
+        page.screenshot(path=picture, full_page=True)
+        assert picture.stat().st_size > 10_000
+        yield page, events, scheme
 
 
 def test_the_page(opened, page_file):

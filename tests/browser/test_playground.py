@@ -1,46 +1,30 @@
 """The page that can be played with: its numbers are the library's, and it can be used without a server or a mouse."""
 
-import os
-import subprocess
-import sys
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 from browser.playground_cases import EACH, KINDS, SITES, expected
 
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).resolve().parent.parent.parent
 TOLERANCE = 1e-6
 WIDTHS = {"desktop": 1280, "phone": 390}
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(
-        words, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return (folder / "playground.html").as_uri()
+def address(site):
+    return (site / "playground.html").as_uri()
 
 
 @pytest.fixture(params=[(size, scheme) for size in WIDTHS for scheme in ("light", "dark")], ids="-".join)
-def page(request, browser, address, tmp_path):
+def page(request, watched, address):
     """The page at a width and colour scheme; nothing but its own files is asked for, and nothing goes wrong."""
     size, scheme = request.param
-    context = browser.new_context(viewport={"width": WIDTHS[size], "height": 900}, color_scheme=scheme)
-    opened, events = context.new_page(), []
-    opened.on("console", lambda message: events.append(f"console: {message.text}"))
-    opened.on("pageerror", lambda error: events.append(f"error: {error}"))
-    opened.on("request", lambda asked: events.append(f"request: {asked.url}"))
-    opened.goto(address)
-    opened.locator("#playground svg").wait_for()
-    yield opened
+    with watched(WIDTHS[size], scheme) as (opened, events):
+        opened.goto(address)
+        opened.locator("#playground svg").wait_for()
+        yield opened
     assert not [event for event in events if not event.startswith("request: file://")]
-    context.close()
 
 
 def test_the_numbers_are_the_librarys(browser, address):

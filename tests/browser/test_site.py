@@ -1,38 +1,16 @@
 """The documentation opened from the file system: it can be searched, and asks nobody for anything."""
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.browser
-ROOT = Path(__file__).resolve().parent.parent.parent
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("site")
-    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    done = subprocess.run(
-        words, cwd=ROOT, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"}, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 @pytest.fixture
-def page(browser):
-    """An empty page, and what it asks for or complains of."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page, events = context.new_page(), []
-    page.on("console", lambda message: events.append(f"console: {message.text}"))
-    page.on("pageerror", lambda error: events.append(f"error: {error}"))
-    page.on("request", lambda asked: events.append(f"request: {asked.url}"))
-    yield page, events
-    context.close()
+def page(watched):
+    with watched() as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", ["index.html", "api/likelihoods.html"])

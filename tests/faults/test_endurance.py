@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import quick
 
 import quantprop
 
@@ -19,7 +20,7 @@ SOURCE = Path(quantprop.__file__).resolve().parent.parent
 def endured(*arguments):
     """Memory maps and resident bytes after every fit of `faults.endurance`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(TESTS)]), "OPENBLAS_NUM_THREADS": "1"}
-    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # which compiles in half the time
+    environment["XLA_FLAGS"] = quick.FLAGS
     command = [sys.executable, "-W", "ignore", "-m", "faults.endurance", *map(str, arguments)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

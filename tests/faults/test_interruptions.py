@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+import quick
 from experiments.pretend import PLAN, Pretend
 from test_storage import MODELS, made, same
 
@@ -27,7 +28,7 @@ SOURCE = Path(quantprop.__file__).resolve().parent.parent
 def started(name, folder):
     """One of the programs of `faults.programs`."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(TESTS)]), "OPENBLAS_NUM_THREADS": "1"}
-    environment["XLA_FLAGS"] = "--xla_backend_optimization_level=0"  # which compiles in half the time
+    environment["XLA_FLAGS"] = quick.FLAGS
     return subprocess.Popen(
         [sys.executable, "-m", "faults.programs", name, str(folder)], env=environment, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import quick
 from fuzz.campaign import read, share
 
 import quantprop
@@ -50,8 +51,8 @@ def test_three_hundred_problems(tmp_path):
     """Compiled without optimisation: every program runs only some thirty times. Some are VB under wide priors with
     an exp link, which are the hardest there are.
     """
-    quick = {"XLA_FLAGS": "--xla_backend_optimization_level=0", "OPENBLAS_NUM_THREADS": "1"}
-    records = verdicts(tmp_path / "verdicts.jsonl", 300, "short", **quick)
+    settings = {"XLA_FLAGS": quick.FLAGS, "OPENBLAS_NUM_THREADS": "1"}
+    records = verdicts(tmp_path / "verdicts.jsonl", 300, "short", **settings)
     check_faults(records, 300)
     check_shares(records, 0.97, 0.85)
 
