@@ -133,6 +133,8 @@ def test_a_kernel_without_a_counterpart_is_named():
 
     with pytest.raises(TypeError, match="Mine has no counterpart"):
         to_sklearn(Mine())
+    with pytest.raises(TypeError, match=r"on\(\[0\]\) has no counterpart in scikit-learn"):
+        to_sklearn(kernels.Constant() + kernels.SquaredExponential().on(0) ** 2)
     ours = GaussianProcessRegressor(Mine(), alpha=1e-2).fit(X, Y)
     k = 1.0 / (1.0 + ((X[:, None] - X) ** 2).sum(-1))
     cross = 1.0 / (1.0 + ((NEW[:, None] - X) ** 2).sum(-1))
