@@ -41,3 +41,27 @@ class Linear(eqx.Module):
     def of(self, x: Any) -> Any:
         """The columns of X that it sees."""
         return x if self.columns is None else x[:, list(self.columns)]
+
+
+class PerClass(eqx.Module):
+    """One mean for each class: numbers, Parameters (learned) or functions of X such as `Linear`.
+
+    For the kernel `kernels.PerClass`, whose rows hold the weights of the classes: it returns Σ_c w_c m_c(x).
+    """
+
+    means: tuple[Any, ...]
+
+    def __init__(self, means: tuple[Any, ...] | list[Any]) -> None:
+        self.means = tuple(means)
+
+    def __repr__(self) -> str:
+        return expression(self)
+
+    def _repr_html_(self) -> str:
+        return expression_html(self)
+
+    def __call__(self, rows: Any) -> Any:
+        classes = len(self.means)
+        x, weights = rows[:, : -classes - 1], rows[:, -classes - 1 : -1]
+        each = [mean(x) if callable(mean) else mean for mean in self.means]
+        return sum((weights[:, c] * mean for c, mean in enumerate(each)), jnp.zeros(len(rows)))

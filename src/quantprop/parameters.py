@@ -108,6 +108,8 @@ def _declared_child(owner: Any, name: str, child: Any) -> Any:
         return child
     if isinstance(child, eqx.Module) and not is_parameter(child):
         return declared(child)
+    if isinstance(child, tuple):
+        return tuple(_declared_child(owner, name, part) for part in child)
     bounds = getattr(owner, "bounds", {}).get(name)
     ordered = name in getattr(owner, "ordered", ())
     if not is_parameter(child):

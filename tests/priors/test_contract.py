@@ -13,8 +13,20 @@ from priors.lowrank import LowRank, LowRankPrior
 
 from quantprop import kernels
 from quantprop.gaussian import Natural
-from quantprop.priors import Dense, DensePrior, Inducing, InducingPrior, Markov, MarkovPrior, Prior, Process
-from quantprop.priors.base import Cotangent
+from quantprop.kernels.per_class import ClassRows
+from quantprop.priors import (
+    Classes,
+    ClassesPrior,
+    Dense,
+    DensePrior,
+    Inducing,
+    InducingPrior,
+    Markov,
+    MarkovPrior,
+    Prior,
+    Process,
+)
+from quantprop.priors.base import Conditioned, Cotangent
 
 N, NEW = 12, 5
 KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)
@@ -24,13 +36,18 @@ BACKENDS = {
     "low rank": LowRank(POINTS),
     "inducing": Inducing(POINTS, learn=True),
     "markov": Markov(),
+    "classes": Classes(3),
 }
+ROUGHER = kernels.Matern12(1.5, 0.4) + kernels.White(0.1)
+KERNELS = {"classes": kernels.PerClass((KERNEL, ROUGHER, KERNEL))}
+LABELS = np.array([0, 2, 1, 1, 0, 2])
 
 
 class Setting(NamedTuple):
     """A backend at inputs, its covariances in full, and sites."""
 
     process: Process
+    kernel: kernels.Kernel
     x: np.ndarray
     new: np.ndarray
     prior: Prior
@@ -40,13 +57,18 @@ class Setting(NamedTuple):
 
 
 @jax.jit
-def made(process: Process, mean: jax.Array, x: jax.Array) -> Prior:
-    return process.prior(KERNEL, mean, process.prepare(KERNEL, x))
+def made(process: Process, kernel: kernels.Kernel, mean: jax.Array, x: jax.Array) -> Prior:
+    return process.prior(kernel, mean, process.prepare(kernel, x))
 
 
 @partial(jax.jit, static_argnames="signed")
-def predicted(process, prior, sites, x, new, own, signed):
-    return prior.predictor(sites, signed).at(jnp.full(NEW, 0.5), process.cross(KERNEL, x, new), own)
+def conditioned(prior: Prior, sites: Natural, signed: bool) -> Conditioned:
+    return prior.condition(sites, signed)
+
+
+@partial(jax.jit, static_argnames="signed")
+def predicted(process, kernel, prior, sites, x, new, own, signed):
+    return prior.predictor(sites, signed).at(jnp.full(NEW, 0.5), process.cross(kernel, x, new), own)
 
 
 def in_full(prior: Prior) -> np.ndarray:
@@ -60,6 +82,8 @@ def in_full(prior: Prior) -> np.ndarray:
         return float(basis.scale) * (low + np.diag(np.array(basis.kernel.diagonal(prior.x)) - np.diag(low)))
     if isinstance(prior, MarkovPrior):
         return chain_in_full(prior)
+    if isinstance(prior, ClassesPrior):
+        return differences_in_full(prior)
     assert isinstance(prior, LowRankPrior)
     return np.array(prior.v.T @ prior.v) + np.diag(prior.d)
 
@@ -82,35 +106,75 @@ def chain_in_full(prior: MarkovPrior) -> np.ndarray:
     return found
 
 
+def differences() -> tuple[np.ndarray, np.ndarray]:
+    """Of every datum, its label's function minus those of the other classes, and which datum a row belongs to."""
+    rows = [np.eye(3)[label] - np.eye(3)[other] for label in LABELS for other in range(3) if other != label]
+    return np.array(rows), np.repeat(np.arange(len(LABELS)), 2)
+
+
+def differences_in_full(prior: ClassesPrior) -> np.ndarray:
+    """Cov(h, h') = Σ_c w_c w'_c k_c(x, x'), and ω for two rows of one datum."""
+    w, datum = differences()
+    k = sum(np.outer(w[:, c], w[:, c]) * np.asarray(prior.k[c])[np.ix_(datum, datum)] for c in range(3))
+    return k + float(prior.own) * (datum[:, None] == datum)
+
+
+def with_classes(x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Rows of differences at half of the inputs, combinations at new ones, and their covariance."""
+    w, datum = differences()
+    ahead = np.random.default_rng(8).normal(size=(NEW, 3))
+    rows = np.column_stack([x[datum], w, datum])
+    each = [np.asarray(k.cross(x[datum], new)) for k in (KERNEL, ROUGHER, KERNEL)]
+    cross = sum(np.outer(w[:, c], ahead[:, c]) * each[c] for c in range(3))
+    return rows, np.asarray(ClassRows(new, ahead, -np.ones(NEW)).written()), cross
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _double():
     with jax.enable_x64(True):
         yield
 
 
-BY_DEFAULT = ("dense, positive", "dense, signed", "low rank, positive", "inducing, signed", "markov, signed")
+BY_DEFAULT = (
+    "dense, positive",
+    "dense, signed",
+    "low rank, positive",
+    "inducing, signed",
+    "markov, signed",
+    "classes, positive",
+)
 SETTINGS = [f"{name}, {sign}" for name in BACKENDS for sign in ("positive", "signed")]
 
 
 @pytest.fixture(params=[pytest.param(s, marks=[pytest.mark.campaign] * (s not in BY_DEFAULT)) for s in SETTINGS])
 def setting(request) -> Setting:
     name, sign = request.param.split(", ")
-    process, rng = BACKENDS[name], np.random.default_rng(3)
+    process, kernel, rng = BACKENDS[name], KERNELS.get(name, KERNEL), np.random.default_rng(3)
     x, new = np.sort(rng.uniform(-2, 2, (N, 1)), axis=0), rng.uniform(-2, 2, (NEW, 1))
     if name == "markov":  # new times before and after the data, two next to each other
         x, new = rng.permutation(x), np.array([[-3.0], [0.1], [2.5], [0.1001], [1.2]])
-    prior = made(process, jnp.asarray(rng.normal(size=N)), x)
+    cross = None
+    if name == "classes":
+        x, new, cross = with_classes(x, new)
+    prior = made(process, kernel, jnp.asarray(rng.normal(size=N)), x)
     if isinstance(prior, LowRankPrior):
         cross = np.array(prior.v).T @ np.array(process.cross(KERNEL, x, new))
     elif isinstance(prior, InducingPrior):
         cross = np.array(prior.for_sweeps().rows.v[0]).T @ np.array(process.cross(KERNEL, x, new))
-    else:
+    elif cross is None:
         cross = np.array(KERNEL.cross(x, new))
     tau = rng.uniform(0.2, 3.0, N)
     if sign == "signed":
         tau[[2, 7]] = -0.1, -0.2
     return Setting(
-        process, x, new, prior, in_full(prior), cross, Natural(jnp.asarray(rng.normal(size=N)), jnp.asarray(tau))
+        process,
+        kernel,
+        x,
+        new,
+        prior,
+        in_full(prior),
+        cross,
+        Natural(jnp.asarray(rng.normal(size=N)), jnp.asarray(tau)),
     )
 
 
@@ -135,7 +199,7 @@ def log_integral(k: np.ndarray, mean: np.ndarray, sites: Natural) -> float:
 
 
 def test_marginals_and_determinant(setting):
-    given = setting.prior.condition(setting.sites, signed(setting))
+    given = conditioned(setting.prior, setting.sites, signed(setting))
     covariance, mean = posterior(setting.k, np.asarray(setting.prior.mean), setting.sites)
     nu, tau, m = np.asarray(setting.sites.nu), np.asarray(setting.sites.tau), given.marginals
     np.testing.assert_allclose(m.mean, mean, rtol=1e-10)
@@ -151,7 +215,7 @@ def test_marginals_and_determinant(setting):
 def test_sites_that_leave_no_posterior_are_said_to(setting):
     worst = Natural(setting.sites.nu, setting.sites.tau.at[4].set(-50.0))
     assert np.linalg.eigvalsh(np.linalg.inv(setting.k) + np.diag(worst.tau))[0] < 0
-    assert not bool(setting.prior.condition(worst, signed=True).proper)
+    assert not bool(conditioned(setting.prior, worst, signed=True).proper)
 
 
 def test_a_scaled_prior_has_a_scaled_covariance(setting):
@@ -161,7 +225,7 @@ def test_a_scaled_prior_has_a_scaled_covariance(setting):
 
 def test_means_follow_a_change_of_nu(setting):
     tau, nu = jnp.abs(setting.sites.tau), setting.sites.nu + 0.3  # followed where precisions are all positive
-    given = setting.prior.condition(Natural(setting.sites.nu, tau), signed=False)
+    given = conditioned(setting.prior, Natural(setting.sites.nu, tau), signed=False)
     found = setting.prior.follow(given, nu)
     _, mean = posterior(setting.k, np.asarray(setting.prior.mean), Natural(nu, tau))
     np.testing.assert_allclose(found.mean, mean, rtol=1e-10)
@@ -171,7 +235,7 @@ def test_means_follow_a_change_of_nu(setting):
 
 def test_answers_are_correlations_and_their_squares(setting):
     prior, moves = setting.prior, np.random.default_rng(4).normal(size=(2, N))
-    slim, factor = prior.for_derivatives((given := prior.condition(setting.sites, signed(setting))).factor)
+    slim, factor = prior.for_derivatives((given := conditioned(prior, setting.sites, signed(setting))).factor)
     given = type(given)(given.sites, given.marginals, given.log_determinant, given.proper, factor)
     found = slim.response(given, signed(setting)).answer(jnp.asarray(moves))
     covariance, _ = posterior(setting.k, np.asarray(prior.mean), setting.sites)
@@ -181,7 +245,7 @@ def test_answers_are_correlations_and_their_squares(setting):
 
 
 def test_the_joint_posterior(setting):
-    given = setting.prior.condition(setting.sites, signed(setting))
+    given = conditioned(setting.prior, setting.sites, signed(setting))
     joint = setting.prior.joint(given, signed(setting))
     covariance, _ = posterior(setting.k, np.asarray(setting.prior.mean), setting.sites)
     np.testing.assert_allclose(joint.covariance, covariance, rtol=1e-8, atol=1e-10)
@@ -205,6 +269,9 @@ def some_direction(prior: Prior) -> Prior:
         chain = found.chain._replace(q=0.1 * (found.chain.q + np.swapaxes(found.chain.q, 1, 2)))
         still = jax.tree.map(jnp.zeros_like, prior.layout)
         return MarkovPrior(found.mean, chain, found.noise, found.prior_variance, still)
+    if isinstance(prior, ClassesPrior):  # ω and the labels are given
+        k = 0.1 * (found.k + jnp.swapaxes(found.k, 1, 2))
+        return ClassesPrior(found.mean, k, jnp.zeros(()), jnp.zeros(len(LABELS)), 3)
     return found
 
 
@@ -220,7 +287,7 @@ def difference(function, prior: Prior, direction: Prior, h: float = 1e-5) -> flo
 
 def test_the_slope_of_the_log_integral(setting):
     prior, direction = setting.prior, some_direction(setting.prior)
-    found = prior.evidence_slope(prior.condition(setting.sites, signed(setting)), signed(setting))
+    found = prior.evidence_slope(conditioned(prior, setting.sites, signed(setting)), signed(setting))
     expected = difference(lambda p: log_integral(in_full(p), np.asarray(p.mean), setting.sites), prior, direction)
     assert inner(found, direction) == pytest.approx(expected, rel=1e-6)
 
@@ -228,7 +295,7 @@ def test_the_slope_of_the_log_integral(setting):
 def test_cotangents_reach_the_priors_numbers(setting):
     prior, direction, rng = setting.prior, some_direction(setting.prior), np.random.default_rng(6)
     by = Cotangent(jnp.asarray(rng.normal(size=(2, N))), jnp.asarray(0.7), jnp.asarray(rng.normal(size=N)))
-    given = prior.condition(setting.sites, signed(setting))
+    given = conditioned(prior, setting.sites, signed(setting))
     found = prior.response(given, signed(setting)).to_prior(by)
     at, tau = given.marginals, np.asarray(setting.sites.tau)
 
@@ -243,14 +310,14 @@ def test_cotangents_reach_the_priors_numbers(setting):
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_predictions(setting, joint):
-    own = KERNEL.gram(setting.new) if joint else KERNEL.diagonal(setting.new)
-    at = (setting.process, setting.prior, setting.sites, setting.x, setting.new, own)
+    own = setting.kernel.gram(setting.new) if joint else setting.kernel.diagonal(setting.new)
+    at = (setting.process, setting.kernel, setting.prior, setting.sites, setting.x, setting.new, own)
     found = predicted(*at, signed=signed(setting))
     k, cross, tau = setting.k, setting.cross, np.asarray(setting.sites.tau)
     weights = np.linalg.inv(k + np.diag(1.0 / tau))
     pseudo = np.asarray(setting.sites.nu) / tau - np.asarray(setting.prior.mean)
     np.testing.assert_allclose(found.mean, 0.5 + cross.T @ weights @ pseudo, rtol=1e-9)
-    covariance = np.array(KERNEL.gram(setting.new)) - cross.T @ weights @ cross
+    covariance = np.array(setting.kernel.gram(setting.new)) - cross.T @ weights @ cross
     np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=1e-9)
     if joint:
         np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-11)

@@ -10,6 +10,7 @@ import jax
 import numpy as np
 
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.classes import by_factors
 from quantprop.inference.continuation import continued
 from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
 from quantprop.inference.leave_one_out import loo_apart, loo_at
@@ -27,6 +28,7 @@ SCHEDULES = ("parallel", "sequential")
 MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
 
 
+@by_factors
 @float64
 def infer(
     model: Model,

@@ -32,6 +32,7 @@ from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
 from quantprop.kernels.distances import squared_distances
 from quantprop.kernels.grammar import TermError
 from quantprop.kernels.pairwise import Pairwise, from_tinygp
+from quantprop.kernels.per_class import PerClass
 from quantprop.kernels.series import IntegratedWiener, Oscillation
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.stationary import (
@@ -66,6 +67,7 @@ __all__ = [
     "Oscillation",
     "Pairs",
     "Pairwise",
+    "PerClass",
     "Periodic",
     "Point",
     "Points",

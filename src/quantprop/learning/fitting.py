@@ -13,6 +13,7 @@ import numpy as np
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.gaussian import Natural
+from quantprop.inference.classes import by_factors
 from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
@@ -33,6 +34,7 @@ SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (lo
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
 
 
+@by_factors
 def fit(
     model: Model,
     X: Any,

@@ -35,6 +35,7 @@ from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import packed, values, without_bounds
+from quantprop.priors import Classes
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import compiling, program
 
@@ -76,6 +77,11 @@ class Landscape:
     known_parts: Declared | None = None  # of the model, where another landscape has them already
 
     def __post_init__(self) -> None:
+        if self.objective.name == "loo" and isinstance(self.model.process, Classes):
+            raise ValueError(
+                "objective='loo' does not exist for three or more classes, whose data leave the posterior with several "
+                "sites each: use objective='evidence'; solution.loo has the leave-one-out densities"
+            )
         if self.objective.name == "loo" and leaves_residuals(self.model, self.method, self.task):
             raise ValueError(
                 f"objective='loo' does not exist for {type(self.method).__name__} with "

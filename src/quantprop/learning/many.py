@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from quantprop.gaussian import Natural
+from quantprop.inference.classes import as_classes, factors_of
 from quantprop.inference.engine import Evaluation
 from quantprop.inference.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.inference.leave_one_out import loo_of
@@ -35,6 +36,7 @@ from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
+from quantprop.likelihoods import MultinomialProbit
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import unpacked, values
@@ -103,6 +105,11 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
+    if all(isinstance(one.likelihood, MultinomialProbit) for one in models):
+        made = [factors_of(*of_one) for of_one in zip(models, X, y, extra[0], strict=True)]
+        columns = [list(column) for column in zip(*made, strict=True)]
+        return as_classes(fit_many(*columns, method, objective, gradient, tol=tol, max_evaluations=max_evaluations,
+                                   ftol=ftol, report=report))  # fmt: skip
     models = [settled(one, x) for one, x in zip(models, X, strict=False)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:

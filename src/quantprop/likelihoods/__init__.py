@@ -10,6 +10,7 @@ from quantprop.likelihoods.double_exponential import DoubleExponential
 from quantprop.likelihoods.gamma import Gamma
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.likelihoods.log_logistic import LogLogistic
+from quantprop.likelihoods.multinomial import MultinomialProbit
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.ordinal import Ordinal
 from quantprop.likelihoods.poisson import Poisson, moment_matched_negative_binomial
@@ -31,6 +32,7 @@ __all__ = [
     "Likelihood",
     "LogLogistic",
     "Logit",
+    "MultinomialProbit",
     "NegativeBinomial",
     "Ordinal",
     "Poisson",

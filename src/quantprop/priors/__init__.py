@@ -1,14 +1,17 @@
 """Priors: how a Gaussian process is held at its inputs; one file or folder a backend."""
 
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
+from quantprop.priors.classes import Classes, ClassesPrior
 from quantprop.priors.dense import Dense, DensePrior
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.markov import Markov, MarkovPrior
 
-PROCESSES: tuple[type[Process], ...] = (Dense, Inducing, Markov)  # of the library
+PROCESSES: tuple[type[Process], ...] = (Dense, Inducing, Markov, Classes)  # of the library
 
 __all__ = [
     "PROCESSES",
+    "Classes",
+    "ClassesPrior",
     "Conditioned",
     "Cost",
     "Dense",

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.classes import as_classes, as_factors
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.results import WRITERS, Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
@@ -94,6 +95,7 @@ def loaded(document: ModelFile) -> Fitted:
 
 def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     """A learned model as JSON; its arrays go to `tensors`, their names behind the prefix."""
+    fitted = as_factors(fitted)
     solution, trace = fitted.solution, fitted.trace
     if fitted.model is not solution.model:
         raise ValueError("fitted.model and fitted.solution.model must be the same object")
@@ -152,7 +154,8 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     )  # fmt: skip
     trace = _trace(scalars["reasons"], size, prefix, shelf)
     ending = _ended(ENDING, content["ending"])
-    return Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
+    fitted = Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
+    return as_classes(fitted)
 
 
 def _weights(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:

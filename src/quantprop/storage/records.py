@@ -82,8 +82,8 @@ LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value
 TABLE = Rule("finite numbers, a table of them or a Parameter", lambda value: is_parameter(value) or finite(value, 2))
 LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
-    "a number, a Parameter or means.Linear (a function cannot be stored)",
-    lambda value: is_parameter(value) or isinstance(value, means.Linear) or finite(value),
+    "a number, a Parameter, means.Linear or means.PerClass (a function cannot be stored)",
+    lambda value: is_parameter(value) or isinstance(value, (means.Linear, means.PerClass)) or finite(value),
 )
 NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
 COUNT = Rule("a whole number above 0 or None", lambda value: value is None or (type(value) is int and value > 0))
@@ -97,7 +97,12 @@ RULES = {  # by the name of the field; all others are LEARNED
         lambda value: value is None or (isinstance(value, tuple) and all(type(c) in (int, str) for c in value)),
     ),
     "names": NAMES,
-    **dict.fromkeys(("rank", "levels"), COUNT),
+    **dict.fromkeys(("rank", "levels", "classes"), COUNT),
+    "kernels": Rule(
+        "a tuple of kernels",
+        lambda value: isinstance(value, tuple) and all(isinstance(k, kernels.Kernel) for k in value),
+    ),
+    "means": Rule("a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))),
     "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
     "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
     "text": instance("text", str),
@@ -176,12 +181,12 @@ def register(make: type) -> type:
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
     "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White", "Columns", "Categories", "Coregion",
-    "Terms",
+    "Terms", "PerClass",
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
     "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored", "Weibull", "LogLogistic", "ZeroInflatedPoisson",
-    "ZeroInflatedNegativeBinomial", "Warped",
+    "ZeroInflatedNegativeBinomial", "Warped", "MultinomialProbit",
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
@@ -192,6 +197,7 @@ REGISTRY = Registry((
     record("models", Model, process=DEFAULT_PROCESS),
     *(record("models", make) for make in (Parameter, LogNormal)),
     record("models", means.Linear, columns=None),
+    record("models", means.PerClass),
 ))  # fmt: skip
 
 

@@ -1,0 +1,104 @@
+"""Independent functions, one a class, and linear combinations of their values."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.kernels.base import Kernel, Matrix, Pairs, Point, Points
+
+WEIGHTS, DATUM = "weights of classes", "datum"  # names of pieces of pairs
+
+
+class ClassRows(NamedTuple):
+    """What rows of inputs for several classes hold, in columns: x, a weight for each class, and the datum whose own
+    standard normal number is added; −1 for none.
+    """
+
+    x: Points
+    weights: Float[Array, "n classes"]
+    datum: Float[Array, " n"]
+
+    @staticmethod
+    def of(rows: Points, classes: int) -> ClassRows:
+        """The parts of rows, or of one row."""
+        return ClassRows(rows[..., : -classes - 1], rows[..., -classes - 1 : -1], rows[..., -1])
+
+    def written(self) -> Points:
+        """The columns side by side."""
+        return jnp.concatenate([self.x, self.weights, self.datum[..., None]], axis=-1)
+
+
+class PerClass(Kernel):
+    """A function for each of several classes, independent of each other before data are seen: `kernels` has one kernel
+    a class, or a single one that all `classes` share (each class has a function of its own all the same).
+
+    As the kernel of a model with `likelihoods.MultinomialProbit` it takes X as all kernels do. The latent values that
+    inference meets are combinations Σ_c w_c f_c(x) + u_i (`ClassRows`), of which it gives the covariance.
+
+    >>> from quantprop import kernels
+    >>> smooth, rough = kernels.SquaredExponential(2.0, 3.0), kernels.Matern12()
+    >>> kernels.PerClass((smooth, smooth, rough)).classes
+    3
+    """
+
+    kernels: tuple[Kernel, ...]
+    classes: int = eqx.field(static=True)
+
+    def __init__(self, kernels: tuple[Kernel, ...] | list[Kernel], classes: int | None = None) -> None:
+        self.kernels = tuple(kernels)
+        self.classes = len(self.kernels) if classes is None else int(classes)
+
+    def __check_init__(self) -> None:
+        if self.classes < 2 or len(self.kernels) not in (1, self.classes):
+            raise ValueError(
+                "PerClass: kernels must have one kernel for each of two or more classes, or one for all of them with "
+                f"classes=; got {len(self.kernels)} kernels and classes={self.classes}"
+            )
+
+    def _summed(self, a: ClassRows, b: ClassRows, covariances: list[Matrix]) -> Matrix:
+        """Σ_c w_c w'_c k_c, and 1 for the same datum."""
+        if len(covariances) == 1:
+            total = (a.weights @ b.weights.T) * covariances[0]
+        else:
+            total = jnp.zeros((len(a.datum), len(b.datum)))
+            for c, k in enumerate(covariances):
+                total = total + a.weights[:, c, None] * k * b.weights[:, c]
+        return total + jnp.where((a.datum[:, None] == b.datum) & (a.datum[:, None] >= 0), 1.0, 0.0)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.cross(x[None], z[None])[0, 0]
+
+    def cross(self, x: Points, z: Points) -> Matrix:
+        a, b = ClassRows.of(x, self.classes), ClassRows.of(z, self.classes)
+        return self._summed(a, b, [kernel.cross(a.x, b.x) for kernel in self.kernels])
+
+    def pairs(self, x: Points) -> Pairs:
+        rows = ClassRows.of(x, self.classes)
+        own: Pairs = {WEIGHTS: rows.weights, DATUM: rows.datum}
+        for kernel in self.kernels:
+            own = own | kernel.pairs(rows.x)
+        return own
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        rows = ClassRows(pairs[WEIGHTS], pairs[WEIGHTS], pairs[DATUM])  # x is in the kernels' own pieces
+        return self._summed(rows, rows, [kernel.gram_of(pairs) for kernel in self.kernels])
+
+    def _along(self, x: Points, of: str) -> tuple[ClassRows, Float[Array, " n"]]:
+        """Σ_c w_c² times one number a row of each kernel."""
+        rows = ClassRows.of(x, self.classes)
+        each = jnp.stack([getattr(kernel, of)(rows.x) for kernel in self.kernels], axis=-1)
+        return rows, jnp.sum(rows.weights**2 * each, axis=-1)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        rows, own = self._along(x, "diagonal")
+        return own + jnp.where(rows.datum >= 0, 1.0, 0.0)
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        return self._along(x, "noise")[1]
+
+    def by_column(self, count: int) -> Kernel:
+        return PerClass(tuple(kernel.by_column(count) for kernel in self.kernels), self.classes)

@@ -1,0 +1,283 @@
+"""The Gaussian of C independent functions seen through differences, under Gaussian sites, in O(C n³).
+
+A datum of class y has C − 1 latent values h_j = u + f_y − f_j, one for each other class j, with a number u ~ N(0, ω) of
+its own (ω = 1 before the prior is scaled). With v = u + f_y every site is one on v − f_j, and the prior of u is one
+more, on v − f_y, of precision 1/ω: D_j = τ_j, D_y = 1/ω. Given v the functions are independent: f_c is seen at v with
+precisions D_c. With A_c = (I + K_c D_c)⁻¹, Σ_c = A_c K_c and E_c = D_c A_c = (K_c + D_c⁻¹)⁻¹,
+
+    f_c | v ~ N(K_c E_c v − Σ_c ν_c, Σ_c),   v ~ N(M⁻¹ Σ_c A_cᵀ ν_c, M⁻¹),   M = Σ_c E_c.
+
+Integrating v out instead leaves a datum's precision on its C functions as D − D 1 1ᵀ D / 1ᵀ D 1, the structure of the
+softmax in Rasmussen and Williams (2006), Algorithm 3.3, whose formulas these are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import Natural
+from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
+from quantprop.priors.cholesky import Factor, covariance_of, factorize, variances
+from quantprop.priors.classes.layout import Layout
+from quantprop.priors.classes.prediction import ClassesPredictor, InFull
+from quantprop.priors.dense import DensePrior
+from quantprop.sites import Marginal
+
+Grid = Float[Array, "classes m"]
+Matrices = Float[Array, "classes m m"]
+
+
+class ClassesFactor(eqx.Module):
+    """What everything else follows from: the functions given v, class by class, and v."""
+
+    d: Grid  # D
+    b: Grid  # diag of A
+    covariance: Matrices  # Σ
+    lower: Float[Array, "m m"]  # of M
+
+    def a(self, c: Any) -> Float[Array, "m m"]:
+        """A_c = I − Σ_c D_c."""
+        own = jnp.eye(self.d.shape[1], dtype=bool)
+        return jnp.where(own, self.b[c], -self.covariance[c] * self.d[c])
+
+    def e(self, c: Any) -> Float[Array, "m m"]:
+        """E_c = D_c A_c."""
+        return self.d[c][:, None] * self.a(c)
+
+    def each(self, function: Any) -> Any:
+        """A function of every class, one after the other: matrices of one class are alive at a time."""
+        return jax.lax.map(function, jnp.arange(len(self.d)))
+
+    def solve(self, nu: Grid) -> tuple[Array, Grid]:
+        """The mean of v, M⁻¹ Σ_c A_cᵀ ν_c, and α_c = A_cᵀ ν_c − E_c v."""
+        pulls = nu - self.d * jnp.einsum("cij,cj->ci", self.covariance, nu)
+        pulls = jnp.where(self.d * self._variance > 0.5, self._own_part(nu), pulls)
+        v = cho_solve((self.lower, True), jnp.sum(pulls, axis=0))
+        return v, pulls - self.d * self.times_a(v)
+
+    @property
+    def _variance(self) -> Grid:
+        return jnp.diagonal(self.covariance, axis1=1, axis2=2)
+
+    def _own_part(self, nu: Grid) -> Grid:
+        """A_cᵀ ν_c with b on the diagonal: nothing cancels where sites are strong."""
+        rest = jnp.einsum("cij,cj->ci", self.covariance, nu) - self._variance * nu
+        return self.b * nu - self.d * rest
+
+    def times_a(self, v: Float[Array, " m"]) -> Grid:
+        """A_c v for every class."""
+        rest = jnp.einsum("cij,cj->ci", self.covariance, self.d * v) - self._variance * self.d * v
+        return self.b * v - rest
+
+    def root(self, c: Any) -> Float[Array, "m m"]:
+        """W_c = L⁻¹ A_cᵀ, with W_cᵀ W_c = A_c M⁻¹ A_cᵀ."""
+        return solve_triangular(self.lower, self.a(c).T, lower=True)
+
+
+def factor_of(k: Matrices, d: Grid) -> tuple[ClassesFactor, Float[Array, ""]]:
+    """The factor, and Σ_c log |I + K_c D_c| + log |M|."""
+
+    def one(c: Any) -> tuple[Array, Array, Array]:
+        factor = class_factor(k, d, c)
+        b, variance = variances(factor)
+        return b, covariance_of(factor, variance), factor.log_determinant
+
+    b, covariance, sizes = jax.lax.map(one, jnp.arange(len(d)))
+    own = jnp.eye(d.shape[1], dtype=bool)
+    m = jnp.sum(jnp.where(own, (d * b)[:, :, None], -d[:, :, None] * covariance * d[:, None, :]), axis=0)
+    lower = jax.lax.linalg.cholesky(m, symmetrize_input=False)
+    size = jnp.sum(sizes) + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
+    return ClassesFactor(d, b, covariance, lower), size
+
+
+def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
+    """Of one class; where all share a kernel there is one matrix."""
+    return factorize(k[jnp.minimum(c, len(k) - 1)], None, d[c])
+
+
+class ClassesPrior(Prior):
+    """N(mean, K) of all differences h. `k` has one matrix for all classes or one each, of the n data; `labels` are the
+    data's classes, as floats. Rows are data by their other classes, in order (`Layout`).
+    """
+
+    mean: Float[Array, " n"]
+    k: Matrices
+    own: Float[Array, ""]  # ω
+    labels: Float[Array, " m"]
+    classes: int = eqx.field(static=True)
+
+    @property
+    def layout(self) -> Layout:
+        """Which row is which."""
+        return Layout(self.labels, self.classes, len(self.mean))
+
+    @property
+    def largest_joint(self) -> int:
+        return 4096
+
+    def is_psd(self) -> bool:
+        return all(DensePrior(np.zeros(len(k)), k).is_psd() for k in np.asarray(self.k))
+
+    def scaled(self, by: Any) -> ClassesPrior:
+        return ClassesPrior(self.mean, by * self.k, by * self.own, self.labels, self.classes)
+
+    def variances(self) -> Float[Array, " n"]:
+        own = jnp.broadcast_to(jnp.diagonal(self.k, axis1=1, axis2=2), (self.classes, len(self.labels)))
+        return self.own + self.layout.rows(own) + self.layout.rows(self.layout.of_label(own) + 0.0 * own)
+
+    def written_out(self) -> DensePrior:
+        """The same with the covariance of all rows as one matrix: (C n)² numbers."""
+        weights, datum = self.layout.combinations()
+        k = jnp.broadcast_to(self.k, (self.classes, *self.k.shape[1:]))[:, datum][:, :, datum]
+        total = jnp.einsum("rc,crs,sc->rs", weights, k, weights)
+        return DensePrior(self.mean, total + self.own * (datum[:, None] == datum))
+
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        """Precisions of either sign have no such structure, since M may then be indefinite where the posterior is
+        proper: they are taken in by the prior written out.
+        """
+        if signed:
+            return self.written_out().condition(sites, signed)
+        layout = self.layout
+        factor, size = factor_of(self.k, layout.grid(sites.tau, 1.0 / self.own))
+        spread = layout.rows(factor.each(lambda c: jnp.sum(factor.root(c) ** 2, axis=0)))
+        b, variance = (layout.rows(part) for part in (factor.b, factor._variance))
+        alpha, shift = self._means(factor, sites)
+        marginals = Marginal(self.mean + shift, variance + spread, alpha, b - sites.tau * spread)
+        size = size + len(self.labels) * jnp.log(self.own)
+        return Conditioned(sites, marginals, size, jnp.isfinite(size) & jnp.all(jnp.isfinite(b)), factor)
+
+    def _means(self, factor: ClassesFactor, sites: Natural) -> tuple[Array, Array]:
+        """α and the posterior mean of h less the prior's: A_c v + Σ_c ν_c."""
+        nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
+        v, alpha = factor.solve(nu)
+        shift = factor.times_a(v) + jnp.einsum("cij,cj->ci", factor.covariance, nu)
+        return self.layout.rows(alpha), self.layout.rows(shift)
+
+    def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
+        alpha, shift = self._means(given.factor, Natural(nu, given.sites.tau))
+        return Marginal(self.mean + shift, given.marginals.variance, alpha, given.marginals.b)
+
+    def of_functions(self, sites: Natural) -> tuple[Float[Array, "m classes"], Float[Array, "m classes classes"]]:
+        """Posterior means of the C functions at each datum, less the prior's, and their covariances, precisions being
+        all ≥ 0: f_c = v − (v − f_c).
+        """
+        nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
+        factor, _ = factor_of(self.k, self.layout.grid(sites.tau, 1.0 / self.own))
+        v, _ = factor.solve(nu)
+        mean = v - factor.times_a(v) - jnp.einsum("cij,cj->ci", factor.covariance, nu)
+        eye = jnp.eye(len(v))
+        z = factor.each(lambda c: solve_triangular(factor.lower, eye - factor.a(c).T, lower=True))
+        tied = jnp.einsum("aki,bki->iab", z, z)
+        return mean.T, tied + jnp.eye(self.classes) * factor._variance.T[:, None, :]
+
+    def cotangent(self, mean: Array, k: Matrices) -> ClassesPrior:
+        """Derivatives of mean and kernel matrices, as a prior: those of a shared one add up."""
+        k = jnp.sum(k, axis=0, keepdims=True) if len(self.k) == 1 else k
+        return ClassesPrior(mean, k, jnp.zeros_like(self.own), jnp.zeros_like(self.labels), self.classes)
+
+    def from_full(self, by: DensePrior) -> ClassesPrior:
+        """Derivatives of the prior written out, carried back."""
+        (k,) = jax.vjp(lambda k: eqx.tree_at(lambda p: p.k, self, k).written_out().k, self.k)[1](by.k)
+        return self.cotangent(by.mean, k)
+
+    def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
+        """∂/∂K_c = ½ (α_c α_cᵀ − E_c + E_c M⁻¹ E_c) and ∂/∂m = α, as for one function."""
+        if signed:
+            return self.from_full(self.written_out().evidence_slope(given, signed))
+        factor, layout = given.factor, self.layout
+        alpha = _with_label(layout, given.marginals.alpha)
+
+        def one(c: Any) -> Array:
+            u = solve_triangular(factor.lower, factor.e(c), lower=True)
+            return 0.5 * (alpha[c][:, None] * alpha[c] - factor.e(c) + u.T @ u)
+
+        return self.cotangent(given.marginals.alpha, factor.each(one))
+
+    def response(self, given: Conditioned, signed: bool) -> Response:
+        if signed:
+            return ResponseInFull(self.written_out().response(given, signed), self)
+        factor, layout = given.factor, self.layout
+        slot, datum = layout.classes_of_rows()
+        spread = jnp.swapaxes(factor.each(factor.root), 1, 2)[slot, datum]  # rows of A L⁻ᵀ
+        own = jnp.where(slot[:, None] == slot, factor.covariance[slot[:, None], datum[:, None], datum], 0.0)
+        sd = jnp.sqrt(given.marginals.variance)
+        correlation = (own + spread @ spread.T) / (sd[:, None] * sd)
+        return ClassesResponse(correlation, correlation**2, self, given)
+
+    def predictor(self, sites: Natural, signed: bool) -> Predictor:
+        layout = self.layout
+        if signed:
+            return InFull(self.written_out().predictor(sites, signed), *layout.combinations())
+        d = layout.grid(sites.tau, 1.0 / self.own)
+        factor, _ = factor_of(self.k, d)
+        _, alpha = factor.solve(layout.grid(sites.nu - sites.tau * self.mean, 0.0))
+        each = jax.lax.map(lambda c: class_factor(self.k, d, c), jnp.arange(self.classes))
+        return ClassesPredictor(alpha, each.root, each.inverse, factor.lower)
+
+
+def _with_label(layout: Layout, alpha: Float[Array, " n"]) -> Grid:
+    """α by class; that of a datum's own class is minus the sum of the others, since M v = Σ_c A_cᵀ ν_c."""
+    grid = layout.grid(alpha, 0.0)
+    return layout.set_label(grid, -jnp.sum(grid, axis=0))
+
+
+class ResponseInFull(Response):
+    """That of the prior written out, for sites of either sign."""
+
+    rows: Response
+    prior: ClassesPrior
+
+    def answer(self, moves: Moves) -> Moves:
+        return self.rows.answer(moves)
+
+    def to_prior(self, by: Cotangent) -> ClassesPrior:
+        found = self.rows.to_prior(by)
+        assert isinstance(found, DensePrior)
+        return self.prior.from_full(found)
+
+
+class ClassesResponse(Response):
+    """The posterior correlations of all rows and their squares; what is carried back, class by class."""
+
+    correlation: Float[Array, "n n"]
+    squared: Float[Array, "n n"]
+    prior: ClassesPrior
+    given: Conditioned
+
+    def answer(self, moves: Moves) -> Moves:
+        return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
+
+    def to_prior(self, by: Cotangent) -> ClassesPrior:
+        """δμ = A(δm + δK α), δΣ = A δK Aᵀ, where a move of K_c reaches h through T_c = A_j M⁻¹ E_c − [j = c] A_c.
+
+        With Q_c = A_cᵀ diag(∂σ²) A_c, Q = Σ_c Q_c and H_c = M⁻¹ E_c,
+        T_cᵀ diag(∂σ²) T_c = H_cᵀ Q H_c − H_cᵀ Q_c − Q_c H_c + Q_c.
+        """
+        m, factor, layout = self.given.marginals, self.given.factor, self.prior.layout
+        by_mean = layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0)
+        by_variance = layout.grid(-by.answer[1] / m.variance, 0.0)
+        alpha = _with_label(layout, m.alpha)
+        _, sent = factor.solve(by_mean)
+
+        def weighted(c: Any) -> Array:
+            return factor.a(c).T @ (by_variance[c][:, None] * factor.a(c))
+
+        total = jax.lax.fori_loop(0, len(alpha), lambda c, q: q + weighted(c), jnp.zeros_like(factor.lower))
+
+        def one(c: Any) -> Array:
+            e, q = factor.e(c), weighted(c)
+            h = cho_solve((factor.lower, True), e)
+            half = h.T @ q
+            through_variance = h.T @ (total @ h) - half - half.T + q
+            outer = 0.5 * (sent[c][:, None] * alpha[c] + alpha[c][:, None] * sent[c])
+            return outer + through_variance + by.log_determinant * (e - e @ h)
+
+        return self.prior.cotangent(by.mean + layout.rows(sent), factor.each(one))

@@ -1,0 +1,260 @@
+"""Several classes jointly: the multinomial probit against the binary model, nested EP, brute force and refits."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracles.nested_ep import nested_ep
+from scipy.stats import multivariate_normal
+
+from quantprop import (
+    EP,
+    QP,
+    VB,
+    Dense,
+    Inducing,
+    Laplace,
+    Model,
+    Parameter,
+    PowerEP,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+    load,
+    means,
+)
+from quantprop.gaussian import Natural, Normal
+from quantprop.inference.classes import ClassPredictive, ClassSolution, factors_of
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
+from quantprop.parameters import packed
+
+LONGER = partial(pytest.param, marks=pytest.mark.campaign)
+RNG = np.random.default_rng(5)
+X = RNG.uniform(-2, 2, (10, 1))  # 20 factors of three classes: one padded shape for all
+Y = np.array([0, 2, 1, 0, 1, 2, 2, 0, 1, 0])
+KERNEL = kernels.SquaredExponential(2.0, 0.8)
+EACH = kernels.PerClass((KERNEL, kernels.Matern32(1.0, 0.5), kernels.SquaredExponential(0.7, 1.5)))
+JOINT = Model(KERNEL, likelihoods.MultinomialProbit())
+
+
+@pytest.fixture(scope="module")
+def by_ep() -> ClassSolution:
+    return infer(Model(EACH, likelihoods.MultinomialProbit()), X, Y, "ep", tol=1e-11)
+
+
+# --- two classes -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [LONGER("ep"), "qp"])
+def test_two_classes_are_the_binary_model(method):
+    """P(f_1 + e_1 > f_0 + e_0) = Φ((f_1 − f_0)/√2), and (f_1 − f_0)/√2 has the kernel (k_0 + k_1)/2."""
+    y = (Y > 0).astype(int)
+    joint, binary = (
+        infer(JOINT, X, y, method, tol=1e-11),
+        infer(Model(KERNEL, likelihoods.Probit()), X, y, method, tol=1e-11),
+    )
+    assert joint.log_evidence == pytest.approx(binary.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(joint.loo, binary.loo, atol=1e-8)
+    new = np.array([[0.1], [1.7]])
+    both, one = joint.predict(new), binary.predict(new)
+    np.testing.assert_allclose((both.mean[:, 1] - both.mean[:, 0]) / np.sqrt(2), one.mean, atol=1e-8)
+    apart = both.covariance[:, 0, 0] + both.covariance[:, 1, 1] - 2 * both.covariance[:, 0, 1]
+    np.testing.assert_allclose(apart / 2, one.variance, atol=1e-8)
+    expected = np.exp(binary.predict_y(new).log_prob(1.0))
+    np.testing.assert_allclose(joint.predict_y(new).probabilities[:, 1], expected, atol=1e-8)
+
+
+def with_u(y: np.ndarray) -> np.ndarray:
+    """Two classes as the factors of three would be, u + f_y − f_j, in place of (f_y − f_j)/√2."""
+    weights = np.where(y[:, None] == np.arange(2), 1.0, -1.0)
+    return np.column_stack([X, weights, np.arange(len(y))])
+
+
+@pytest.mark.parametrize(("method", "apart"), [("ep", (0.0, 1e-8)), LONGER("qp", (1e-5, 1e-2))])
+def test_what_u_does_to_two_classes(method, apart):
+    """Moments of f do not depend on how u is integrated out; W₂ along u + f_y − f_j is not W₂ along f_y − f_j."""
+    y = (Y > 0).astype(int)
+    kernel = kernels.PerClass((KERNEL,), 2)
+    through_u = infer(Model(kernel, likelihoods.Probit()), with_u(y), np.ones(len(y)), method, tol=1e-11)
+    found = ClassSolution(through_u.factors if isinstance(through_u, ClassSolution) else through_u)
+    binary = infer(JOINT, X, y, method, tol=1e-11)
+    least, most = apart
+    assert least <= abs(found.log_evidence - binary.log_evidence) <= most
+    difference = np.abs(found.predict(X).mean - binary.predict(X).mean).max()
+    assert least <= difference <= most
+
+
+# --- the fixed point -------------------------------------------------------------------------------------------------
+
+
+def test_ep_is_nested_ep(by_ep):
+    k = [np.asarray(kernel.cross(X, X)) for kernel in EACH.kernels]
+    truth = nested_ep(k, Y)
+    assert by_ep.log_evidence == pytest.approx(truth.log_evidence, abs=1e-7)
+    found = by_ep.predict(X)
+    np.testing.assert_allclose(found.mean, truth.mean, atol=1e-7)
+    blocks = truth.covariance.reshape(len(X), 3, len(X), 3)[np.arange(len(X)), :, np.arange(len(X)), :]
+    np.testing.assert_allclose(found.covariance, blocks, atol=1e-7)
+
+
+@pytest.mark.parametrize("method", [LONGER(QP()), LONGER(EP())])
+def test_the_structure_changes_nothing(method):
+    """The same factors under a dense covariance of all of them."""
+    model, rows, y = factors_of(Model(EACH, likelihoods.MultinomialProbit()), X, Y)
+    dense = Model(model.kernel, model.likelihood, model.mean, Dense())
+    found, expected = infer(model, rows, y, method, tol=1e-11), infer(dense, rows, y, method, tol=1e-11)
+    assert found.log_evidence == pytest.approx(expected.log_evidence, abs=1e-9)
+    np.testing.assert_allclose(found.sites.tau, expected.sites.tau, atol=1e-9)
+    np.testing.assert_allclose(found.sites.nu, expected.sites.nu, atol=1e-9)
+
+
+@pytest.mark.parametrize("variance", [1.0, LONGER(100.0)])
+@pytest.mark.parametrize("method", [LONGER("ep"), "qp"])
+def test_three_data_against_brute_force(method, variance):
+    """The posterior by rejection: functions and noise are drawn, and kept where every datum's class is the largest."""
+    x, y = np.array([[-0.5], [0.2], [0.9]]), np.array([0, 1, 2])
+    kernel = kernels.SquaredExponential(variance, 1.0)
+    solution = infer(Model(kernel, likelihoods.MultinomialProbit()), x, y, method)
+    rng, root = np.random.default_rng(0), np.linalg.cholesky(np.asarray(kernel.gram(x)))
+    f = rng.standard_normal((1_500_000, 3, 3)) @ root.T  # draws, classes, data
+    noisy = f + rng.standard_normal(f.shape)
+    kept = f[(noisy.argmax(axis=1) == y).all(axis=1)]
+    evidence = np.log(len(kept) / len(f))
+    close = 1.0 if variance == 1.0 else 20.0  # wide priors are harder for every method
+    assert abs(solution.log_evidence - evidence) < 0.02 * close
+    mean, sd = kept.mean(axis=0).T, kept.std(axis=0).T
+    assert (np.abs(solution.predict(x).mean - mean) / sd).max() < 0.05 * close
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", [QP(), *map(LONGER, (EP(), PowerEP(0.5), VB(), Laplace()))])
+@pytest.mark.parametrize("kernel", [KERNEL, LONGER(EACH)])
+def test_gradients_are_those_of_finite_differences(method, kernel):
+    model, rows, y = factors_of(Model(kernel, likelihoods.MultinomialProbit()), X, Y)
+    task = prepare(model, rows, y, method, None, None, None)
+    landscape = Landscape(model, task, method, as_objective("evidence"), True, 1e-12)
+    theta, h = packed(landscape.parts), 1e-4
+    slope = landscape.at(theta).gradient
+    for i, step in enumerate(np.eye(len(theta)) * h):
+        f = [landscape.at(theta + s * step).value for s in (-2, -1, 1, 2)]
+        expected = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
+        assert slope[i] == pytest.approx(expected, rel=1e-5, abs=1e-7)
+
+
+def test_a_learned_model_and_its_file(tmp_path):
+    """Kernels and means of their own; the mean of each class is learned."""
+    mean = means.PerClass((0.0, Parameter(0.1), Parameter(-0.1)))
+    kernel = kernels.PerClass([kernels.SquaredExponential(v, Parameter(1.0, fixed=True)) for v in (1.0, 2.0, 3.0)])
+    fitted = fit(Model(kernel, likelihoods.MultinomialProbit(3), mean), X, Y, "ep", max_evaluations=3)
+    assert len(fitted.theta) == 5
+    assert fitted.hyperparameters.keys() == {
+        "kernel.kernels[0].variance", "kernel.kernels[1].variance", "kernel.kernels[2].variance", "mean.means[1]",
+        "mean.means[2]",
+    }  # fmt: skip
+    again = infer(fitted.model, X, Y, "ep", tol=1e-8)
+    assert fitted.solution.log_evidence == pytest.approx(again.log_evidence, abs=1e-6)
+    fitted.save(tmp_path / "classes.safetensors")
+    back = load(tmp_path / "classes.safetensors")
+    new = np.array([[0.3]])
+    expected = fitted.solution.predict_y(new).probabilities
+    np.testing.assert_array_equal(back.solution.predict_y(new).probabilities, expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).solution.predict_y(new).probabilities, expected)
+    assert back.hyperparameters == fitted.hyperparameters
+
+
+def test_loo_as_an_objective_is_refused():
+    with pytest.raises(ValueError, match=r"objective='loo'.*objective='evidence'"):
+        fit(JOINT, X, Y, "ep", objective="loo")
+
+
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+
+def largest(mean: np.ndarray, covariance: np.ndarray, entry: int) -> float:
+    """P(g_entry is the largest): a Gaussian probability of all differences being positive."""
+    others = [j for j in range(len(mean)) if j != entry]
+    a = np.eye(len(mean))[entry] - np.eye(len(mean))[others]
+    return float(multivariate_normal.cdf(a @ mean, cov=a @ covariance @ a.T, maxpts=4_000_000, abseps=1e-8))
+
+
+@pytest.mark.parametrize("classes", [3, LONGER(6)])
+def test_class_probabilities_against_brute_force(classes):
+    rng = np.random.default_rng(classes)
+    root = rng.normal(size=(6, classes, classes)) * np.array([0.3, 1.0, 3.0, 10.0, 1.0, 1.0])[:, None, None]
+    mean, covariance = 2.0 * rng.normal(size=(6, classes)), root @ np.swapaxes(root, 1, 2)
+    mean[5] = 0.0
+    variance = np.diagonal(covariance, axis1=1, axis2=2)
+    found = ClassPredictive(Normal(mean, variance, covariance)).probabilities
+    expected = [
+        [largest(m, v + np.eye(classes), c) for c in range(classes)] for m, v in zip(mean, covariance, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_probabilities_far_out_keep_their_digits():
+    """One function is known to be far below: P(y = 2) = E_u Φ(u − 41)Φ(u − 40), the Gaussian tail of a maximum."""
+    latent = Normal(np.array([[41.0, 40.0, 0.0]]), np.zeros((1, 3)), np.zeros((1, 3, 3)))
+    found = ClassPredictive(latent).log_probabilities[0, 2]
+    model = likelihoods.MultinomialProbit(3)
+    with jax.enable_x64(True):
+        expected = float(model.log_prob(likelihoods.Datum(2.0, 1.0, 1.0), jnp.asarray(latent.mean[0])))
+    assert found == pytest.approx(expected, rel=1e-4)
+    assert expected < -500
+
+
+def test_leaving_a_datum_out_leaves_out_all_its_factors(by_ep):
+    """The posterior with the sites of one datum set to nothing predicts it as `loo` says."""
+    for i in (0, 4, 9):
+        keep = np.repeat(np.arange(len(X)) != i, 2)
+        sites = Natural(np.where(keep, by_ep.sites.nu, 0.0), np.where(keep, by_ep.sites.tau, 0.0))
+        without = ClassSolution(replace(by_ep.factors, sites=sites))
+        assert by_ep.loo[i] == pytest.approx(without.predict_y(X[i : i + 1]).log_prob(Y[i])[0], abs=1e-5)
+
+
+def test_draws_are_of_the_joint_posterior(by_ep):
+    new = np.array([[-0.4], [0.5]])
+    joint, draws = by_ep.predict(new, full_cov=True), by_ep.sample(new, 40_000, seed=1)
+    one = by_ep.predict(new)
+    np.testing.assert_allclose(joint.mean, one.mean, atol=1e-12)
+    np.testing.assert_allclose(joint.covariance[[0, 1], :, [0, 1], :], one.covariance, atol=1e-10)
+    flat = draws.reshape(len(draws), -1)
+    np.testing.assert_allclose(flat.mean(axis=0), one.mean.ravel(), atol=0.03)
+    np.testing.assert_allclose(np.cov(flat.T), joint.covariance.reshape(6, 6), atol=0.05)
+    classes = by_ep.predict_y(new).sample(40_000, seed=2)
+    np.testing.assert_allclose((classes == 1).mean(axis=0), by_ep.predict_y(new).probabilities[:, 1], atol=0.01)
+
+
+def test_weights_are_repeated_rows(by_ep):
+    model, weights = by_ep.model, np.array([1, 2, 0, 1, 1, 1, 1, 1, 1, 1])
+    found = infer(model, X, Y, "ep", weights=weights, tol=1e-11)
+    expected = infer(model, np.repeat(X, weights, axis=0), np.repeat(Y, weights), "ep", tol=1e-11)
+    assert found.log_evidence == expected.log_evidence
+    np.testing.assert_array_equal(found.y, np.repeat(Y, weights))
+
+
+@pytest.mark.parametrize(
+    ("model", "y", "more", "words"),
+    [
+        (JOINT, Y + 0.5, {}, r"y\[0\] = 0.5 is outside the support"),
+        (JOINT, Y, {"weights": np.full(10, 0.5)}, "weights must be whole numbers"),
+        (Model(KERNEL, likelihoods.MultinomialProbit(2)), Y, {}, "classes - 1|classes − 1"),
+        (Model(EACH, likelihoods.MultinomialProbit()), Y + 1, {}, "classes: y shows 4"),
+        (Model(KERNEL, likelihoods.MultinomialProbit(), Parameter(1.0)), Y, {}, "cancels"),
+        (Model(KERNEL, likelihoods.MultinomialProbit(), process=Inducing(3)), Y, {}, "process must be Dense"),
+        (JOINT, Y, {"exposure": 2.0}, "exposure was given"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(model, y, more, words):
+    with pytest.raises(ValueError, match=words):
+        infer(model, X, y, "ep", **more)
