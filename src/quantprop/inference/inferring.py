@@ -52,7 +52,7 @@ def infer(
         model: Kernel, likelihood, mean and process, at whose numbers the posterior is taken.
         X: One row of inputs per datum (n × d).
         y: The targets, as the likelihood takes them.
-        method: The local rule, or its name: "qp", "ep", "vb", "laplace".
+        method: The local rule, or its name: "qp", "ep", "power-ep", "vb", "laplace".
         schedule: "parallel" renews all sites at once, "sequential" one after another (EP, QP and power EP).
         tol: Bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
         max_sweeps: After which inference stops with status "max-sweeps".

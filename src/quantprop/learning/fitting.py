@@ -62,7 +62,7 @@ def fit(
         model: Kernel, likelihood, mean and process. Its numbers are the start; those declared fixed stay.
         X: One row of inputs per datum (n × d).
         y: The targets, as the likelihood takes them.
-        method: The local rule, or its name: "qp", "ep", "vb", "laplace".
+        method: The local rule, or its name: "qp", "ep", "power-ep", "vb", "laplace".
         objective: What is maximised: "evidence" (the method's own), "loo", or "elbo" for VB.
         gradient: "exact", or "partial", which holds the sites fixed, as the paper did: exact for EP, power EP and VB
             with their evidence, and wrong by a few per cent otherwise.

@@ -57,7 +57,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]])
     >>> kernel = kernels.SquaredExponential().on(0) + kernels.Categories().on(1)
     >>> solution = infer(Model(kernel, likelihoods.Gaussian(0.1)), X, [0.0, 1.0, 2.0], "ep")
-    >>> [ax.get_title() for ax in plots.effects(solution)]
+    >>> [ax.get_title(loc="left") for ax in plots.effects(solution)]
     ['se(0)', 'group(1)']
     """
     solution = _solution(source)
@@ -74,7 +74,15 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
 
 
 def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | None = None) -> Axes:
-    """One of the panels of `effects`: that of the term of this name."""
+    """One of the panels of `effects`: that of the term of this name.
+
+    >>> from quantprop import Model, infer, kernels, likelihoods, plots
+    >>> kernel = kernels.SquaredExponential().on(0) + kernels.Linear().on(1)
+    >>> X = [[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]]
+    >>> solution = infer(Model(kernel, likelihoods.Gaussian(0.1)), X, [0.0, 1.0, 2.0], "ep")
+    >>> plots.effect(solution, "se(0)").get_title(loc="left")
+    'se(0)'
+    """
     solution = _solution(source)
     found = {panel.name: panel for panel in panels(solution)}
     if name not in found:

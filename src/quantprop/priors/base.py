@@ -196,7 +196,6 @@ class Process(eqx.Module):
     """How a Gaussian process is held at its inputs. A field of `Model`; its Parameters are learned with the others."""
 
     copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
-
     from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:

@@ -60,9 +60,11 @@ def _left_by_groups() -> Iterator[int]:
 
 def return_freed_memory() -> None:
     """Give what the process has freed back to the system, where the C library can (glibc); elsewhere it stays here."""
-    library = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if sys.platform != "linux":
+        return
+    library = ctypes.CDLL(None)  # the process itself, and so its C library
     if hasattr(library, "malloc_trim"):
-        library.malloc_trim(0)  # pyright: ignore[reportOptionalMemberAccess]
+        library.malloc_trim(0)
 
 
 def memory_maps() -> int | None:

@@ -1,0 +1,157 @@
+"""Pictures of calibration: forecasts beside what came of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from scipy.stats import binom
+
+from quantprop.data import encode, finite_array
+from quantprop.inference.predictive import Predictive
+from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, WILSON, Axes, _axes
+
+
+def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None = None) -> Axes:
+    """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or truth values).
+
+    One point per bin of equal width, at the mean probability and the share that came true, with Wilson's 90 % interval;
+    the numbers at the foot count the forecasts in each bin.
+
+    >>> from quantprop import plots
+    >>> ax = plots.reliability([0.1, 0.2, 0.7, 0.9], [0, 0, 1, 1], bins=2)
+    >>> ax.lines[1].get_xydata().round(2).tolist()
+    [[0.15, 0.0], [0.8, 1.0]]
+    """
+    p, came = finite_array(probability, "probability", ndim=1), finite_array(outcome, "outcome", ndim=1)
+    if p.shape != came.shape or not len(p):
+        raise ValueError(f"probability and outcome must be equally long, at least 1; got {len(p)} and {len(came)}")
+    if ((p < 0) | (p > 1)).any():
+        raise ValueError(f"probability must lie in [0, 1]; got {p[(p < 0) | (p > 1)][0]}")
+    if not (np.isin(came, (0, 1)).all() or np.isin(came, (-1, 1)).all()):
+        raise ValueError(f"outcome must hold 0 and 1, or −1 and 1; got {np.unique(came)[:5]}")
+    _check_bins(bins)
+    at = np.minimum((p * bins).astype(int), bins - 1)
+    n, forecast, true = (np.bincount(at, weights=w, minlength=bins) for w in (np.ones_like(p), p, came > 0))
+    used = n > 0
+    n, forecast, share = n[used], forecast[used] / n[used], true[used] / n[used]
+    ax = _axes(ax)
+    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, label="calibrated")
+    lower, upper = _wilson(share, n)
+    ax.errorbar(forecast, share, [share - lower, upper - share], fmt="o", color=BLUE, capsize=3, label="observed, 90 %")
+    for centre, count in zip((np.flatnonzero(used) + 0.5) / bins, n, strict=True):
+        ax.text(centre, -0.08, f"{count:.0f}", ha="center", color=GREY, fontsize="small")
+    ax.set(xlim=(-0.02, 1.02), ylim=(-0.1, 1.02))
+    ax.set(xlabel="forecast probability (grey: number of forecasts)", ylabel="share that came true")
+    ax.legend(loc="upper left")
+    return ax
+
+
+def _check_bins(bins: int) -> None:
+    if bins < 1:
+        raise ValueError(f"bins must be at least 1; got {bins}")
+
+
+def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Wilson's score interval of a proportion; it holds the share, also at 0 and 1."""
+    shrunk = 1.0 / (1.0 + WILSON**2 / n)
+    centre = shrunk * (share + 0.5 * WILSON**2 / n)
+    half = shrunk * WILSON * np.sqrt(share * (1.0 - share) / n + 0.25 * (WILSON / n) ** 2)
+    return np.clip(centre - half, 0.0, share), np.clip(centre + half, share, 1.0)  # else rounding at 0 and 1
+
+
+def pit(predictive: Any, y: Any = None, bins: int = 10, ax: Axes | None = None) -> Axes:
+    """Histogram of the probability integral transform F(y): flat where forecasts are calibrated.
+
+    From a predictive distribution and y; or from the numbers F(y) themselves, for discrete y as n rows of
+    P(Y < y), P(Y ≤ y). A discrete y counts evenly for all numbers between these two (Czado, Gneiting and Held 2009).
+    For continuous y a band holds 90 % of what each bar would do under calibration.
+
+    >>> from quantprop import plots
+    >>> [float(bar.get_height()) for bar in plots.pit([0.1, 0.2, 0.3, 0.9], bins=2).containers[0]]
+    [1.5, 0.5]
+    """
+    _check_bins(bins)
+    ends = _transform(predictive, y)
+    edges = np.linspace(0.0, 1.0, bins + 1)
+    share = np.histogram(ends, edges)[0] / len(ends) if ends.ndim == 1 else np.diff(_mean_uniform(ends, edges))
+    ax = _axes(ax)
+    ax.bar(edges[:-1], bins * share, 1.0 / bins, align="edge", color=BLUE, alpha=0.6, edgecolor="white")
+    if ends.ndim == 1:
+        band = binom.ppf([0.05, 0.95], len(ends), 1.0 / bins) * bins / len(ends)
+        ax.axhspan(*band, color=GREY, alpha=0.3, linewidth=0, label="90 % if calibrated")
+        ax.legend()
+    ax.axhline(1.0, color=BLACK, linewidth=1.0)
+    ax.set(xlabel="PIT", ylabel="density", xlim=(0.0, 1.0))
+    return ax
+
+
+def _mean_uniform(ends: np.ndarray, u: np.ndarray) -> np.ndarray:
+    """F̄(u), the mean of the cdfs of uniform variables between each row's ends (Czado, Gneiting and Held, eq. 2)."""
+    lower, upper = ends[:, :1], ends[:, 1:]
+    inside = np.clip((u - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
+    below = np.where(upper > lower, inside, u >= upper).mean(axis=0)  # equal ends: a y less probable than rounding
+    below[0] = 0.0
+    return below
+
+
+def _transform(predictive: Any, y: Any) -> np.ndarray:
+    """F(y) of continuous y, rows of F just below y and at y of discrete y; checked."""
+    if isinstance(predictive, Predictive):
+        y = _coded(predictive, y)
+        at, lattice = predictive.cdf(y), predictive.likelihood.lattice
+        ends = at if lattice is None else np.column_stack([predictive.cdf(y - lattice[1]), at])
+    else:
+        ends = finite_array(predictive, "the values of the cdf")
+    if ends.ndim not in (1, 2) or (ends.ndim == 2 and ends.shape[1] != 2) or not len(ends):
+        raise ValueError(f"values of the cdf must have shape (n,), or (n, 2) for discrete y; got {ends.shape}")
+    if ((ends < 0) | (ends > 1)).any() or (ends.ndim == 2 and (ends[:, 1] < ends[:, 0]).any()):
+        raise ValueError("values of the cdf must lie in [0, 1], and P(Y < y) not above P(Y ≤ y)")
+    return ends
+
+
+def _coded(predictive: Predictive, y: Any) -> np.ndarray:
+    """y as the likelihood counts it, one number per input."""
+    if y is None:
+        raise ValueError("y is needed with a predictive distribution")
+    if predictive.likelihood.columns > 1:
+        raise ValueError(f"the {predictive.likelihood.name} likelihood has no single y to compare with")
+    scales = {name: getattr(predictive, name) for name in predictive.likelihood.scaled_by}
+    return encode(predictive.likelihood, y, np.shape(predictive.latent.mean), **scales).y
+
+
+def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes | None = None) -> Axes:
+    """A hanging rootogram of counts: bars of height √observed hang from the line of √expected.
+
+    A bar that ends above 0 is a count seen too rarely, below 0 too often. Counts run up to `most`, by default the
+    largest y; the label says what was expected and seen beyond.
+
+    >>> import numpy as np
+    >>> from quantprop import likelihoods, plots
+    >>> from quantprop.gaussian import Normal
+    >>> from quantprop.inference.predictive import Predictive  # or solution.predict_y(X)
+    >>> latent = Normal(mean=np.array([0.0, 0.5, 0.2]), variance=np.full(3, 0.1))
+    >>> predictive = Predictive(likelihoods.Poisson(), latent, exposure=np.ones(3), trials=np.ones(3))
+    >>> plots.rootogram(predictive, [0, 2, 1]).get_xlabel()
+    'count (beyond 2: 0.5 expected, 0 seen)'
+    """
+    if not isinstance(predictive, Predictive):
+        raise TypeError(f"rootogram needs a predictive distribution (of predict_y); got {type(predictive).__name__}")
+    if predictive.likelihood.lattice != (0.0, 1.0):
+        raise ValueError(f"rootogram needs counts; the {predictive.likelihood.name} likelihood has none")
+    y = _coded(predictive, y)
+    most = int(y.max()) if most is None else most
+    if not 0 <= most <= 1000:
+        raise ValueError(f"most must lie between 0 and 1000 (a bar for each count); got {most}: give most=")
+    k = np.arange(most + 1)
+    below = np.array([0.0, *(predictive.cdf(float(count)).sum() for count in k)])
+    expected, observed = np.diff(below), np.bincount(y[y <= most].astype(int), minlength=most + 1)
+    ax, top = _axes(ax), np.sqrt(expected)
+    ax.use_sticky_edges = False  # a margin below bars that end below 0
+    ax.bar(k, np.sqrt(observed), bottom=top - np.sqrt(observed), color=BLUE, alpha=0.6, width=0.9, label="√observed")
+    ax.plot(k, top, "o-", color=RED, markersize=4, label="√expected")
+    ax.axhline(0.0, color=BLACK, linewidth=1.0)
+    beyond = f"beyond {most}: {len(y) - below[-1]:.1f} expected, {(y > most).sum()} seen"
+    ax.set(xlabel=f"count ({beyond})", ylabel="√frequency")
+    ax.legend()
+    return ax

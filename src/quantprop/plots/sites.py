@@ -1,0 +1,95 @@
+"""Pictures of one site: a likelihood and a cavity, and what EP and QP make of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop.data import encode
+from quantprop.gaussian import LOG_2PI
+from quantprop.likelihoods.base import Likelihood
+from quantprop.parameters import values
+from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, RATIO, RED, Axes, _axes
+from quantprop.projections import KL, Wasserstein
+from quantprop.projections.single import project
+from quantprop.runtime.precision import float64
+
+
+def site(
+    likelihood: Likelihood, y: Any, cavity: tuple[float, float], *, exposure: Any = None, trials: Any = None,
+    ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """One datum's likelihood (scaled to fit) and cavity N(m, v), their product, and its KL and W₂ Gaussians.
+
+    EP goes on with the first of the two Gaussians, QP with the second.
+
+    >>> from quantprop import likelihoods, plots
+    >>> ax = plots.site(likelihoods.Probit(), y=1, cavity=(-1.0, 4.0))
+    >>> [line.get_label() for line in ax.lines]
+    ['likelihood (scaled)', 'cavity', 'tilted', 'KL (EP)', 'W₂ (QP)']
+    """
+    scales = {"exposure": exposure, "trials": trials}
+    kl, w2 = (project(likelihood, y, cavity, projection, **scales) for projection in (KL(), Wasserstein(2)))
+    if np.ndim(kl.mean):
+        raise ValueError(f"site draws one datum with one cavity; got shape {np.shape(kl.mean)}")
+    f = _around((float(cavity[0]), float(cavity[1])), (float(kl.mean), float(kl.variance)))
+    log_prob = _log_prob(values(likelihood), y, f, **scales)
+    normals = [_normal(f, *cavity), _normal(f, kl.mean, kl.variance), _normal(f, w2.mean, w2.variance)]
+    tilted = np.exp(log_prob - kl.log_normalizer) * normals[0]
+    ax = _axes(ax)
+    top = max(tilted.max(), *(curve.max() for curve in normals))
+    ax.plot(f, top * np.exp(log_prob - log_prob.max()), ":", color=GREY, label="likelihood (scaled)")
+    ax.plot(f, normals[0], "--", color=GREEN, label="cavity")
+    ax.plot(f, tilted, color=BLACK, label="tilted")
+    ax.fill_between(f, tilted, color=BLACK, alpha=0.08, linewidth=0)
+    ax.plot(f, normals[1], color=BLUE, label="KL (EP)")
+    ax.plot(f, normals[2], "-.", color=RED, label="W₂ (QP)")
+    ax.set(xlabel="f", ylabel="density", ylim=(0.0, 1.05 * top))
+    ax.legend()
+    return ax
+
+
+def _around(*gaussians: tuple[float, float]) -> np.ndarray:
+    """Points fine enough for every one of some Gaussians, over five standard deviations of all."""
+    pieces = [mean + np.sqrt(variance) * np.linspace(-5.0, 5.0, 801) for mean, variance in gaussians]
+    return np.unique(np.concatenate(pieces))
+
+
+def _normal(f: np.ndarray, mean: Any, variance: Any) -> np.ndarray:
+    return np.exp(-0.5 * ((f - mean) ** 2 / variance + np.log(variance) + LOG_2PI))
+
+
+@float64
+def _log_prob(likelihood: Any, y: Any, f: np.ndarray, exposure: Any, trials: Any) -> np.ndarray:
+    datum = encode(likelihood, y, (), exposure, trials)
+    return np.asarray(jax.vmap(lambda f: likelihood.log_prob(datum, f))(f))
+
+
+def variance_ratio(
+    likelihood: Likelihood, y: Any, *, mean: tuple[float, float] = (-5.0, 5.0), sd: tuple[float, float] = (0.1, 10.0),
+    points: int = 41, exposure: Any = None, trials: Any = None, ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Where QP differs from EP: the ratio of the W₂ to the KL variance, over means and sds of the cavity.
+
+    >>> from quantprop import likelihoods, plots
+    >>> ax = plots.variance_ratio(likelihoods.Probit(), y=1, points=3)
+    >>> ax.collections[0].get_array().round(3).ravel().tolist()
+    [1.0, 1.0, 1.0, 1.0, 0.999, 1.0, 0.924, 0.938, 0.955]
+    """
+    if points < 2 or not (mean[0] < mean[1] and 0 < sd[0] < sd[1]):
+        raise ValueError("mean and sd must be (lower, upper), the sd positive, and points at least 2; "
+                         f"got mean={mean}, sd={sd}, points={points}")  # fmt: skip
+    m, s = np.linspace(*mean, points), np.geomspace(*sd, points)
+    cavities = np.tile(m, points), np.repeat(s**2, points)
+    kl, w2 = (
+        project(likelihood, y, cavities, projection, exposure=exposure, trials=trials).variance
+        for projection in (KL(), Wasserstein(2))
+    )
+    ratio, ax = (w2 / kl).reshape(points, points), _axes(ax)
+    least = min(float(ratio.min()), 0.99)  # or the colours of a Gaussian likelihood would show rounding
+    mesh = ax.pcolormesh(m, s, ratio, cmap=RATIO, vmin=least, vmax=1.0, shading="nearest")
+    ax.figure.colorbar(mesh, ax=ax, label=r"$\sigma^2_{W_2}\,/\,\sigma^2_{KL}$")
+    ax.set(xlabel="cavity mean", ylabel="cavity sd", yscale="log")
+    return ax
