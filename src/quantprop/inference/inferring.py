@@ -170,7 +170,8 @@ def solution_of(
         share, signed = method.share(task.weight), bool((np.asarray(out.at.sites.tau) < 0).any())
         prior = padded_prior(model, task.x)
         loo = loo_apart(model.plain_likelihood, prior, share, task.data, task.weight, out.at.sites, signed=signed)
-    sites, marginals, loo = jax.tree.map(lambda column: column[:n], to_numpy((out.at.sites, out.at.marginals, loo)))
+    kept = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
+    sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], kept)
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
@@ -184,4 +185,5 @@ def solution_of(
         loo=loo,
         status=Status(reason, sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
         weights=None if (total[:n] == 1.0).all() else total[:n],
+        data=data,
     )

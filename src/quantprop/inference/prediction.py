@@ -75,14 +75,9 @@ def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_
 
 
 def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
-    k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
-    own = _diagonal(kernel, more)
-    latent = _at(
-        by,
-        pad(model.prior_mean(new), bucket(k)),
-        _cross(model.plain_process, kernel, pad(x, bucket(len(x))), more),
-        gram_of(kernel, more) if full_cov else own,
-    )
+    k = len(new)
+    mean, cross, own = at_new(model, x, new)
+    latent = _at(by, mean, cross, gram_of(model.plain_kernel, pad(new, bucket(k))) if full_cov else own)
     latent, prior = to_numpy((latent, own))
     variance = above_rounding(latent.variance[:k], prior[:k], len(x))
     if not full_cov:
@@ -90,6 +85,13 @@ def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full
     joint = np.array(latent.covariance[:k, :k])
     np.fill_diagonal(joint, variance)
     return Normal(latent.mean[:k], variance, joint)
+
+
+def at_new(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, Any, Any]:
+    """What `Predictor.at` needs of new inputs, padded: prior means, what ties them to x, and prior variances."""
+    k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
+    cross = _cross(model.plain_process, kernel, pad(x, bucket(len(x))), more)
+    return pad(model.prior_mean(new), bucket(k)), cross, _diagonal(kernel, more)
 
 
 def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:

@@ -11,10 +11,12 @@ from jaxtyping import Float
 
 from quantprop.data import inputs, scales
 from quantprop.gaussian import Natural, Normal
+from quantprop.inference.corrections.corrected import Corrected, correct
 from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.prediction import predicted, predictor_of
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
+from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors.base import Predictor
@@ -83,6 +85,7 @@ class Solution:
         loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
         status: how inference ended.
         weights: how often each row counts; None where every row counts once.
+        data: the observations, as the likelihood codes them; None where a file of an earlier version had none.
     """
 
     model: Model
@@ -94,6 +97,7 @@ class Solution:
     loo: Float[np.ndarray, " n"]
     status: Status
     weights: Float[np.ndarray, " n"] | None = None
+    data: Datum | None = None
 
     def __repr__(self) -> str:
         return text(of_solution(self))
@@ -172,6 +176,25 @@ class Solution:
         at the learned hyperparameters.
         """
         return fixed_effects(self)
+
+    def corrected(self) -> Corrected:
+        """Log evidence and marginals of f to the next order, and how far the Gaussian posterior is to be trusted.
+
+        For EP and QP, at the cost of a few sweeps; computed once. See docs/corrections.md.
+
+        >>> import numpy as np
+        >>> from quantprop import Model, infer, kernels, likelihoods
+        >>> X, y = np.array([[-1.0], [0.0], [2.0]]), np.array([-1, -1, 1])
+        >>> solution = infer(Model(kernels.SquaredExponential(9.0), likelihoods.Probit()), X, y, "ep")
+        >>> better = solution.corrected()
+        >>> round(solution.log_evidence, 3), round(better.log_evidence, 3)
+        (-1.77, -1.764)
+        """
+        return self._corrected
+
+    @cached_property
+    def _corrected(self) -> Corrected:
+        return correct(self)
 
     @cached_property
     def _predictor(self) -> Predictor:

@@ -6,7 +6,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural, Vector
+from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
@@ -59,16 +59,22 @@ class EP(Method):
     def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
         return self.power == 1.0 and weight.exponent is None and self.projection.quick(likelihood)
 
-    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
-        share = self.share(weight)
+    def tilting(
+        self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
+    ) -> tuple[Likelihood, Normal, Removal]:
+        """The factor of one copy of a datum, the cavity that it tilts, and what was removed to get there."""
         exponent = 1.0 if weight.exponent is None else weight.exponent
         kept, factor = 0.0, likelihood
         if likelihood.has_gaussian_factor:  # stays with the cavity, so that only their product must be proper
             kept, factor = weight.total * likelihood.gaussian_precision(datum), Remainder(likelihood)
         if self.power != 1.0 or weight.exponent is not None:
             factor = Tempered(factor, self.power * exponent)
-        removal = Removal(share, kept)
-        rest = cavity(marginal, site, removal)
+        removal = Removal(self.share(weight), kept)
+        return factor, cavity(marginal, site, removal), removal
+
+    def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
+        factor, rest, removal = self.tilting(likelihood, datum, weight, marginal, site)
+        share, kept = removal.share, removal.kept
         projected = self.projection.project(factor, datum, rest)
         part = renewed(rest, projected)
         log_ratio = projected.log_normalizer - log_site_normalizer(marginal, removal, rest)

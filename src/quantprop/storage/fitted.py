@@ -123,6 +123,8 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
     named = {**arrays, "loo": solution.loo, "trace.theta": theta}
     if solution.weights is not None:
         named["solution.weights"] = solution.weights
+    if solution.data is not None:
+        named |= {f"solution.{name}": column for name, column in solution.data._asdict().items()}
     tensors |= {prefix + name: np.asarray(array, dtype=np.float64) for name, array in named.items()}
     tensors |= {prefix + name: array for name, array in steps.items()}
     return content
@@ -151,6 +153,7 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
         model, method, x, Natural(rows["sites.nu"], rows["sites.tau"]),
         Normal(rows["marginals.mean"], rows["marginals.variance"]),
         scalars["log_evidence"], loo, _ended(STATUS, content["status"]), _weights(prefix, len(x), shelf),
+        _data(model, prefix, len(x), shelf),
     )  # fmt: skip
     trace = _trace(scalars["reasons"], size, prefix, shelf)
     ending = _ended(ENDING, content["ending"])
@@ -166,6 +169,18 @@ def _weights(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
     weights = shelf.take_finite(name, (n,))
     require((weights >= 0).all() and weights.any(), "weights are negative, or all 0")
     return weights
+
+
+def _data(model: Model, prefix: str, n: int, shelf: Shelf) -> Datum | None:
+    """The observations; not in files of versions that did not keep them."""
+    if f"{prefix}solution.y" not in shelf.left:
+        return None
+    columns, likelihood = model.plain_likelihood.columns, model.plain_likelihood
+    y = shelf.take(f"{prefix}solution.y", (n, columns) if columns > 1 else (n,))
+    exposure, trials = (shelf.take_finite(f"{prefix}solution.{name}", (n,)) for name in ("exposure", "trials"))
+    require((exposure > 0).all() and (trials > 0).all(), "exposure or trials are not positive")
+    require(bool(np.all(likelihood.in_support(y, trials))), "solution.y lies outside the likelihood's support")
+    return Datum(y, exposure, trials)
 
 
 def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTRY) -> dict[str, Any]:

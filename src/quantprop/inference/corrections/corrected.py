@@ -1,0 +1,175 @@
+"""What `solution.corrected()` returns: evidence and marginals to the next order, and the size of the correction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.data import bucket, inputs, pad
+from quantprop.gaussian import Natural, Normal
+from quantprop.inference.corrections.cumulants import cumulants
+from quantprop.inference.corrections.expansion import Shifts, Vertices, evidence_shift, shifts, vertices
+from quantprop.inference.corrections.marginals import Skewed
+from quantprop.inference.prediction import above_rounding, at_new, padded_prior, padded_sites
+from quantprop.inference.task import weight_of
+from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.methods import EP
+from quantprop.methods.base import Weight
+from quantprop.priors import Prior
+from quantprop.projections import KL, Wasserstein
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
+
+Solution = Any  # of `solution`, which imports this
+PIECE = 1024  # new inputs that are predicted at a time
+
+
+@dataclass(frozen=True)
+class Corrected:
+    """Evidence and marginals of a solution to the next order, and the size of the correction.
+
+    Attributes:
+        log_evidence: the corrected log evidence.
+        marginals: f at every training input: mean, variance, skewness, cdf, quantile, log_prob.
+        doubt: of every training row, the most by which a probability about its f changes, to the order of the
+            expansion; small where the Gaussian marginal is right.
+    """
+
+    log_evidence: float
+    marginals: Skewed
+    doubt: Float[np.ndarray, " n"]
+    solution: Solution = field(repr=False)
+    vertices: Vertices = field(repr=False)
+
+    @property
+    def evidence_shift(self) -> float:
+        """What the correction adds to the log evidence, in nats."""
+        return self.log_evidence - self.solution.log_evidence
+
+    @float64
+    def predict(self, Xnew: Any) -> Skewed:
+        """The corrected distribution of f at new inputs, each by itself."""
+        x = inputs(Xnew, "Xnew", features=self.solution.X.shape[1])
+        parts = [self._predicted(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
+        return Skewed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def _predicted(self, x: Float[np.ndarray, "k d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        solution, k = self.solution, len(x)
+        around = at_new(solution.model, solution.X, x)
+        n, share, sites, signed = _of_solution(solution)
+        latent, by = to_numpy(_at(padded_prior(solution.model, solution.X), share, sites, around, self.vertices,
+                                  signed=signed))  # fmt: skip
+        latent, by = jax.tree.map(lambda column: column[:k], (latent, by))
+        variance = above_rounding(latent.variance, np.asarray(around[2])[:k], n)
+        skewed = _skewed(Normal(latent.mean, variance), by, "Xnew")
+        return skewed.mean, skewed.variance, skewed.skewness
+
+
+@float64
+def correct(solution: Solution) -> Corrected:
+    """The corrections of a solution, or an error that says why there are none."""
+    _check(solution)
+    n, share, sites, signed = _of_solution(solution)
+    model, size = solution.model, bucket(n)
+    prior = model.process.refined(padded_prior(model, solution.X))
+    if size > prior.largest_joint:
+        raise ValueError(
+            f"corrections need the joint posterior of all rows, which {type(model.process).__name__} has up to "
+            f"{prior.largest_joint} rows; got {n}: use the default process, or fewer rows"
+        )
+    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights)
+    by, evidence, marginals, change = to_numpy(
+        _corrected(solution.method, model.plain_likelihood, prior, share, sites, pad(solution.data, size), weight,
+                   signed=signed)
+    )  # fmt: skip
+    marginals, change = jax.tree.map(lambda column: column[:n], (marginals, change))
+    if not np.isfinite(evidence):
+        raise ValueError("corrections need proper cavities, and some are not: leave out the rows whose loo is NaN")
+    doubt = 0.5 * np.sqrt(change.mean**2 + change.variance**2 / 2.0 + change.skewness**2 / 6.0)
+    corrected = _skewed(marginals, change, "X")
+    return Corrected(solution.log_evidence + float(evidence), corrected, doubt, solution, by)
+
+
+def _check(solution: Solution) -> None:
+    """Refuse what the expansion does not hold for."""
+    method = solution.method
+    matched = isinstance(method, EP) and method.power == 1.0
+    known = matched and (isinstance(method.projection, KL) or method.projection == Wasserstein(2.0))
+    if not known:
+        raise ValueError(
+            f"corrections exist for EP and QP, whose tilted densities have the posterior's means; got {method!r}: "
+            "infer with method='ep'"
+        )
+    if not solution.converged:
+        raise ValueError(f"corrections expand around a fixed point, and inference did not converge: {solution.status}")
+    if solution.data is None:
+        raise ValueError("the solution holds no observations (its file is of an earlier version): infer it again")
+    several = solution.weights is not None and (solution.weights > 1.0).any()
+    if several and solution.model.process.copies_apart:
+        raise ValueError(
+            f"with {type(solution.model.process).__name__} a row of weight above 1 is several values, which "
+            "corrections do not tell apart: repeat the rows (np.repeat(X, weights, axis=0), y likewise)"
+        )
+
+
+def _of_solution(solution: Solution) -> tuple[int, Any, Natural, bool]:
+    """Number of rows, share of each site that the method removes, padded sites, and whether any is negative."""
+    n = len(solution.X)
+    share = solution.method.share(weight_of(np.ones(n) if solution.weights is None else solution.weights))
+    return n, share, padded_sites(solution.sites), bool((solution.sites.tau < 0).any())
+
+
+@partial(program, static_argnames="signed")
+def _corrected(
+    method: EP,
+    likelihood: Likelihood,
+    prior: Prior,
+    share: Array,
+    sites: Natural,
+    data: Datum,
+    weight: Weight,
+    signed: bool,
+) -> tuple[Vertices, Array, Normal, Shifts]:
+    """Vertices of the rows, what the evidence lacks, the Gaussian marginals and what changes in them."""
+    met = prior.for_shares(share)
+    given = met.condition(sites, signed)
+    at, covariance = given.marginals, met.joint(given, signed).covariance
+    sd = jnp.sqrt(at.variance)
+    rho = jnp.where(jnp.eye(len(sd), dtype=bool), 1.0, covariance / (sd[:, None] * sd))
+    copies = jnp.where(weight.total > 0, weight.copies, 0.0)
+    c = cumulants(method, likelihood, data, weight, at, sites)
+    by = vertices(c, rho, copies, sd)
+    return by, evidence_shift(c, rho, copies), Normal(at.mean, at.variance), shifts(by, rho)
+
+
+@partial(program, static_argnames="signed")
+def _at(prior: Prior, share: Array, sites: Natural, around: tuple, by: Vertices, signed: bool) -> tuple[Normal, Shifts]:
+    """The Gaussian at new inputs, and what changes in it. Its mean is linear in ν, and the slope is the covariance."""
+
+    def latent(nu: Array) -> tuple[Array, Array]:
+        found = prior.for_shares(share).predictor(Natural(nu, sites.tau), signed).at(*around)
+        return found.mean, found.variance
+
+    mean, back, variance = jax.vjp(latent, sites.nu, has_aux=True)
+    covariance = jax.vmap(lambda one: back(one)[0])(jnp.eye(len(mean)))
+    own = jnp.maximum(variance, jnp.finfo(variance.dtype).tiny)
+    return Normal(mean, variance), shifts(by, covariance / (jnp.sqrt(own)[:, None] * by.sd))
+
+
+def _skewed(gaussian: Normal, by: Any, name: str) -> Skewed:
+    """The changed marginals, where the change leaves a variance."""
+    growth = 1.0 + by.variance
+    if not (growth > 0).all():
+        row = int(np.argmin(growth))
+        raise ValueError(
+            f"the correction leaves no variance at row {row} of {name} ({growth[row]:.2g} of the Gaussian's): the "
+            "expansion does not hold, and the Gaussian posterior is not to be trusted; sample it (quantprop.reference)"
+        )
+    sd = np.sqrt(gaussian.variance)
+    return Skewed(gaussian.mean + sd * by.mean, gaussian.variance * growth, by.skewness / growth**1.5)
