@@ -15,10 +15,12 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.estimators.storage import load, save
     from quantprop.inference.batched import predict_many
     from quantprop.inference.inferring import infer
+    from quantprop.inference.integrated import Integrated
     from quantprop.inference.prediction import PrecisionWarning
     from quantprop.inference.results import Fitted
     from quantprop.inference.solution import Solution, Status
     from quantprop.learning.fitting import fit
+    from quantprop.learning.integration.integrating import integrate
     from quantprop.learning.many import fit_many
     from quantprop.learning.starts import KernelWarning
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
@@ -38,6 +40,7 @@ _HOME = {
     **dict.fromkeys(("Solution", "Status"), "inference.solution"),
     **dict.fromkeys(("Dense", "Inducing", "Markov"), "priors"),
     "Fitted": "inference.results",
+    "Integrated": "inference.integrated",
     "KernelWarning": "learning.starts",
     "Model": "model",
     "PrecisionWarning": "inference.prediction",
@@ -45,6 +48,7 @@ _HOME = {
     "fit": "learning.fitting",
     "fit_many": "learning.many",
     "infer": "inference.inferring",
+    "integrate": "learning.integration.integrating",
     "predict_many": "inference.batched",
     "project": "projections.single",
 }
@@ -74,6 +78,7 @@ __all__ = [
     "GaussianProcessClassifier",
     "GaussianProcessRegressor",
     "Inducing",
+    "Integrated",
     "KernelWarning",
     "Laplace",
     "LogNormal",
@@ -90,6 +95,7 @@ __all__ = [
     "fit",
     "fit_many",
     "infer",
+    "integrate",
     "kernels",
     "likelihoods",
     "load",

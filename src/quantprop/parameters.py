@@ -227,6 +227,11 @@ def named(tree: Any) -> Iterator[tuple[str, Parameter]]:
             yield jax.tree_util.keystr(path).lstrip("."), node
 
 
+def logarithms(tree: Any) -> list[bool]:
+    """Whether each entry of θ is a parameter's logarithm; not so of an ordered vector, whose gaps are."""
+    return [_logarithmic(node) for node in free(tree) for _ in range(np.size(node.value))]
+
+
 def labels(tree: Any) -> list[str]:
     """A name for every entry of θ; entries of a vector with their index."""
     found: list[str] = []

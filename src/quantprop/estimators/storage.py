@@ -19,6 +19,7 @@ from quantprop.estimators.core import TOLERANCE, Choice, Core, untranslated, wit
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import translate
+from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import WRITERS, Fitted
 from quantprop.inference.task import prepare
 from quantprop.kernels import Kernel, Terms
@@ -30,6 +31,7 @@ from quantprop.model import Model
 from quantprop.parameters import packed as theta_of
 from quantprop.priors import Process
 from quantprop.storage import fitted as learned
+from quantprop.storage import integrated as mixtures
 from quantprop.storage import records
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, built, decode, encode, instance, refusing, require
@@ -132,7 +134,7 @@ CLASSIFIER, REGRESSOR = (
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
-def save(model: Fitted | Estimator, path: Path, note: Any = None) -> None:
+def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -> None:
     """Write a fitted estimator, or what `fit` returns, to one file, whole or not at all.
 
     Beside an estimator there may be a note, any JSON, which `load_with_note` returns.
@@ -147,6 +149,8 @@ def save(model: Fitted | Estimator, path: Path, note: Any = None) -> None:
     >>> load(path).predict([[-2.0], [2.0]]).tolist()
     ['no', 'yes']
     """
+    if isinstance(model, Integrated):
+        return mixtures.save(model, path)
     families = [family for family in (CLASSIFIER, REGRESSOR) if family.kind.make is type(model)]
     if not families:
         return storage.save(model, path)  # type: ignore[arg-type]  # which says so where it cannot
@@ -198,7 +202,7 @@ def _before_learning(core: Core) -> Any:
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-def load(path: Path) -> Fitted | Estimator:
+def load(path: Path) -> Fitted | Integrated | Estimator:
     """What a file holds that `save` wrote; whatever it holds, nothing in it is run.
 
     Warns of a file that `quantprop fit` or `tables.save` wrote: its estimator takes encoded and standardised columns.
@@ -214,11 +218,14 @@ def load(path: Path) -> Fitted | Estimator:
     return loaded
 
 
-def load_with_note(path: Path) -> tuple[Fitted | Estimator, Any]:
+def load_with_note(path: Path) -> tuple[Fitted | Integrated | Estimator, Any]:
     """What a file holds, and the note beside it: JSON as it was given to `save`, unchecked; None without one."""
     with reading(path):
         document = read(path)
         families = {family.kind.name: family for family in (CLASSIFIER, REGRESSOR)}
+        if document.kind == mixtures.KIND:
+            with refusing("the integrated model"):
+                return mixtures.loaded(document), document.note
         if document.kind not in families:
             return learned.loaded(document), document.note
         shelf = Shelf(document.tensors)

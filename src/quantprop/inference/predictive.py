@@ -78,20 +78,14 @@ class Predictive:
         out[finite] = _cdf(self.likelihood, *_some(self._data(at), self.latent, finite), FINE)
         return out
 
-    @float64
     def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
         """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
-        probability = np.asarray(q, dtype=np.float64)
-        outside = ~((probability >= 0) & (probability <= 1))
-        if outside.any():
-            raise ValueError(f"q must lie in [0, 1]; got {probability[outside].flat[0]}")
-        levels = probability.ravel()
-        q, rows = np.repeat(levels, len(self.exposure)), np.tile(np.arange(len(self.exposure)), len(levels))
-        scales = Datum(np.zeros_like(q), self.exposure[rows], self.trials[rows])
-        y = np.where(q > 0, self.likelihood.greatest(scales), self.likelihood.interval[0])
-        inner = (q > 0) & (q < 1)
-        y[inner] = _quantiles(self.likelihood, *_some(self._data(self.exposure), self.latent, rows[inner]), q[inner])
-        return y.reshape((*probability.shape, len(self.exposure)))
+        return quantiles(self, self.cdf_of, q)
+
+    def cdf_of(self, rows: np.ndarray, y: np.ndarray, fineness: Fineness) -> np.ndarray:
+        """P(Y ≤ y) of some of the inputs, which may repeat, at one y each."""
+        data, latent = _some(self._data(self.exposure), self.latent, rows)
+        return _cdf(self.likelihood, data._replace(y=y), latent, fineness)
 
     @float64
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
@@ -123,7 +117,11 @@ def _per_row(function: Callable) -> Callable:
 
 
 def _some(data: Datum, latent: Normal, rows: np.ndarray) -> tuple[Datum, Normal]:
-    return Datum(*(column[rows] for column in data)), Normal(latent.mean[rows], latent.variance[rows])
+    return Datum(*(column[rows] for column in data)), _latent(latent, rows)
+
+
+def _latent(latent: Normal, rows: np.ndarray) -> Normal:
+    return Normal(latent.mean[rows], latent.variance[rows])
 
 
 def _unless_known(latent: Normal, given: Any, averaged: Callable) -> Any:
@@ -156,20 +154,27 @@ def _cdf(likelihood: Likelihood, data: Datum, latent: Normal, fineness: Fineness
     return out
 
 
-def _quantiles(likelihood: Likelihood, scales: Datum, latent: Normal, q: np.ndarray) -> np.ndarray:
-    """The smallest y with P(Y ≤ y) ≥ q, row by row, for 0 < q < 1: roughly with few nodes first, then with all."""
-    on = axis(likelihood.interval, likelihood.lattice)
+@float64
+def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
+    """The smallest y with P(Y ≤ y) ≥ q of distributions about as `like`: roughly with few nodes first, then with all.
 
-    def cdf(fineness: Fineness) -> Callable:
-        def at(rows: np.ndarray, y: np.ndarray) -> np.ndarray:
-            some, spread = _some(scales, latent, rows)
-            return _cdf(likelihood, some._replace(y=y), spread, fineness)
-
-        return at
-
+    `cdf_of(rows, y, fineness)` is their cdf at one y for each of these rows.
+    """
+    probability = np.asarray(q, dtype=np.float64)
+    outside = ~((probability >= 0) & (probability <= 1))
+    if outside.any():
+        raise ValueError(f"q must lie in [0, 1]; got {probability[outside].flat[0]}")
+    levels, likelihood, n = probability.ravel(), like.likelihood, len(like.exposure)
+    q, rows = np.repeat(levels, n), np.tile(np.arange(n), len(levels))
+    scales = Datum(np.zeros_like(q), like.exposure[rows], like.trials[rows])
+    y = np.where(q > 0, likelihood.greatest(scales), likelihood.interval[0])
+    inner = (q > 0) & (q < 1)
+    on, q, rows = axis(likelihood.interval, likelihood.lattice), q[inner], rows[inner]
     with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
-        rough = solve(cdf(COARSE), q, on, _guess(likelihood, on, scales, latent, q), ROUGHLY)
-        return solve(cdf(FINE), q, on, rough, PRECISELY).y
+        guess = _guess(likelihood, on, Datum(*(column[inner] for column in scales)), _latent(like.latent, rows), q)
+        rough = solve(lambda some, at: cdf_of(rows[some], at, COARSE), q, on, guess, ROUGHLY)
+        y[inner] = solve(lambda some, at: cdf_of(rows[some], at, FINE), q, on, rough, PRECISELY).y
+    return y.reshape((*probability.shape, n))
 
 
 def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> QuantileGuess:

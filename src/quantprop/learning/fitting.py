@@ -163,7 +163,7 @@ def fitted_from(
     ending: Ending,
 ) -> Fitted:  # fmt: skip
     """The result at θ, inference having ended as `out` says."""
-    model = _as_given(landscape.model, at(declared(landscape.model), theta))
+    model = as_given(landscape.model, at(declared(landscape.model), theta))
     solution = solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
     return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
 
@@ -190,7 +190,7 @@ def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
     return theta, bounds
 
 
-def _as_given(model: Model, learned: Model) -> Model:
+def as_given(model: Model, learned: Model) -> Model:
     """The learned model, with plain numbers where the user wrote plain numbers."""
     given, structure = jax.tree.flatten(model, is_leaf=is_parameter)
     new = jax.tree.leaves(learned, is_leaf=is_parameter)

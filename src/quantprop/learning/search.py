@@ -10,7 +10,7 @@ import numpy as np
 
 from quantprop.inference.results import Step
 from quantprop.learning.ascent import steepness
-from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.landscape import Point
 from quantprop.learning.starts import units
 
 FTOL = 1e-12
@@ -22,7 +22,7 @@ SHARP = 3e-5  # and relative to the slope along the step: the gradient's error i
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 
 
-def loose(landscape: Landscape, incline: Any) -> Any:
+def loose(landscape: Any, incline: Any) -> Any:
     """Tolerance of inference on the way, given the slope along the step that led there."""
     return np.clip(SHARP * incline, landscape.tol, LOOSE if landscape.exact else PARTIAL)
 
@@ -33,9 +33,11 @@ def rough(residual: Any, slope: Any, tol: float) -> Any:
 
 
 class Climb:
-    """L-BFGS-B over a landscape, with a trace. Where inference fails, it sees a slope back to the best point."""
+    """L-BFGS-B over a landscape, or what adds to one, with a trace. Where inference fails, it sees a slope back to the
+    best point.
+    """
 
-    def __init__(self, landscape: Landscape, bounds: np.ndarray, most: int, ftol: float, report: Callable) -> None:
+    def __init__(self, landscape: Any, bounds: np.ndarray, most: int, ftol: float, report: Callable) -> None:
         self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
         self.unit = units(landscape)
         self.trace: list[Step] = []

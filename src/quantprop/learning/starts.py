@@ -90,7 +90,7 @@ def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
     return rows[:: max(1, len(rows) // most)]
 
 
-def size_in(landscape: Landscape) -> Size:
+def size_in(landscape: Any) -> Size:
     """The size of a landscape's y, in the unit of f, rows that do not count left out."""
     n, weights = len(landscape.task.x), landscape.task.weight.total
     counted = weights[:n] > 0
@@ -210,7 +210,7 @@ def _moved(parameter: Parameter, value: Any) -> Parameter:
 # --- units of θ ------------------------------------------------------------------------------------------------------
 
 
-def units(landscape: Landscape) -> Float[np.ndarray, " theta"]:
+def units(landscape: Any) -> Float[np.ndarray, " theta"]:
     """What a step of 1 is for each entry of θ: 1 for logarithms; for a constant or linear mean the spread of y, over
     that of the feature, and for inducing points that of the feature, so that learning does not depend on the units of X
     and y.

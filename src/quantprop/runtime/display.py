@@ -166,6 +166,29 @@ def of_predictive(predictive: Any) -> tuple[str, Rows]:
     return heading, rows + [(name, numbers(value, short)) for name, value in scales if np.any(value != 1.0)]
 
 
+def of_mixture(mixture: Any) -> tuple[str, Rows]:
+    """Heading and rows of a mixture over hyperparameters: of f, or of y."""
+    ends = (("mean", mixture.mean), ("variance", mixture.variance))
+    count = f"{len(mixture.weights)} component{'s' * (len(mixture.weights) != 1)}"
+    heading = f"{type(mixture).__name__} of {count} at {len(mixture.mean)} inputs"
+    return heading, [(name, numbers(value, short)) for name, value in ends]
+
+
+def of_integrated(integrated: Any) -> tuple[str, Rows]:
+    """Heading and rows of a posterior with its hyperparameters integrated: the interval of each."""
+    heading, _ = of_solution(integrated.components[0])
+    loo = integrated.loo[np.isfinite(integrated.loo)]
+    return f"Integrated, {heading.removeprefix('Solution ')}", [
+        *(
+            (name, f"{short(one.median)} (95 %: {short(one.lower)} to {short(one.upper)})")
+            for name, one in integrated.parameters.items()
+        ),
+        ("integration", str(integrated.status)),
+        ("log evidence", f"{integrated.log_evidence:.6g}"),
+        ("leave-one-out", f"{loo.mean():.4g} per row" if len(loo) else "no proper cavity"),
+    ]
+
+
 def text(summary: tuple[str, Rows]) -> str:
     """A heading, and a line for every row."""
     heading, rows = summary

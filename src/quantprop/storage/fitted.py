@@ -33,18 +33,18 @@ from quantprop.storage.records import (
 
 KIND = "fitted"
 
-_TEXT = instance("text", str)
-_COUNT = Rule("a whole number", lambda value: type(value) is int and value >= 0)
-_FLOAT = instance("a number", float)  # NaN or infinite after a failure: a result, not an input
-_NAMES = Rule("names", lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value))
+TEXT = instance("text", str)
+COUNT = Rule("a whole number", lambda value: type(value) is int and value >= 0)
+FLOAT = instance("a number", float)  # NaN or infinite after a failure: a result, not an input
+NAMES = Rule("names", lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value))
 
 STATUS = Kind("status", Status, {
-    "reason": _TEXT, "sweeps": _COUNT, "residual": _FLOAT, "tol": _FLOAT, "schedule": _TEXT, "negative_sites": _COUNT,
+    "reason": TEXT, "sweeps": COUNT, "residual": FLOAT, "tol": FLOAT, "schedule": TEXT, "negative_sites": COUNT,
 })  # fmt: skip
 ENDING = Kind("ending", Ending, {
-    "reason": _TEXT, "evaluations": _COUNT, "failed": _COUNT, "gradient": _FLOAT, "at_bounds": _NAMES,
+    "reason": TEXT, "evaluations": COUNT, "failed": COUNT, "gradient": FLOAT, "at_bounds": NAMES,
 })  # fmt: skip
-_SCALARS = {"log_evidence": _FLOAT, "objective": _TEXT, "objective_value": _FLOAT, "reasons": _NAMES}
+_SCALARS = {"log_evidence": FLOAT, "objective": TEXT, "objective_value": FLOAT, "reasons": NAMES}
 _PARTS = ("model", "method", "status", "ending", *_SCALARS)
 _STEPS = {"restart": int, "value": float, "gradient": float, "sweeps": int, "seconds": float}
 
@@ -82,7 +82,7 @@ def load(path: Path) -> Fitted:
 
 def loaded(document: ModelFile) -> Fitted:
     """A learned model from the document that holds nothing else."""
-    known = f"storage.load reads {KIND!r}, quantprop.load also estimators"
+    known = f"storage.load reads {KIND!r}, quantprop.load also estimators and integrated models"
     require(document.kind == KIND, f"it is of the kind {document.kind!r}; {known}")
     shelf = Shelf(document.tensors)
     fitted = unpacked(document.content, "", shelf)
@@ -140,7 +140,7 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     require(isinstance(model, Model) and isinstance(method, Method), "model and method are something else")
     x = shelf.take_finite(f"{prefix}X", (None, None))
     require(x.size, "X is empty")
-    _check_shapes(model, x)
+    check_shapes(model, x)
     rows = {name: shelf.take_finite(f"{prefix}{name}", (len(x),)) for name in (
         "sites.nu", "sites.tau", "marginals.mean", "marginals.variance",
     )}  # fmt: skip
@@ -152,16 +152,16 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     solution = Solution(
         model, method, x, Natural(rows["sites.nu"], rows["sites.tau"]),
         Normal(rows["marginals.mean"], rows["marginals.variance"]),
-        scalars["log_evidence"], loo, _ended(STATUS, content["status"]), _weights(prefix, len(x), shelf),
+        scalars["log_evidence"], loo, ended(STATUS, content["status"]), weights_of(prefix, len(x), shelf),
         _data(model, prefix, len(x), shelf),
     )  # fmt: skip
     trace = _trace(scalars["reasons"], size, prefix, shelf)
-    ending = _ended(ENDING, content["ending"])
+    ending = ended(ENDING, content["ending"])
     fitted = Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
     return as_classes(fitted)
 
 
-def _weights(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
+def weights_of(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
     """How often rows count; not in the file where each counts once."""
     name = f"{prefix}solution.weights"
     if name not in shelf.left:
@@ -191,7 +191,8 @@ def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTR
     return fields
 
 
-def _ended(kind: Kind, node: Any) -> Any:
+def ended(kind: Kind, node: Any) -> Any:
+    """The record of an end, checked to be one that has words."""
     require(isinstance(node, dict) and set(node) == set(kind.rules), f"the {kind.name} has the wrong fields")
     ended = built(kind, {name: decode(field, name) for name, field in node.items()}, kind.name)
     with refusing(f"the {kind.name} has an unknown reason"):
@@ -213,7 +214,7 @@ def _trace(reasons: tuple[str, ...], size: int, prefix: str, shelf: Shelf) -> tu
 
 
 @float64
-def _check_shapes(model: Model, x: np.ndarray) -> None:
+def check_shapes(model: Model, x: np.ndarray) -> None:
     """Refuse a model that does not fit its inputs; everything is traced, nothing computed."""
     n = len(x)
     likelihood = model.plain_likelihood

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
+from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Fitted
 from quantprop.kernels import NewLevelWarning, Terms
 from quantprop.likelihoods import Ordinal
@@ -133,7 +134,7 @@ def load(path: str | os.PathLike[str]) -> TableModel:
     """The model that `TableModel.save` wrote."""
     model, note = estimator_storage.load_with_note(path)
     with reading(path):
-        if note is None or isinstance(model, Fitted):
+        if note is None or isinstance(model, (Fitted, Integrated)):
             raise Unreadable("it holds no encoding of a table; it was not written by `quantprop fit` (in Python, "
                              "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):

@@ -1,0 +1,217 @@
+"""A posterior with its hyperparameters integrated: solutions at several θ and their weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.data import scales
+from quantprop.inference.batched import predict_many
+from quantprop.inference.mixed import MixedPredictive, NormalMixture
+from quantprop.inference.predictive import Predictive
+from quantprop.inference.results import write
+from quantprop.inference.solution import Solution
+from quantprop.model import Model
+from quantprop.parameters import declared, free, labels, logarithms
+from quantprop.runtime.display import html, of_integrated, text
+
+LEVEL = 0.95  # of intervals
+
+_REMEDIES = {
+    "converged": "",
+    "nothing-to-integrate": "",
+    "few-effective-points": "few of the points carry the weight, so that means and intervals of hyperparameters are "
+    "rough: raise max_points, or give the parameters priors (Parameter(prior=LogNormal(...)))",
+    "no-mode": "no maximum of the posterior of the hyperparameters was found: the result is the fit alone; fit again, "
+    "or give the parameters priors (Parameter(prior=LogNormal(...)))",
+}
+
+
+@dataclass(frozen=True)
+class IntegrationStatus:
+    """How integration ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "nothing-to-integrate", "few-effective-points" or "no-mode".
+        scheme: "grid", "central composite design" or "importance sampling"; "..., then importance sampling" where
+            the first could not do it.
+        points: values of θ at which the evidence was evaluated for it.
+        failed: at how many of them inference failed; they have no weight.
+        effective: the effective number of points, 1 / Σ w², of those that have weight.
+        efficiency: how near the weights are to those of a posterior of the shape that the scheme expects: 1 is the
+            best.
+        at_bounds: hyperparameters whose posterior reaches a bound, with more than 1 % of it next to the bound.
+    """
+
+    reason: str
+    scheme: str
+    points: int
+    failed: int
+    effective: float
+    efficiency: float
+    at_bounds: tuple[str, ...] = ()
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return _REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        text = f"{self.reason} by {self.scheme}: {self.points} points, {self.effective:.1f} effective"
+        text += f"; inference failed at {self.failed} of them" if self.failed else ""
+        text += f"; at a bound: {', '.join(self.at_bounds)}" if self.at_bounds else ""
+        return text + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class HyperparameterMarginal:
+    """The posterior of one hyperparameter, in natural units.
+
+    Attributes:
+        mean: its mean.
+        sd: its standard deviation.
+        median: its median.
+        lower: the lower end of the central 95 % interval.
+        upper: the upper end.
+        prior: in words.
+    """
+
+    mean: float
+    sd: float
+    median: float
+    lower: float
+    upper: float
+    prior: str
+
+
+@dataclass(frozen=True)
+class Integrated:
+    """A posterior averaged over its hyperparameters: Σ_k weights_k (the posterior of f at θ_k).
+
+    Attributes:
+        components: the posteriors of f, each at its own hyperparameters.
+        weights: of the components; they sum to 1.
+        theta: the hyperparameters of each component in the optimiser's coordinates: logarithms of positive ones.
+        log_evidence: the method's approximation of log p(y), hyperparameters integrated out under their priors.
+        priors: of every hyperparameter, in words, by name.
+        status: how integration went.
+    """
+
+    components: tuple[Solution, ...]
+    weights: Float[np.ndarray, " m"]
+    theta: Float[np.ndarray, "m theta"]
+    log_evidence: float
+    priors: dict[str, str]
+    status: IntegrationStatus
+
+    def __repr__(self) -> str:
+        return text(of_integrated(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_integrated(self))
+
+    @property
+    def model(self) -> Model:
+        """The model at the hyperparameters with the largest weight."""
+        return self.components[int(np.argmax(self.weights))].model
+
+    @property
+    def converged(self) -> bool:
+        """Whether the hyperparameters were integrated with enough effective points."""
+        return self.status.reason in ("converged", "nothing-to-integrate")
+
+    @property
+    def loo(self) -> Float[np.ndarray, " n"]:
+        """log p(y_i | the other rows): p(θ | other rows) ∝ p(θ | all rows) / p(y_i | other rows, θ)."""
+        logs = np.stack([-component.loo for component in self.components])
+        return -np.logaddexp.reduce(logs + np.log(self.weights)[:, None])
+
+    def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
+        if full_cov:
+            return _joint(self.weights, [component.predict(Xnew, full_cov=True) for component in self.components])
+        latents = predict_many(self.components, [Xnew] * len(self.components))
+        return NormalMixture(self.weights, np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents]))
+
+    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> MixedPredictive:
+        """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
+
+        `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
+        """
+        latents = predict_many(self.components, [Xnew] * len(self.components))
+        more = scales(self.components[0].model.plain_likelihood, np.shape(latents[0].mean), exposure, trials)
+        pairs = zip(self.components, latents, strict=True)
+        return MixedPredictive(
+            self.weights, tuple(Predictive(one.model.plain_likelihood, latent, **more) for one, latent in pairs)
+        )
+
+    def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
+        """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
+        rng = np.random.default_rng(seed)
+        counts = rng.multinomial(n, self.weights)
+        drawn = [
+            component.sample(Xnew, k, seed=int(rng.integers(2**31)))
+            for component, k in zip(self.components, counts, strict=True)
+            if k
+        ]
+        return rng.permutation(np.concatenate(drawn))
+
+    @property
+    def parameters(self) -> dict[str, HyperparameterMarginal]:
+        """The posterior of every hyperparameter by name: mean, sd, median and 95 % interval, in natural units."""
+        tail = 0.5 * (1.0 - LEVEL)
+        found = {}
+        for name, values in self._values().items():
+            mean = float(self.weights @ values)
+            lower, median, upper = (float(q[0]) for q in self.marginal(name).quantile([tail, 0.5, 1.0 - tail]))
+            ends = np.exp([lower, median, upper]) if self._logarithmic[name] else (lower, median, upper)
+            spread = float(np.sqrt(self.weights @ (values - mean) ** 2))
+            found[name] = HyperparameterMarginal(
+                mean, spread, float(ends[1]), float(ends[0]), float(ends[2]), self.priors[name]
+            )
+        return found
+
+    def marginal(self, name: str) -> NormalMixture:
+        """The posterior of one hyperparameter as a smooth distribution: of its logarithm, if it is learned by that.
+
+        Each component is spread by a normal kernel, and all are drawn together by as much as that adds (West 1993), so
+        that mean and variance are those of the components. The width is Silverman's for the effective number of them.
+        """
+        values = self._values()
+        if name not in values:
+            raise ValueError(f"name must be one of {', '.join(values)}; got {name!r}")
+        points = np.log(values[name]) if self._logarithmic[name] else values[name]
+        centre = self.weights @ points
+        variance = self.weights @ (points - centre) ** 2
+        share = min(1.0, 1.06 * self.status.effective**-0.2) ** 2  # of the variance that the kernel has
+        if variance <= 0.0:
+            share, variance = 1.0, np.finfo(float).tiny
+        moved = centre + np.sqrt(1.0 - share) * (points - centre)
+        return NormalMixture(self.weights, moved[:, None], np.full((len(points), 1), share * variance))
+
+    def save(self, path: Any) -> None:
+        """Write to one file, to be read by `quantprop.load`."""
+        write(self, path)
+
+    @property
+    def _logarithmic(self) -> dict[str, bool]:
+        parts = declared(self.model)
+        return dict(zip(labels(parts), logarithms(parts), strict=True))
+
+    def _values(self) -> dict[str, Float[np.ndarray, " m"]]:
+        """Every hyperparameter at the components, in natural units."""
+        rows = [
+            np.concatenate([np.zeros(0), *(np.ravel(p.value) for p in free(declared(component.model)))])
+            for component in self.components
+        ]
+        return dict(zip(labels(declared(self.model)), np.stack(rows).T, strict=True))
+
+
+def _joint(weights: Float[np.ndarray, " m"], latents: list[Any]) -> NormalMixture:
+    means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
+    apart = means - weights @ means
+    within = sum(w * f.covariance for w, f in zip(weights, latents, strict=True))
+    return NormalMixture(weights, means, variances, within + (weights[:, None] * apart).T @ apart)

@@ -1,0 +1,169 @@
+"""Mixtures over hyperparameters: of the latent function's marginals, and of the distributions of new y."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtr
+
+from quantprop.data import real_array
+from quantprop.gaussian import LOG_2PI, Normal
+from quantprop.inference.predictive import Predictive, quantiles
+from quantprop.numerics.mixtures import Fineness
+from quantprop.numerics.quantiles import Axis, QuantileGuess, solve
+from quantprop.runtime.display import html, of_mixture, text
+
+PRECISION = 1e-9  # of Φ⁻¹(cdf) at a quantile, before the last step
+
+
+@dataclass(frozen=True)
+class NormalMixture:
+    """Mixtures of normal distributions, one for each of n inputs: Σ_k weights_k N(means_k, variances_k).
+
+    Attributes:
+        weights: of the components; they sum to 1.
+        means: one row a component, one column an input.
+        variances: likewise.
+        covariance: of the n inputs jointly, where that was asked for.
+    """
+
+    weights: Float[np.ndarray, " m"]
+    means: Float[np.ndarray, "m n"]
+    variances: Float[np.ndarray, "m n"]
+    covariance: Float[np.ndarray, "n n"] | None = None
+
+    def __repr__(self) -> str:
+        return text(of_mixture(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_mixture(self))
+
+    @property
+    def mean(self) -> Float[np.ndarray, " n"]:
+        """E[f]."""
+        return self.weights @ self.means
+
+    @property
+    def variance(self) -> Float[np.ndarray, " n"]:
+        """Var[f]: the components' own, and how far they are apart."""
+        return self.weights @ (self.variances + (self.means - self.mean) ** 2)
+
+    def cdf(self, f: Float[np.ndarray, " n"] | float) -> Float[np.ndarray, " n"]:
+        """P(F ≤ f)."""
+        return self.weights @ ndtr(self._standardised(f))
+
+    def log_prob(self, f: Float[np.ndarray, " n"] | float) -> Float[np.ndarray, " n"]:
+        """log p(f)."""
+        logs = -0.5 * (self._standardised(f) ** 2 + np.log(self.variances) + LOG_2PI)
+        return np.logaddexp.reduce(logs + np.log(self.weights)[:, None])
+
+    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+        """The f with P(F ≤ f) = q, 0 < q < 1. A scalar q gives one value per input, an array of q one row each."""
+        probability = np.asarray(q, dtype=np.float64)
+        if not ((probability > 0) & (probability < 1)).all():
+            raise ValueError(f"q must lie between 0 and 1; got {q}")
+        n, levels = self.means.shape[1], probability.ravel()
+        each, rows = np.repeat(levels, n), np.tile(np.arange(n), len(levels))
+
+        def cdf(some: np.ndarray, f: np.ndarray) -> np.ndarray:
+            at = rows[some]
+            return self.weights @ ndtr((f - self.means[:, at]) / np.sqrt(self.variances[:, at]))
+
+        with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
+            guess = QuantileGuess(self.mean[rows], np.sqrt(self.variance)[rows])
+            return solve(cdf, each, Axis(), guess, PRECISION).y.reshape((*probability.shape, n))
+
+    def sample(self, n: int, seed: int = 0) -> Float[np.ndarray, "draws n"]:
+        """n draws at every input, inputs independent of each other (rows: draws)."""
+        rng, inputs = np.random.default_rng(seed), np.arange(self.means.shape[1])
+        which = rng.choice(len(self.weights), size=(n, len(inputs)), p=self.weights)
+        return rng.normal(self.means[which, inputs], np.sqrt(self.variances[which, inputs]))
+
+    def _standardised(self, f: Any) -> Float[np.ndarray, "m n"]:
+        return (real_array(f, "f") - self.means) / np.sqrt(self.variances)
+
+
+@dataclass(frozen=True)
+class MixedPredictive:
+    """Distributions of y at n inputs, averaged over hyperparameters: what a `Predictive` says, of their mixture.
+
+    Attributes:
+        weights: of the components; they sum to 1.
+        components: the distributions of y, each with its own likelihood and latent function.
+    """
+
+    weights: Float[np.ndarray, " m"]
+    components: tuple[Predictive, ...]
+
+    def __repr__(self) -> str:
+        return text(of_mixture(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_mixture(self))
+
+    @property
+    def exposure(self) -> Float[np.ndarray, " n"]:
+        """Of the new inputs."""
+        return self.components[0].exposure
+
+    @property
+    def trials(self) -> Float[np.ndarray, " n"]:
+        """Of the new inputs."""
+        return self.components[0].trials
+
+    @property
+    def latent(self) -> NormalMixture:
+        """The mixture of f."""
+        means, variances = zip(*((c.latent.mean, c.latent.variance) for c in self.components), strict=True)
+        return NormalMixture(self.weights, np.stack(means), np.stack(variances))
+
+    @property
+    def mean(self) -> np.ndarray:
+        """E[y]."""
+        return self._each(lambda component: component.mean)
+
+    @property
+    def variance(self) -> np.ndarray:
+        """Var[y]: the components' own, and how far they are apart."""
+        means = np.stack([component.mean for component in self.components])
+        between = self.weights @ (means - self.weights @ means) ** 2
+        return self._each(lambda component: component.variance) + between
+
+    @property
+    def median(self) -> np.ndarray:
+        """The smallest y with P(Y ≤ y) ≥ ½."""
+        return self.quantile(0.5)
+
+    def log_prob(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
+        """log p(y): of a density for continuous y, of a probability for discrete y."""
+        logs = np.stack([component.log_prob(y) for component in self.components])
+        return np.logaddexp.reduce(logs + np.log(self.weights)[:, None])
+
+    def cdf(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
+        """P(Y ≤ y), for any real y, and for ±inf."""
+        return self._each(lambda component: component.cdf(y))
+
+    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+        """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
+        latent, first = self.latent, self.components[int(np.argmax(self.weights))]
+        like = Predictive(first.likelihood, Normal(latent.mean, latent.variance), self.exposure, self.trials)
+
+        def cdf_of(rows: np.ndarray, y: np.ndarray, fineness: Fineness) -> np.ndarray:
+            return self._each(lambda component: component.cdf_of(rows, y, fineness))
+
+        return quantiles(like, cdf_of, q)
+
+    def sample(self, n: int, seed: int = 0) -> np.ndarray:
+        """n independent draws of y at every input (rows: draws)."""
+        rng = np.random.default_rng(seed)
+        counts = rng.multinomial(n, self.weights)
+        drawn = [c.sample(k, seed=int(rng.integers(2**31))) for c, k in zip(self.components, counts, strict=True) if k]
+        return rng.permuted(np.concatenate(drawn), axis=0)
+
+    def _each(self, of: Callable[[Predictive], np.ndarray]) -> np.ndarray:
+        """The average over components."""
+        return sum(w * of(component) for w, component in zip(self.weights, self.components, strict=True))  # type: ignore[return-value]

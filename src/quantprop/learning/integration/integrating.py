@@ -1,0 +1,192 @@
+"""The posterior over hyperparameters, and predictions averaged over it: `integrate`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+import quantprop.storage  # noqa: F401  # so that results can be saved
+from quantprop.inference.engine import Outcome
+from quantprop.inference.inferring import solution_of
+from quantprop.inference.integrated import Integrated, IntegrationStatus
+from quantprop.inference.leave_one_out import loo_at
+from quantprop.inference.results import Fitted
+from quantprop.inference.solution import Solution
+from quantprop.inference.task import prepare
+from quantprop.learning.fitting import MOST, as_given
+from quantprop.learning.integration.belief import belief_of
+from quantprop.learning.integration.designs import Frame, Weighted, composite, frame, grid, importance, log_sum
+from quantprop.learning.integration.surface import Surface
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.objectives import Evidence
+from quantprop.learning.search import FTOL, Climb
+from quantprop.learning.starts import units
+from quantprop.model import Model
+from quantprop.parameters import Parameter, at, box, declared, is_parameter, labels, packed
+from quantprop.runtime.threads import blas_threads_for
+
+GRID = 2  # hyperparameters up to which there is a grid
+COMPOSITE = 8  # and up to which there is a central composite design
+NORMAL = 0.5  # efficiency of that design below which importance sampling takes its place
+ENOUGH = 100.0  # effective draws of importance sampling
+LEAST = 50.0  # below which its result is called rough
+NEGLIGIBLE = 1e-6  # weight of a component that is left out
+DIFFERENCE = 0.02  # step of the differences of the gradient, in units of θ
+BESIDE = 0.5  # posterior standard deviations: nearer to a bound is next to it
+
+
+class Attempt(NamedTuple):
+    """What a scheme made of a surface: weights of the points that were asked for from `first` on."""
+
+    scheme: str
+    first: int
+    weighted: Weighted
+
+
+def integrate(
+    fitted: Fitted,
+    y: Any,
+    *,
+    exposure: Any = None,
+    trials: Any = None,
+    max_points: int = 1024,
+    seed: int = 0,
+    tol: float = 1e-8,
+) -> Integrated:
+    """Average a learned model over the posterior of its hyperparameters.
+
+    p(θ | y) ∝ q(y | θ) p(θ), with the method's evidence q and θ in the coordinates of learning: logarithms of positive
+    numbers. Its priors are those of the parameters, taken as densities in these coordinates; a number without one has
+    a weak prior that `integrated.priors` names. Never raises for lack of convergence: `integrated.status` says how it
+    went, and what to try.
+
+    Args:
+        fitted: What `fit` returned. Inducing points stay where they are.
+        y: The targets that it was learned from.
+        exposure: As it was given to `fit`.
+        trials: As it was given to `fit`.
+        max_points: The most values of θ at which the evidence is evaluated.
+        seed: Of importance sampling.
+        tol: Of inference, as in `infer`.
+
+    Returns:
+        Posteriors at several θ with their weights, which predict like a Solution.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, fit, integrate, kernels, likelihoods
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> y = np.sin(2 * X[:, 0]) + 0.3 * np.cos(9 * X[:, 0])
+    >>> fitted = fit(Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3)), X, y, method="ep")
+    >>> integrate(fitted, y).status.reason
+    'converged'
+    """
+    if max_points < 1:
+        raise ValueError(f"max_points must be at least 1; got {max_points}")
+    solution = fitted.solution
+    model = held(fitted.model)
+    task = prepare(model, solution.X, y, solution.method, solution.weights, exposure, trials)
+    landscape = Landscape(model, task, solution.method, Evidence(), True, tol)
+    return integrated_over(landscape, fitted, max_points, seed)
+
+
+def held(model: Model) -> Model:
+    """The model with all numbers of its process fixed: they approximate, and are no hyperparameters."""
+
+    def fixed(node: Any) -> Any:
+        return Parameter(node.value, node.bounds, node.prior, True, node.ordered) if is_parameter(node) else node
+
+    return replace(model, process=jax.tree.map(fixed, declared(model).process, is_leaf=is_parameter))
+
+
+def integrated_over(landscape: Landscape, fitted: Fitted, max_points: int, seed: int) -> Integrated:
+    """The posterior over the hyperparameters of a landscape, the search for its mode beginning at a fit."""
+    belief = belief_of(landscape)
+    surface, theta = Surface(landscape, belief), packed(landscape.parts)
+    if not len(theta):
+        return _alone(fitted, belief.words, "nothing-to-integrate")
+    with blas_threads_for(landscape.task.cost):
+        landscape.compile()
+        landscape.warmed(theta, fitted.solution.sites)
+        mode = _mode(surface, theta)
+        if mode is None:
+            return _alone(fitted, belief.words, "no-mode")
+        by = frame(mode.theta, _precision(surface, mode), belief.widest)
+        attempt = _weighted(surface, by, max_points, seed)
+    return _result(surface, attempt)
+
+
+def _mode(surface: Surface, theta: Float[np.ndarray, " theta"]) -> Point | None:
+    climb = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None)
+    point, _ = climb.from_(theta)
+    return point if point.usable else None
+
+
+def _precision(surface: Surface, mode: Point) -> Float[np.ndarray, "theta theta"]:
+    """The negative Hessian at the mode, by central differences of the exact gradient; one-sided beside a bound."""
+    bounds, step = box(surface.parts), DIFFERENCE * units(surface)
+    rows = []
+    for i, delta in enumerate(step):
+        ends = np.clip(mode.theta[i] + np.array([-delta, delta]), *bounds[i])
+        points = [surface.at(np.where(np.arange(len(step)) == i, end, mode.theta)) for end in ends]
+        slopes = [point.gradient if point.usable else mode.gradient for point in points]
+        wide = sum(point.usable * abs(end - mode.theta[i]) for point, end in zip(points, ends, strict=True))
+        rows.append((slopes[0] - slopes[1]) / wide if wide > 0 else np.zeros(len(step)))
+    return 0.5 * (np.array(rows) + np.array(rows).T)
+
+
+def _weighted(surface: Surface, by: Frame, most: int, seed: int) -> Attempt:
+    """A grid or a central composite design, or where that cannot do it, importance sampling."""
+    d, tried = len(by.mode), ""
+    if d <= GRID:
+        found, tried = grid(surface.ask, by, most), "grid"
+        if found is not None:
+            return Attempt("grid", 0, found)
+    elif d <= COMPOSITE:
+        found, tried = composite(surface.ask, by), "central composite design"
+        if found.efficiency >= NORMAL:
+            return Attempt("central composite design", 0, found)
+    first = len(surface.values)
+    scheme = f"{tried}, then importance sampling" if tried else "importance sampling"
+    return Attempt(scheme, first, importance(surface.ask, by, ENOUGH, most, seed))
+
+
+def _result(surface: Surface, attempt: Attempt) -> Integrated:
+    landscape, belief, weighted = surface.landscape, surface.belief, attempt.weighted
+    total = float(log_sum(weighted.log_weight))
+    weights = np.exp(weighted.log_weight - total)
+    rows = np.flatnonzero(weights > NEGLIGIBLE)
+    theta = np.array(surface.theta)[attempt.first + rows]
+    weights = weights[rows] / weights[rows].sum()
+    few = attempt.scheme.endswith("importance sampling") and weighted.effective < LEAST
+    status = IntegrationStatus(
+        "few-effective-points" if few else "converged", attempt.scheme, len(surface.values), surface.failed,
+        weighted.effective, weighted.efficiency, _at_bounds(landscape, theta, weights),
+    )  # fmt: skip
+    outcomes = surface.found((attempt.first + rows).tolist())
+    components = tuple(_component(landscape, t, out) for t, out in zip(theta, outcomes, strict=True))
+    return Integrated(components, weights, theta, total + belief.constant, belief.words, status)
+
+
+def _component(landscape: Landscape, theta: Float[np.ndarray, " theta"], out: Outcome) -> Solution:
+    model = as_given(landscape.model, at(declared(landscape.model), theta))
+    loo = loo_at(model.plain_likelihood, landscape.task, out.at)
+    return solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
+
+
+def _at_bounds(
+    landscape: Landscape, theta: Float[np.ndarray, "m theta"], weights: Float[np.ndarray, " m"]
+) -> tuple[str, ...]:
+    spread = np.sqrt(weights @ (theta - weights @ theta) ** 2)
+    near = np.abs(theta[:, :, None] - box(landscape.parts)).min(axis=2) < BESIDE * spread
+    return tuple(name for name, share in zip(labels(landscape.parts), weights @ near, strict=True) if share > 0.01)
+
+
+def _alone(fitted: Fitted, words: dict[str, str], reason: str) -> Integrated:
+    """A fit as its own and only component."""
+    status = IntegrationStatus(reason, "none", 1, 0, 1.0, 1.0)
+    solution = fitted.solution
+    return Integrated((solution,), np.ones(1), fitted.theta[None], solution.log_evidence, words, status)

@@ -1,0 +1,134 @@
+"""The log posterior of hyperparameters: at one θ, for a search; and at many θ of the same data at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.gaussian import Natural
+from quantprop.inference.engine import InferenceProblem, Outcome, solve_parallel
+from quantprop.inference.engine.fixed_point import CONVERGED
+from quantprop.inference.task import Task
+from quantprop.learning.evaluation import Declared, Question, prior
+from quantprop.learning.integration.belief import Belief
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.methods import Method
+from quantprop.parameters import box, log_prior
+from quantprop.runtime.batches import chunks, each, of, slots, threads
+from quantprop.runtime.programs import program
+from quantprop.runtime.threads import one_blas_thread
+
+BATCH = 64  # points of one program, at most
+
+
+def _outcomes(question: Question, theta, start: Natural, tol, sweeps, used, method: Method) -> tuple[Any, Outcome]:
+    """Log evidence with the priors that parameters were given, and inference, of one problem at several θ."""
+    parts, inputs, data, weight = question
+
+    def one(theta, start: Natural) -> tuple[Any, Outcome]:
+        made, likelihood = prior(theta, parts, inputs)
+        problem = InferenceProblem.of(likelihood, method, made, data, weight)
+        out, _ = solve_parallel(problem, start, tol, sweeps)
+        return out.at.evidence + log_prior(parts, theta), out
+
+    return each(one, used, theta, start)
+
+
+_evaluated = program(_outcomes)
+
+
+@dataclass
+class Surface:
+    """log p(y | θ) p(θ) of a landscape, up to the constant of the priors, and all that was found where it was asked."""
+
+    landscape: Landscape
+    belief: Belief
+    theta: list[np.ndarray] = field(default_factory=list)  # where it was asked, in order
+    values: list[float] = field(default_factory=list)  # −inf out of bounds, and where inference failed
+    outcomes: list[Outcome | None] = field(default_factory=list)
+    failed: int = 0
+
+    # --- as a search sees it -----------------------------------------------------------------------------------------
+
+    @property
+    def tol(self) -> float:
+        """Of inference."""
+        return self.landscape.tol
+
+    @property
+    def exact(self) -> bool:
+        """Whether its gradient is exact."""
+        return self.landscape.exact
+
+    @property
+    def parts(self) -> Declared:
+        """The model's parts, every number declared."""
+        return self.landscape.parts
+
+    @property
+    def task(self) -> Task:
+        """The data."""
+        return self.landscape.task
+
+    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
+        """The log posterior at θ with its gradient."""
+        point = self.landscape.at(theta, tol)
+        value, slope = self.belief.log_density(point.theta), self.belief.slope(point.theta)
+        return point._replace(value=point.value + float(value), gradient=point.gradient + slope)
+
+    # --- many points at once -----------------------------------------------------------------------------------------
+
+    def ask(self, theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
+        """The log posterior at several θ: −inf outside the bounds, and where inference fails."""
+        bounds = box(self.parts)
+        inside = np.flatnonzero(((theta >= bounds[:, 0]) & (theta <= bounds[:, 1])).all(axis=1))
+        values = np.full(len(theta), -np.inf)
+        outcomes: list[Outcome | None] = [None] * len(theta)
+        for i, (value, out) in zip(inside, self._solved(theta[inside]), strict=True):
+            if out is None:
+                self.failed += 1
+            else:
+                values[i], outcomes[i] = value + self.belief.log_density(theta[i]), out
+        self.theta += list(theta)
+        self.values += values.tolist()
+        self.outcomes += outcomes
+        return values
+
+    def _solved(self, theta: Float[np.ndarray, "k theta"]) -> list[tuple[float, Outcome | None]]:
+        """Evidence and inference at several θ; where the batch fails, by the landscape's own remedies."""
+        size = min(BATCH, slots(self.task.cost, BATCH))
+        count = -(-len(theta) // threads())
+        rows = chunks(len(theta), max(1, min(size, count)))
+        with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
+            found = [pair for some in pool.map(lambda r: self._batch(theta[r], size), rows) for pair in some]
+        return [pair if pair[1] is not None else self._alone(t) for t, pair in zip(theta, found, strict=True)]
+
+    def _batch(self, theta: Float[np.ndarray, "k theta"], size: int) -> list[tuple[float, Outcome | None]]:
+        landscape, k = self.landscape, len(theta)
+        start = landscape.warm_starts.at(np.zeros(k, dtype=int), theta)
+        fill = np.resize(np.arange(k), size)
+        with jax.enable_x64(True):
+            value, out = _evaluated(
+                landscape.question, theta[fill], of(start, fill), landscape.tol, landscape.max_sweeps, k,
+                landscape.method,
+            )  # fmt: skip
+        value, out = jax.tree.map(np.asarray, (value, out))
+        good = (out.reason == CONVERGED) & np.isfinite(value)
+        return [(float(value[i]), of(out, i) if good[i] else None) for i in range(k)]
+
+    def _alone(self, theta: Float[np.ndarray, " theta"]) -> tuple[float, Outcome | None]:
+        point = self.landscape.at(theta)
+        return (point.value, point.out) if np.isfinite(point.value) and point.reason in OK else (-np.inf, None)
+
+    def found(self, rows: Sequence[int]) -> list[Outcome]:
+        """How inference ended at some of the points that have a value."""
+        return [out for i in rows if (out := self.outcomes[i]) is not None]
+
+
+OK = ("converged", "adjoint-failed")  # inference converged; no gradient is needed

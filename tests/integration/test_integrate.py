@@ -1,0 +1,150 @@
+"""`integrate`: against brute-force quadrature over θ, and consistent with itself."""
+
+import numpy as np
+import pytest
+from integration.quadrature import truth
+
+from quantprop import Integrated, LogNormal, Model, Parameter, fit, infer, integrate, kernels, likelihoods, load
+from quantprop.learning.integration import integrating
+
+NOISE = 0.3
+RNG = np.random.default_rng(3)
+X = np.sort(RNG.uniform(-3, 3, 18))
+Y = np.sin(1.5 * X) + NOISE * RNG.standard_normal(18)
+X_NEW, Y_NEW = np.array([-2.0, 0.3, 4.0]), np.array([0.2, 0.5, -1.0])
+PRIOR = {"variance": LogNormal(1.0, 1.0), "lengthscale": LogNormal(1.5, 0.7), "scale": LogNormal(0.5, 0.7)}
+
+
+def normal(theta, names):
+    """The log density of the priors, in θ."""
+    centre = np.log([PRIOR[name].median for name in names])
+    deviation = np.array([PRIOR[name].deviation for name in names])
+    return (-0.5 * ((theta - centre) / deviation) ** 2 - np.log(deviation) - 0.5 * np.log(2 * np.pi)).sum(1)
+
+
+def model(noise):
+    kernel = kernels.SquaredExponential(*(Parameter(1.0, prior=PRIOR[name]) for name in ("variance", "lengthscale")))
+    return Model(kernel, likelihoods.Gaussian(noise))
+
+
+@pytest.fixture(scope="module")
+def two():
+    """Two hyperparameters, by a grid."""
+    return integrate(fit(model(Parameter(NOISE, fixed=True)), X[:, None], Y, "ep"), Y)
+
+
+@pytest.fixture(scope="module")
+def two_exactly():
+    axes = (np.linspace(-5, 6, 67), np.linspace(-2.5, 3, 67))
+    return truth(X, Y, X_NEW, Y_NEW, axes, lambda t: normal(t, ("variance", "lengthscale")), NOISE)
+
+
+def test_two_hyperparameters_equal_quadrature(two, two_exactly):
+    assert two.status.reason == "converged"
+    assert two.status.scheme == "grid"
+    mean, sd = two.weights @ two.theta, np.sqrt(two.weights @ (two.theta - two.weights @ two.theta) ** 2)
+    np.testing.assert_allclose(mean, two_exactly.mean, atol=0.01 * two_exactly.sd.min())
+    np.testing.assert_allclose(sd, two_exactly.sd, rtol=0.01)
+    np.testing.assert_allclose(two.log_evidence, two_exactly.log_evidence, atol=2e-3)
+    np.testing.assert_allclose(two.predict_y(X_NEW[:, None]).log_prob(Y_NEW), two_exactly.log_density, atol=1e-3)
+
+
+def test_intervals_hold_their_probability(two):
+    """The smooth marginal has the moments of the components, and intervals are its quantiles."""
+    for i, (name, found) in enumerate(two.parameters.items()):
+        marginal = two.marginal(name)
+        points = two.theta[:, i]
+        np.testing.assert_allclose(marginal.mean[0], two.weights @ points, rtol=1e-10)
+        np.testing.assert_allclose(marginal.variance[0], two.weights @ (points - two.weights @ points) ** 2)
+        held = marginal.cdf(np.log(found.upper))[0] - marginal.cdf(np.log(found.lower))[0]
+        np.testing.assert_allclose(held, 0.95, atol=1e-8)
+        assert found.lower < found.median < found.upper
+        assert found.prior == repr(PRIOR[name.split(".")[-1]])
+
+
+def test_mixtures_are_consistent(two):
+    """Quantiles invert cdfs, moments are those of draws, and f's mixture is y's without the noise."""
+    y, f = two.predict_y(X_NEW[:, None]), two.predict(X_NEW[:, None])
+    q = np.array([0.01, 0.3, 0.5, 0.975])
+    for mixture in (y, f):
+        for level, at in zip(q, mixture.quantile(q), strict=True):
+            np.testing.assert_allclose(mixture.cdf(at), level, atol=1e-8)
+        draws = mixture.sample(40_000, seed=1)
+        np.testing.assert_allclose(draws.mean(0), mixture.mean, atol=5 * np.sqrt(mixture.variance.max() / 40_000))
+        np.testing.assert_allclose(draws.var(0), mixture.variance, rtol=0.1)
+        step = 1e-4
+        slope = (mixture.cdf(0.2 + step) - mixture.cdf(0.2 - step)) / (2 * step)
+        np.testing.assert_allclose(np.exp(mixture.log_prob(0.2)), slope, rtol=1e-5)
+    np.testing.assert_allclose(y.variance, f.variance + NOISE**2)
+    joint = two.predict(X_NEW[:, None], full_cov=True)
+    np.testing.assert_allclose(np.diagonal(joint.covariance), f.variance, rtol=1e-9)
+    draws = two.sample(X_NEW[:, None], 20_000, seed=2)
+    np.testing.assert_allclose(np.cov(draws.T), joint.covariance, atol=0.05)
+
+
+def test_the_batch_equals_a_loop(two):
+    """Every component is what inference says at its hyperparameters, and so are its predictions."""
+    some = [0, len(two.components) // 2, len(two.components) - 1]
+    at = two.predict(X_NEW[:, None])
+    for i in some:
+        alone = infer(two.components[i].model, X[:, None], Y, "ep", tol=1e-10)
+        np.testing.assert_allclose(two.components[i].log_evidence, alone.log_evidence, atol=1e-8)
+        np.testing.assert_allclose(at.means[i], alone.predict(X_NEW[:, None]).mean, atol=1e-8)
+
+
+def test_leave_one_out_is_that_of_a_posterior_without_the_row(two):
+    """Leaving a row out changes the weights of θ too: by quadrature without it."""
+    i, rest = 4, np.arange(18) != 4
+    axes = (np.linspace(-5, 6, 45), np.linspace(-2.5, 3, 45))
+    without = truth(
+        X[rest], Y[rest], X[i : i + 1], Y[i : i + 1], axes, lambda t: normal(t, ("variance", "lengthscale")), NOISE
+    )
+    np.testing.assert_allclose(two.loo[i], without.log_density[0], atol=5e-3)
+
+
+def test_files(two, tmp_path):
+    """What is read predicts the same bits."""
+    path = tmp_path / "integrated.safetensors"
+    two.save(path)
+    again = load(path)
+    assert isinstance(again, Integrated)
+    assert repr(again) == repr(two)
+    assert again.parameters == two.parameters
+    np.testing.assert_array_equal(again.predict_y(X_NEW[:, None]).mean, two.predict_y(X_NEW[:, None]).mean)
+    np.testing.assert_array_equal(again.theta, two.theta)
+
+
+@pytest.fixture(scope="module")
+def three():
+    """Three hyperparameters."""
+    return fit(model(Parameter(NOISE, prior=PRIOR["scale"])), X[:, None], Y, "ep")
+
+
+@pytest.fixture(scope="module")
+def three_exactly():
+    axes = (np.linspace(-4, 5, 31), np.linspace(-2, 2.5, 31), np.linspace(-2.6, 0.4, 31))
+    return truth(X, Y, X_NEW, Y_NEW, axes, lambda t: normal(t, tuple(PRIOR)))
+
+
+def test_three_hyperparameters_by_a_composite_design(three, three_exactly):
+    found = integrate(three, Y)
+    assert found.status.scheme == "central composite design"
+    assert found.status.points == 22
+    _close(found, three_exactly, mean=0.1, sd=0.15, density=0.02, evidence=0.1)
+
+
+def test_three_hyperparameters_by_importance_sampling(three, three_exactly, monkeypatch):
+    monkeypatch.setattr(integrating, "NORMAL", 2.0)  # no design is as good as that
+    found = integrate(three, Y)
+    assert found.status.scheme == "central composite design, then importance sampling"
+    assert found.converged
+    _close(found, three_exactly, mean=0.1, sd=0.1, density=0.02, evidence=0.03)
+
+
+def _close(found, exactly, mean, sd, density, evidence):
+    centre = found.weights @ found.theta
+    spread = np.sqrt(found.weights @ (found.theta - centre) ** 2)
+    np.testing.assert_allclose((centre - exactly.mean) / exactly.sd, 0.0, atol=mean)
+    np.testing.assert_allclose(spread, exactly.sd, rtol=sd)
+    np.testing.assert_allclose(found.log_evidence, exactly.log_evidence, atol=evidence)
+    np.testing.assert_allclose(found.predict_y(X_NEW[:, None]).log_prob(Y_NEW), exactly.log_density, atol=density)
