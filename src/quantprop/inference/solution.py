@@ -83,6 +83,8 @@ class Solution:
         loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
         status: how inference ended.
         weights: how often each row counts; None where every row counts once.
+        posterior: where rows are divided among devices, what predictions need of all of them; `X`, `sites`,
+            `marginals` and `loo` are then those of this process's rows.
     """
 
     model: Model
@@ -94,6 +96,7 @@ class Solution:
     loo: Float[np.ndarray, " n"]
     status: Status
     weights: Float[np.ndarray, " n"] | None = None
+    posterior: Predictor | None = None
 
     def __repr__(self) -> str:
         return text(of_solution(self))
@@ -175,6 +178,8 @@ class Solution:
 
     @cached_property
     def _predictor(self) -> Predictor:
+        if self.posterior is not None:
+            return self.posterior
         return predictor_of(self.model, self.method, self.X, self.sites, self.weights)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -15,6 +15,8 @@ from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.parameters import declared, free
+from quantprop.priors import Inducing
+from quantprop.priors.inducing.prior import InducingPredictor
 from quantprop.runtime.precision import float64
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import (
@@ -45,6 +47,7 @@ ENDING = Kind("ending", Ending, {
 })  # fmt: skip
 _SCALARS = {"log_evidence": _FLOAT, "objective": _TEXT, "objective_value": _FLOAT, "reasons": _NAMES}
 _PARTS = ("model", "method", "status", "ending", *_SCALARS)
+_POSTERIOR = ("inverse", "centre")
 _STEPS = {"restart": int, "value": float, "gradient": float, "sweeps": int, "seconds": float}
 
 
@@ -121,6 +124,8 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
     named = {**arrays, "loo": solution.loo, "trace.theta": theta}
     if solution.weights is not None:
         named["solution.weights"] = solution.weights
+    if solution.posterior is not None:
+        named |= {f"posterior.{name}": getattr(solution.posterior, name) for name in _POSTERIOR}
     tensors |= {prefix + name: np.asarray(array, dtype=np.float64) for name, array in named.items()}
     tensors |= {prefix + name: array for name, array in steps.items()}
     return content
@@ -149,6 +154,7 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
         model, method, x, Natural(rows["sites.nu"], rows["sites.tau"]),
         Normal(rows["marginals.mean"], rows["marginals.variance"]),
         scalars["log_evidence"], loo, _ended(STATUS, content["status"]), _weights(prefix, len(x), shelf),
+        _posterior(prefix, model, shelf),
     )  # fmt: skip
     trace = _trace(scalars["reasons"], size, prefix, shelf)
     ending = _ended(ENDING, content["ending"])
@@ -163,6 +169,16 @@ def _weights(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
     weights = shelf.take_finite(name, (n,))
     require((weights >= 0).all() and weights.any(), "weights are negative, or all 0")
     return weights
+
+
+def _posterior(prefix: str, model: Model, shelf: Shelf) -> InducingPredictor | None:
+    """What predictions need of rows that are not all in the file; not in the file where they are."""
+    first, second = (f"{prefix}posterior.{name}" for name in _POSTERIOR)
+    if first not in shelf.left:
+        return None
+    require(isinstance(model.process, Inducing), "a posterior of points does not fit its process")
+    m = model.process.count
+    return InducingPredictor(shelf.take_finite(first, (m, m)), shelf.take_finite(second, (m,)))
 
 
 def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTRY) -> dict[str, Any]:
