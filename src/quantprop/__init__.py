@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.priors import Dense, Inducing, Markov
     from quantprop.projections.single import project
     from quantprop.runtime.compiled import cache
+    from quantprop.runtime.mesh import sharded
 
 __version__ = "0.1.0"
 
@@ -51,6 +52,7 @@ _HOME = {
     "integrate": "learning.integration.integrating",
     "predict_many": "inference.batched",
     "project": "projections.single",
+    "sharded": "runtime.mesh",
 }
 
 
@@ -105,6 +107,7 @@ __all__ = [
     "project",
     "projections",
     "save",
+    "sharded",
     "storage",
     "tables",
 ]

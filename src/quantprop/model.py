@@ -77,8 +77,12 @@ class Model(eqx.Module):
     @property
     def plain_mean(self) -> Any:
         """The mean with numbers in place of Parameters."""
-        opaque = callable(self.mean) and not isinstance(self.mean, eqx.Module)
-        return self.mean if opaque else values(self.mean)
+        return self.mean if is_opaque(self.mean) else values(self.mean)
+
+
+def is_opaque(mean: Any) -> bool:
+    """Whether a mean is a function about which nothing else is known."""
+    return callable(mean) and not isinstance(mean, eqx.Module)
 
 
 def mean_at(mean: Any, x: Any) -> Any:

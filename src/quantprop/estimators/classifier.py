@@ -26,6 +26,7 @@ from quantprop.likelihoods.binary import Binary
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors import Process
+from quantprop.runtime.jobs import different
 
 LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
 
@@ -158,7 +159,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         X, y = self._learned_from(X, y=y, multi_output=False)
         check_classification_targets(y)
         weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        classes = np.unique(y) if weights is None else np.unique(y[weights > 0])
+        classes = different(y if weights is None else y[weights > 0])
         if len(classes) < 2:
             raise ValueError(
                 "GaussianProcessClassifier requires 2 or more distinct classes; got "

@@ -35,6 +35,7 @@ from quantprop.learning.starts import at_bounds, typical_distance, variance_boun
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
+from quantprop.runtime.jobs import sums
 
 MAX_EVALUATIONS = 300
 TOLERANCE = 1e-8  # of inference
@@ -135,6 +136,11 @@ class Core:
 
     def at(self, theta: Float[np.ndarray, " kernel"]) -> Point:
         """The objective at scikit-learn's θ, whatever was evaluated before."""
+        if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
+            raise ValueError(
+                "the file of this model holds a part of its rows only, those of one process of a job: it predicts, but "
+                "its objective at another theta is not known here"
+            )
         return self.landscape.from_cold(self.full(theta))
 
     def slope(self, point: Point) -> np.ndarray:
@@ -187,7 +193,7 @@ def _random_starts(recipe: Recipe, theta: np.ndarray, bounds: np.ndarray) -> lis
 def _unlearned(recipe: Recipe, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: dict) -> Fitted:
     model = landscape.model
     solution = infer(model, x, y, recipe.method, tol=TOLERANCE, max_sweeps=recipe.max_sweeps, **rows)
-    value = float(np.sum(solution.loo * landscape.task.weight.total[: len(solution.loo)]))
+    value = float(sums(np.sum(solution.loo * landscape.task.weight.total[: len(solution.loo)]))[0])
     value = value if recipe.objective.name == "loo" else solution.log_evidence
     reason = "nothing-to-learn" if solution.converged else "inference-failed"
     ending = Ending(reason, 1, int(not solution.converged), 0.0, ())

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
+from quantprop.runtime.jobs import different, sums
+
 
 def ordered(y: Any) -> np.ndarray:
     """The different labels of y in their order: that of numbers, or of the categories of an ordered Categorical."""
@@ -23,7 +25,7 @@ def ordered(y: Any) -> np.ndarray:
         )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         raise ValueError(f"y[{int(np.argmin(np.isfinite(found)))}] is NaN or infinite, which is no label")
-    labels = np.unique(found)
+    labels = different(found)
     if len(labels) < 2:
         raise ValueError(f"y must hold two or more different labels; got only {labels.tolist()}")
     return labels
@@ -44,6 +46,6 @@ def starting_cutpoints(codes: np.ndarray, n: int, weights: Any) -> np.ndarray:
 
     Half a row is added to each label, so that one without rows has a place too.
     """
-    counts = 0.5 + np.bincount(codes.astype(int), weights, minlength=n)
+    counts = 0.5 + sums(np.bincount(codes.astype(int), weights, minlength=n))[0]
     shares = np.cumsum(counts)[:-1] / np.sum(counts)
     return np.sqrt(2.0) * ndtri(shares)

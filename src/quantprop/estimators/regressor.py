@@ -24,6 +24,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
 from quantprop.priors import Process
+from quantprop.runtime.jobs import sums
 
 REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
 LIKELIHOODS: dict[str, Any] = {
@@ -230,8 +231,9 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         if not (real or isinstance(self.likelihood, REAL)):
             raise ValueError("normalize_y=True is for y on the whole real line")
         weights = np.broadcast_to(rows.get("weights", 1.0), y.shape)
-        self._y_mean = float(np.average(y, weights=weights))
-        spread = float(np.sqrt(np.average((y - self._y_mean) ** 2, weights=weights)))
+        all_y, count = sums(np.sum(weights * y), np.sum(weights))
+        self._y_mean = float(all_y / count)
+        spread = float(np.sqrt(sums(np.sum(weights * (y - self._y_mean) ** 2))[0] / count))
         self._y_std = spread if spread > 0 else 1.0
         return (y - self._y_mean) / self._y_std
 

@@ -28,6 +28,7 @@ from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import values
 from quantprop.priors import Inducing, Markov, Process
 from quantprop.priors.markov import applies
+from quantprop.runtime.jobs import counted, meet
 from quantprop.runtime.memory import capacity
 
 log = logging.getLogger("quantprop")
@@ -53,6 +54,7 @@ def chosen_process(given: Process | str, n: int, in_time: bool = False) -> Proce
         return given
     if given != "auto":
         return NAMED[given]
+    meet()
     cost, have = DEFAULT_PROCESS.cost(n), capacity()
     if in_time and cost.flops > SHORT_WORK:
         log.info("process='auto': Markov(), exact, for %d rows", n)
@@ -146,7 +148,7 @@ class GaussianProcess(BaseEstimator):
         return chosen
 
     def _process(self, chosen: Choice, X: np.ndarray) -> Process:
-        return chosen_process(self.process, len(X), applies(values(chosen.translation.kernel), X.shape[1]))
+        return chosen_process(self.process, counted(len(X)), applies(values(chosen.translation.kernel), X.shape[1]))
 
     def _given(self) -> bool:
         """Whether the kernel is the user's own."""

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import Natural, Normal
@@ -14,7 +15,7 @@ from quantprop.inference.classes import by_factors
 from quantprop.inference.continuation import continued
 from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
 from quantprop.inference.leave_one_out import loo_apart, loo_at
-from quantprop.inference.prediction import PrecisionWarning, padded_prior
+from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
 from quantprop.methods import EP, QP, Method
@@ -85,7 +86,7 @@ def infer(
     task = prepare(model, X, y, method, weights, exposure, trials)
     with blas_threads_for(task.cost):
         problem = _problem(model, method, task)
-        start = starting_sites(problem.likelihood, task, sites)
+        start = task.placed(starting_sites(problem.likelihood, task, sites))
         out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
         is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
         if is_psd and max_sweeps >= PATIENCE:
@@ -96,10 +97,11 @@ def infer(
 
 
 def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
-    prior = padded_prior(model, task.x)
+    prior = prior_at(model, task)
     if not finite(prior):
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
-    return InferenceProblem.of(model.plain_likelihood, method, model.process.refined(prior), task.data, task.weight)
+    rows = task.placed((task.data, task.weight))
+    return InferenceProblem.of(model.plain_likelihood, method, model.process.refined(prior), *rows)
 
 
 @program
@@ -125,8 +127,8 @@ def _solve(
             )
         return _sequential(problem, start, tol, max_sweeps), schedule
     out = _parallel(problem, start, tol, max_sweeps)
-    if REASONS[int(out.reason)] == "improper-start" and np.any(start.tau):
-        start = jax.tree.map(np.zeros_like, start)
+    if REASONS[int(out.reason)] == "improper-start" and bool(jnp.any(start.tau != 0)):
+        start = jax.tree.map(jnp.zeros_like, start)
         out = _parallel(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
         return out, schedule
@@ -150,7 +152,7 @@ def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: floa
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
     """Warn where data determine f so precisely that rounding errors of the prior are as large as the posterior."""
-    contrast = float(np.max(np.asarray(sites.tau)) * np.max(problem.prior.variances()))
+    contrast = float(jnp.max(sites.tau) * jnp.max(problem.prior.variances()))
     if contrast > MOST_CONTRAST:
         warnings.warn(
             f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
@@ -161,15 +163,18 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
         )
 
 
+@float64
 def solution_of(
     model: Model, method: Method, task: Task, out: Outcome, loo: Any, schedule: str, tol: float
 ) -> Solution:
     """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
     n, total = len(task.x), np.asarray(task.weight.total)
     if leaves_residuals(model, method, task):
-        share, signed = method.share(task.weight), bool((np.asarray(out.at.sites.tau) < 0).any())
-        prior = padded_prior(model, task.x)
-        loo = loo_apart(model.plain_likelihood, prior, share, task.data, task.weight, out.at.sites, signed=signed)
+        signed = bool(jnp.any(out.at.sites.tau < 0))
+        share, data, weight = task.placed((method.share(task.weight), task.data, task.weight))
+        loo = loo_apart(model.plain_likelihood, prior_at(model, task), share, data, weight, out.at.sites, signed=signed)
+    predictor = None if task.mesh is None else predictor_at(model, method, task, out.at.sites)
+    negative = int(jnp.sum(out.at.sites.tau < 0))
     kept = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
     sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], kept)
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
@@ -183,7 +188,8 @@ def solution_of(
         marginals=Normal(marginals.mean, marginals.variance),
         log_evidence=float(out.at.evidence),
         loo=loo,
-        status=Status(reason, sweeps, residual, tol, schedule, int((sites.tau < 0).sum())),
+        status=Status(reason, sweeps, residual, tol, schedule, negative),
         weights=None if (total[:n] == 1.0).all() else total[:n],
         data=data,
+        posterior=predictor,
     )

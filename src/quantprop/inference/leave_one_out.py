@@ -45,4 +45,4 @@ def loo_apart(
 @float64
 def loo_at(likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
     """The same, of a task."""
-    return loo_program(likelihood, task.data, task.weight, at)
+    return loo_program(likelihood, *task.placed((task.data, task.weight)), at)

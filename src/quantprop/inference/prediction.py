@@ -5,11 +5,12 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.task import weight_of
+from quantprop.inference.task import Task, weight_of
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors import Prior
@@ -46,6 +47,12 @@ def padded_prior(model: Model, x: np.ndarray) -> Prior:
     return _prior(model.plain_process, model.plain_kernel, pad(model.prior_mean(x), size), pad(x, size))
 
 
+def prior_at(model: Model, task: Task) -> Prior:
+    """The prior of a model at the padded inputs of a task, on its devices."""
+    mean, x = task.placed((pad(model.prior_mean(task.x), len(task.padded)), task.padded))
+    return _prior(model.plain_process, model.plain_kernel, mean, x)
+
+
 def padded_sites(sites: Natural) -> Natural:
     """Sites with nothing to say for the rows that are padded."""
     more = bucket(len(sites.nu)) - len(sites.nu)
@@ -54,13 +61,19 @@ def padded_sites(sites: Natural) -> Natural:
 
 def shares(method: Method, weights: np.ndarray | None, n: int) -> np.ndarray:
     """The share of each padded row's site that a method removes at a time."""
-    return method.share(weight_of(np.ones(n) if weights is None else weights))
+    return method.share(weight_of(np.ones(n) if weights is None else weights, bucket(n)))
 
 
 def predictor_of(model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None) -> Predictor:
     """What predictions under these sites need."""
     share, signed = shares(method, weights, len(x)), bool((sites.tau < 0).any())
     return _predictor(padded_prior(model, x), share, padded_sites(sites), signed=signed)
+
+
+def predictor_at(model: Model, method: Method, task: Task, sites: Natural) -> Predictor:
+    """The same of all rows of a task, sites on its devices: for predictions by any process on its own."""
+    share, signed = task.placed(method.share(task.weight)), bool(jnp.any(sites.tau < 0))
+    return to_numpy(_predictor(prior_at(model, task), share, sites, signed=signed))
 
 
 def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:

@@ -86,6 +86,8 @@ class Solution:
         status: how inference ended.
         weights: how often each row counts; None where every row counts once.
         data: the observations, as the likelihood codes them; None where a file of an earlier version had none.
+        posterior: where rows are divided among devices, what predictions need of all of them; `X`, `sites`,
+            `marginals` and `loo` are then those of this process's rows.
     """
 
     model: Model
@@ -98,6 +100,7 @@ class Solution:
     status: Status
     weights: Float[np.ndarray, " n"] | None = None
     data: Datum | None = None
+    posterior: Predictor | None = None
 
     def __repr__(self) -> str:
         return text(of_solution(self))
@@ -198,6 +201,8 @@ class Solution:
 
     @cached_property
     def _predictor(self) -> Predictor:
+        if self.posterior is not None:
+            return self.posterior
         return predictor_of(self.model, self.method, self.X, self.sites, self.weights)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from quantprop.data import ROUNDING, bucket, encode, finite_array, first_bad, inputs, pad, row_weights
 from quantprop.gaussian import Natural
@@ -15,8 +16,10 @@ from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
-from quantprop.priors import Cost
+from quantprop.priors import Cost, Process
+from quantprop.runtime.jobs import all_true, largest, meet, several, together
 from quantprop.runtime.memory import check_memory
+from quantprop.runtime.mesh import current, devices_here, placed
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -25,31 +28,62 @@ SOME = 16  # rows that stand for all when a kernel is asked for white noise
 
 
 class Task(NamedTuple):
-    """Checked data: inputs as given; the rest padded to the bucketed size, extra rows with weight 0."""
+    """Checked data: inputs as given; the rest padded to the bucketed size, extra rows with weight 0.
+
+    Where rows are divided among the devices of a mesh, these are the rows of this process.
+    """
 
     x: np.ndarray
     padded: np.ndarray
     data: Datum
     weight: Weight
     cost: Cost
+    mesh: Mesh | None = None
+
+    def placed(self, rows: Any) -> Any:
+        """Arrays of padded rows, as programs take them."""
+        return placed(rows, self.mesh)
 
 
 def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure: Any, trials: Any) -> Task:
     """Check the data against model and method, and pad them."""
-    x = inputs(X, "X")
-    likelihood = model.plain_likelihood
-    expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
-    if np.shape(y) != expected:
-        raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
-    data = encode(likelihood, y, (len(x),), exposure, trials)
-    size = bucket(len(x))
+    mesh, likelihood = mesh_for(model.process), model.plain_likelihood
+    with together():
+        x = inputs(X, "X")
+        expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
+        if np.shape(y) != expected:
+            raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
+        data = encode(likelihood, y, (len(x),), exposure, trials)
+        total = row_weights(weights, len(x))
+        _check_copies(model, x, total)
+    size = padded_size(len(x), mesh)
     cost = model.process.cost(size)
     check_memory(cost)
-    total = row_weights(weights, len(x))
-    weight = weight_of(total)
+    weight = weight_of(total, size)
+    if not all_true(weight.exponent is None) and weight.exponent is None:  # programs are the same in all processes
+        weight = weight._replace(exponent=np.ones(size))
     method.check(likelihood, weight)
-    _check_copies(model, x, total)
-    return Task(x, pad(x, size), pad(data, size), weight, cost)
+    return Task(x, pad(x, size), pad(data, size), weight, cost, mesh)
+
+
+def mesh_for(process: Process) -> Mesh | None:
+    """The devices among which the rows of such a process are divided, or an error where it has to but cannot."""
+    meet()
+    if process.divisible:
+        return current()
+    if several():
+        raise ValueError(
+            f"{type(process).__name__} needs all rows in one place, and this is one of {jax.process_count()} processes "
+            "of a jax.distributed job, each with rows of its own: use process=Inducing(points), whose rows are divided "
+            "among them, or a process without jax.distributed.initialize"
+        )
+    return None
+
+
+def padded_size(n: int, mesh: Mesh | None) -> int:
+    """The padded number of this process's rows: as many on each device of the mesh."""
+    here = devices_here(mesh)
+    return here * bucket(largest(-(-n // here)) if mesh is not None else n)
 
 
 @float64
@@ -57,8 +91,9 @@ def settled(model: Model, X: Any) -> Model:
     """The model with what its process leaves to the data chosen from X."""
     if not model.process.from_data:
         return model
-    process = model.process.settled(model.plain_kernel, inputs(X, "X"))
-    return replace(model, process=process)
+    with together():
+        x = inputs(X, "X")
+    return replace(model, process=model.process.settled(model.plain_kernel, x))
 
 
 def as_method(method: Method | str) -> Method:
@@ -70,11 +105,11 @@ def as_method(method: Method | str) -> Method:
     return METHODS[method]()
 
 
-def weight_of(total: np.ndarray) -> Weight:
+def weight_of(total: np.ndarray, size: int) -> Weight:
     """Weights as copies and exponents; padded rows get weight 0."""
     copies = np.maximum(total, 1.0)
     exponent = np.where(total > 0, np.minimum(total, 1.0), 1.0)
-    more = bucket(len(total)) - len(total)
+    more = size - len(total)
     total, copies = np.pad(total, (0, more)), np.pad(copies, (0, more), constant_values=1.0)
     return Weight(total, copies, None if (exponent == 1.0).all() else np.pad(exponent, (0, more), constant_values=1.0))
 
@@ -116,12 +151,12 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
     """The sites to start from, padded: those given, or the likelihood's own, times weights; 0 where these are 0."""
     n = len(task.x)
     if sites is None:
-        chosen = jax.tree.map(lambda s: task.weight.total * s, _likelihood_start(likelihood, task.data))
+        chosen = jax.tree.map(lambda s: task.weight.total * np.asarray(s), _likelihood_start(likelihood, task.data))
     else:
         given = [finite_array(part, f"sites.{name}", ndim=1) for name, part in (("nu", sites.nu), ("tau", sites.tau))]
         if any(len(part) != n for part in given):
             raise ValueError(f"sites must hold {n} values each, one per row; got {len(given[0])} and {len(given[1])}")
         if likelihood.log_concave and (given[1] < 0).any():
             raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
-        chosen = Natural(*(np.pad(part, (0, bucket(n) - n)) for part in given))
+        chosen = Natural(*(np.pad(part, (0, len(task.padded) - n)) for part in given))
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)

@@ -180,6 +180,11 @@ def _of_mean(solution: Solution) -> dict[str, FixedEffect]:
     names, values, h = _design(solution)
     if not names:
         return {}
+    if solution.posterior is not None:
+        raise ValueError(
+            "standard errors of a mean need all rows in one place, and these were divided among devices: infer once "
+            "more on one device, or in one process, from fitted.model"
+        )
     size, tau = bucket(len(solution.X)), solution.sites.tau
     prior, sites = padded_prior(solution.model, solution.X), padded_sites(solution.sites)
     signed = bool((tau < 0).any())

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -21,7 +20,7 @@ from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
-from quantprop.model import Model, mean_at
+from quantprop.model import Model, is_opaque, mean_at
 from quantprop.parameters import Parameter, declared, log_prior, unpacked
 from quantprop.priors import Prior
 from quantprop.runtime.programs import program
@@ -42,7 +41,7 @@ def declared_parts(model: Model, task: Task) -> Declared:
     """The declared parts of a model; a mean that is an opaque function becomes its values at the inputs."""
     whole = declared(model)
     mean = whole.mean
-    if callable(model.mean) and not isinstance(model.mean, eqx.Module):
+    if is_opaque(model.mean):
         mean = Parameter(pad(model.prior_mean(task.x), len(task.padded)), fixed=True)
     return Declared(whole.kernel, whole.likelihood, mean, whole.process)
 

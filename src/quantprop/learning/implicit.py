@@ -205,7 +205,7 @@ def with_moving_sites(
     site = jnp.where(counts, site - fixed.around + one, 0.0)
     sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
     tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
-    scale = sum(jnp.linalg.norm(jnp.sqrt(weight.copies) * part) for part in (site, sent))
+    scale = sum(jnp.sqrt(jnp.sum(weight.copies * part**2)) for part in (site, sent))
     y, left = adjoint(slope, response, site + sent, weight, scale, tol)
     around = fixed.around + jnp.einsum("jin,in->jn", slope.around[:, :2], y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)

@@ -10,6 +10,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -33,10 +34,11 @@ from quantprop.learning.evaluation import (
 from quantprop.learning.objectives import Objective
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
-from quantprop.model import Model
+from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
 from quantprop.priors import Classes
-from quantprop.runtime.precision import float64
+from quantprop.runtime.jobs import agreed
+from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
 
 PREPARED = ("inputs", "question")
@@ -97,13 +99,16 @@ class Landscape:
     @cached_property
     def unbounded(self) -> Declared:
         """The same parts, as compiled programs see them."""
-        return without_bounds(self.parts)
+        parts = without_bounds(self.parts)
+        if self.task.mesh is None or not is_opaque(self.model.mean):
+            return parts
+        return eqx.tree_at(lambda parts: parts.mean.value, parts, self.task.placed(parts.mean.value))
 
     @cached_property
     @float64
     def inputs(self) -> Inputs:
         """The padded inputs, prepared."""
-        return _inputs(packed(self.parts), self.unbounded, self.task.padded)
+        return _inputs(packed(self.parts), self.unbounded, self.task.placed(self.task.padded))
 
     @cached_property
     def cold(self) -> Natural:
@@ -119,7 +124,7 @@ class Landscape:
     @float64
     def question(self) -> Question:
         """All that defines the objective but θ, where it is computed."""
-        return Question(self.unbounded, self.inputs, *jax.device_put((self.task.data, self.task.weight)))
+        return Question(self.unbounded, self.inputs, *self.task.placed((self.task.data, self.task.weight)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is prepared of the inputs, which can be large and is soon computed again."""
@@ -160,7 +165,11 @@ class Landscape:
 
     @float64
     def compile(self) -> None:
-        """Compile what evaluations and the solution at the end need, unless already compiled for such a problem."""
+        """Compile what evaluations and the solution at the end need, unless already compiled for such a problem. Where
+        rows are divided among devices, programs are compiled when they are called.
+        """
+        if self.task.mesh is not None:
+            return
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
@@ -184,12 +193,15 @@ class Landscape:
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         began = time.perf_counter()
         theta, precision = np.array(theta, dtype=np.float64), Precision(tol, self.max_sweeps)
+        start = self.task.placed(start)
         found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
-        value, slope = float(found.value), np.asarray(found.gradient, dtype=np.float64)
+        value, *slope = agreed(np.array([float(found.value), *np.asarray(found.gradient)]))
+        value, slope = float(value), np.array(slope, dtype=np.float64)
         reason = how_it_ended(found.out.reason, float(found.adjoint_residual))
         return Point(theta, value, slope, found.likelihood, found.out, reason, time.perf_counter() - began)
 
 
 def _one(sites: Natural) -> Natural:
     """Sites of one problem as a batch."""
-    return Natural(np.asarray(sites.nu)[None], np.asarray(sites.tau)[None])
+    sites = to_numpy(sites)
+    return Natural(sites.nu[None], sites.tau[None])

@@ -17,6 +17,7 @@ from quantprop.kernels import VARIANCE, Columns, Kernel, Power, Product, Sum
 from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, at, declared, is_parameter, labels, named, packed, values
+from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
 
 NORMAL_MAD = 0.6744897501960817  # median of |z| for z ~ N(0, 1)
@@ -25,7 +26,6 @@ NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
-LOOKED_AT = 20_000  # rows among which different ones are looked for
 SOME = 200  # rows that stand for all when the kernel is looked at
 
 
@@ -54,9 +54,10 @@ def size_of(y: np.ndarray, weights: Float[np.ndarray, " n"] | None = None) -> Si
     Of a censored y the middle counts, or its finite end. Where more than half of y are equal, the standard deviation
     takes the place of the median one; where all are, their size does.
     """
+    weights = sampled(np.ones(len(y)) if weights is None else weights)
+    y = sampled(y)
     ends = np.where(np.isfinite(y), y, np.nan)
     points = ends if ends.ndim == 1 else np.nanmean(ends, axis=1)
-    weights = np.ones(len(points)) if weights is None else weights
     centre = _median(points, weights)
     spread = _median(np.abs(points - centre), weights) / NORMAL_MAD
     largest = float(np.abs(points).max())
@@ -76,7 +77,8 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
     """The median distance between (at most 500) different rows; 1 if all are equal."""
     from scipy.spatial.distance import pdist  # here, since importing the library need not wait for it
 
-    rows = x[distinct(x, 500)]
+    rows = sampled(x)
+    rows = rows[distinct(rows, 500)]
     scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
     distances = pdist(rows / scale)
     distances = distances[distances > 0]
@@ -84,9 +86,8 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
 
 
 def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
-    """The indices of about so many of the different rows; of very many rows some stand for all."""
-    step = max(1, len(x) // LOOKED_AT)
-    rows = step * np.unique(x[::step], axis=0, return_index=True)[1]
+    """The indices of about so many of the different rows."""
+    rows = np.unique(x, axis=0, return_index=True)[1]
     return rows[:: max(1, len(rows) // most)]
 
 
@@ -221,7 +222,7 @@ def units(landscape: Any) -> Float[np.ndarray, " theta"]:
     if not any(name.startswith(("mean", "process")) for name in names):
         return unit
     size = 1.0 if parts.likelihood.noise is None else size_in(landscape).spread
-    spread = x.std(axis=0)
+    spread = sampled(x).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     known: dict[str, Any] = {"mean": size} if is_parameter(parts.mean) else {}
     if isinstance(parts.mean, means.Linear):
@@ -275,6 +276,7 @@ def covariance_of(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarr
     """The covariance that a kernel gives `distinct` rows of x; in a long series, every other one is the neighbour of
     the one before, since those far apart say nothing of each other.
     """
+    x = sampled(x)
     rows = x[distinct(x)]
     if x.shape[1] == 1 and len(line := np.unique(x)) > SOME:
         spread = np.linspace(0, len(line) - 2, SOME // 2).astype(int)

@@ -14,10 +14,10 @@ MOST = 600  # steps
 
 
 class _State(NamedTuple):
-    x: Float[Array, " k"]
-    left: Float[Array, " k"]  # right − A x
-    steps: Float[Array, "m k"]  # directions p
-    images: Float[Array, "m k"]  # A p, orthonormal
+    x: Float[Array, "..."]
+    left: Float[Array, "..."]  # right − A x
+    steps: Float[Array, "m ..."]  # directions p
+    images: Float[Array, "m ..."]  # A p, orthonormal
     done: Int[Array, ""]
 
 
@@ -27,23 +27,26 @@ def minimal_residual(operator: Callable[[Array], Array], right: Array, tol: Arra
     Generalised conjugate residuals (Eisenstat, Elman and Schultz 1983): the iterates of GMRES, one step at a time.
     After DIRECTIONS steps the newest direction takes the place of the oldest.
     """
-    shape, flat = right.shape, right.ravel()
-    none = jnp.zeros((DIRECTIONS, len(flat)))
+    none, axes = jnp.zeros((DIRECTIONS, *right.shape)), right.ndim  # arrays keep their shape: rows may be divided
 
     def unfinished(s: _State):
-        return (jnp.linalg.norm(s.left) > tol) & (s.done < MOST)
+        return (_norm(s.left) > tol) & (s.done < MOST)
 
     def step(s: _State):
-        image = operator(s.left.reshape(shape)).ravel()
-        seen = s.images @ image
-        image, direction = image - seen @ s.images, s.left - seen @ s.steps
-        size = jnp.linalg.norm(image)
+        image = operator(s.left)
+        seen = jnp.tensordot(s.images, image, axes)
+        image, direction = image - jnp.tensordot(seen, s.images, 1), s.left - jnp.tensordot(seen, s.steps, 1)
+        size = _norm(image)
         image, direction = image / size, direction / size
-        far, i = image @ s.left, s.done % DIRECTIONS
+        far, i = jnp.sum(image * s.left), s.done % DIRECTIONS
         return _State(
             s.x + far * direction, s.left - far * image,
             s.steps.at[i].set(direction), s.images.at[i].set(image), s.done + 1,
         )  # fmt: skip
 
-    end = jax.lax.while_loop(unfinished, step, _State(jnp.zeros_like(flat), flat, none, none, jnp.asarray(0)))
-    return end.x.reshape(shape), jnp.linalg.norm(end.left)
+    end = jax.lax.while_loop(unfinished, step, _State(jnp.zeros_like(right), right, none, none, jnp.asarray(0)))
+    return end.x, _norm(end.left)
+
+
+def _norm(array: Array) -> Array:
+    return jnp.sqrt(jnp.sum(array**2))

@@ -22,6 +22,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Scalar
+from quantprop.runtime.mesh import is_divided
 from quantprop.sites import Marginal, Removal, cavity
 
 Moves = Float[Array, "2 n"]
@@ -198,6 +199,8 @@ class Process(eqx.Module):
     copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
     from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
 
+    divisible: ClassVar[bool] = False  # whether rows may be divided among devices (`runtime.mesh.by_device`)
+
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
         """The process with all that is left to the data chosen from x, or an error where it does not fit them."""
         return self
@@ -229,4 +232,4 @@ class Process(eqx.Module):
 
 def finite(prior: Prior) -> bool:
     """Whether all numbers of a prior are finite."""
-    return all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(prior))
+    return all(bool((jnp if is_divided(leaf) else np).isfinite(leaf).all()) for leaf in jax.tree.leaves(prior))

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Int
 
+from quantprop.runtime.mesh import by_device
 from quantprop.runtime.system import cores
 
 CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them, at most
@@ -46,7 +47,7 @@ def held(cost: Any) -> int:
 
 def _memory() -> int:
     """Bytes of an accelerator's memory; on a CPU, a size that any computer has."""
-    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
 
 
 def each(one: Callable, used: Any, *columns: Any) -> Any:
@@ -61,9 +62,13 @@ def each(one: Callable, used: Any, *columns: Any) -> Any:
 
 
 def rowwise(one: Callable, *columns: Any) -> Any:
-    """`one` for every row of the columns: all together, or of very many rows one chunk after the other, since a rule
-    that integrates takes thousands of bytes a row.
+    """`one` for every row of the columns, on the device that has the row: all together, or of very many rows one chunk
+    after the other, since a rule that integrates takes thousands of bytes a row.
     """
+    return by_device(lambda *own: (None, _rowwise(one, *own)), *columns)[1]
+
+
+def _rowwise(one: Callable, *columns: Any) -> Any:
     n, most = len(jax.tree.leaves(columns)[0]), CPU_ROWS if jax.default_backend() == "cpu" else DEVICE_ROWS
     least = -(-n // most)
     k = next(k for k in range(least, n + 1) if n % k == 0)  # padded numbers of rows have many divisors

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from quantprop.runtime.jobs import least_memory
 from quantprop.runtime.system import available_memory
 
 SMALL = 2**26  # bytes that are not worth asking the system for, which takes a millisecond or more
@@ -28,16 +29,22 @@ def _available() -> int | None:
     """Bytes available on the device that computes."""
     if jax.default_backend() == "cpu":
         return available_memory()
-    stats = jax.devices()[0].memory_stats() or {}
+    stats = jax.local_devices()[0].memory_stats() or {}
     return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
 
 
-@cache
 def capacity() -> int | None:
-    """The bytes that this process can count on, the same number whenever it is asked; None where nothing says."""
+    """The bytes that this process can count on, the same number whenever it is asked, and in every process of a job;
+    None where nothing says.
+    """
+    return least_memory() or _own_capacity()
+
+
+@cache
+def _own_capacity() -> int | None:
     if jax.default_backend() == "cpu":
         return available_memory()
-    return (jax.devices()[0].memory_stats() or {}).get("bytes_limit")
+    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
 
 
 def ways_out() -> str:
@@ -61,7 +68,7 @@ def explained(arguments: Any) -> Iterator[None]:
 def advice(arguments: Any, said: str) -> str:
     """What was too large for which device, and the ways out."""
     sizes = [size for leaf in jax.tree.leaves(arguments) for size in getattr(leaf, "shape", ())]
-    n, device = max(sizes, default=0), jax.devices()[0]
+    n, device = max(sizes, default=0), jax.local_devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit")
     there = f", and it has {limit / 2**30:.1f} GiB in all" if limit else ""
     return (

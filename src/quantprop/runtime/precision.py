@@ -30,5 +30,14 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def to_numpy(tree: Any) -> Any:
-    """Every array leaf as a NumPy array (a float64 JAX array turns float32 at a user's next `+`)."""
-    return jax.tree.map(np.asarray, tree)
+    """Every array leaf as a NumPy array (a float64 JAX array turns float32 at a user's next `+`): of one whose rows are
+    divided among processes, those of this process.
+    """
+    return jax.tree.map(_to_numpy, tree)
+
+
+def _to_numpy(leaf: Any) -> np.ndarray:
+    if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable or leaf.is_fully_replicated:
+        return np.asarray(leaf)
+    parts = sorted(leaf.addressable_shards, key=lambda part: part.index[0].start or 0)
+    return np.concatenate([np.asarray(part.data) for part in parts])

@@ -18,6 +18,7 @@ import jax
 
 from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.memory import explained
+from quantprop.runtime.mesh import mesh_of
 from quantprop.runtime.system import cores, memory_maps, most_memory_maps, return_freed_memory
 
 P = ParamSpec("P")
@@ -107,7 +108,8 @@ class Program(Generic[P, R]):
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         with explained((args, kwargs)):
             compiled, leaves = self._compiled(args, kwargs)
-            return compiled(*leaves)
+            with mesh_of(leaves):
+                return compiled(*leaves)
 
     def shapes(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """What it would return, shapes and types in place of numbers."""
@@ -117,7 +119,8 @@ class Program(Generic[P, R]):
     def lowered(self, *args: Any, **kwargs: Any) -> Any:
         """What XLA compiles for arguments of these shapes; once it has, a call with such arguments finds it."""
         compiled, leaves = self._compiled(args, kwargs)
-        return compiled.lower(*leaves)
+        with mesh_of(leaves):
+            return compiled.lower(*leaves)
 
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The program for arguments like these, and the arrays in them."""

@@ -16,6 +16,8 @@ from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
 from quantprop.parameters import declared, free
+from quantprop.priors import Inducing
+from quantprop.priors.inducing.prior import InducingPredictor
 from quantprop.runtime.precision import float64
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import (
@@ -46,6 +48,7 @@ ENDING = Kind("ending", Ending, {
 })  # fmt: skip
 _SCALARS = {"log_evidence": FLOAT, "objective": TEXT, "objective_value": FLOAT, "reasons": NAMES}
 _PARTS = ("model", "method", "status", "ending", *_SCALARS)
+_POSTERIOR = ("inverse", "centre")
 _STEPS = {"restart": int, "value": float, "gradient": float, "sweeps": int, "seconds": float}
 
 
@@ -125,6 +128,8 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
         named["solution.weights"] = solution.weights
     if solution.data is not None:
         named |= {f"solution.{name}": column for name, column in solution.data._asdict().items()}
+    if solution.posterior is not None:
+        named |= {f"posterior.{name}": getattr(solution.posterior, name) for name in _POSTERIOR}
     tensors |= {prefix + name: np.asarray(array, dtype=np.float64) for name, array in named.items()}
     tensors |= {prefix + name: array for name, array in steps.items()}
     return content
@@ -154,6 +159,7 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
         Normal(rows["marginals.mean"], rows["marginals.variance"]),
         scalars["log_evidence"], loo, ended(STATUS, content["status"]), weights_of(prefix, len(x), shelf),
         _data(model, prefix, len(x), shelf),
+        _posterior(prefix, model, shelf),
     )  # fmt: skip
     trace = _trace(scalars["reasons"], size, prefix, shelf)
     ending = ended(ENDING, content["ending"])
@@ -181,6 +187,16 @@ def _data(model: Model, prefix: str, n: int, shelf: Shelf) -> Datum | None:
     require((exposure > 0).all() and (trials > 0).all(), "exposure or trials are not positive")
     require(bool(np.all(likelihood.in_support(y, trials))), "solution.y lies outside the likelihood's support")
     return Datum(y, exposure, trials)
+
+
+def _posterior(prefix: str, model: Model, shelf: Shelf) -> InducingPredictor | None:
+    """What predictions need of rows that are not all in the file; not in the file where they are."""
+    first, second = (f"{prefix}posterior.{name}" for name in _POSTERIOR)
+    if first not in shelf.left:
+        return None
+    require(isinstance(model.process, Inducing), "a posterior of points does not fit its process")
+    m = model.process.count
+    return InducingPredictor(shelf.take_finite(first, (m, m)), shelf.take_finite(second, (m,)))
 
 
 def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTRY) -> dict[str, Any]:

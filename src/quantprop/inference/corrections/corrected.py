@@ -83,7 +83,7 @@ def correct(solution: Solution) -> Corrected:
             f"corrections need the joint posterior of all rows, which {type(model.process).__name__} has up to "
             f"{prior.largest_joint} rows; got {n}: use the default process, or fewer rows"
         )
-    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights)
+    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
     by, evidence, marginals, change = to_numpy(
         _corrected(solution.method, model.plain_likelihood, prior, share, sites, pad(solution.data, size), weight,
                    signed=signed)
@@ -108,6 +108,11 @@ def _check(solution: Solution) -> None:
         )
     if not solution.converged:
         raise ValueError(f"corrections expand around a fixed point, and inference did not converge: {solution.status}")
+    if solution.posterior is not None:
+        raise ValueError(
+            "corrections need all rows in one place, and these were divided among devices: infer once more on one "
+            "device, or in one process, from fitted.model"
+        )
     if solution.data is None:
         raise ValueError("the solution holds no observations (its file is of an earlier version): infer it again")
     several = solution.weights is not None and (solution.weights > 1.0).any()
@@ -121,7 +126,7 @@ def _check(solution: Solution) -> None:
 def _of_solution(solution: Solution) -> tuple[int, Any, Natural, bool]:
     """Number of rows, share of each site that the method removes, padded sites, and whether any is negative."""
     n = len(solution.X)
-    share = solution.method.share(weight_of(np.ones(n) if solution.weights is None else solution.weights))
+    share = solution.method.share(weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n)))
     return n, share, padded_sites(solution.sites), bool((solution.sites.tau < 0).any())
 
 

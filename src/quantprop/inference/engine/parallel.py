@@ -45,13 +45,13 @@ def accelerated(problem: InferenceProblem, memory: Memory, at: Evaluation, step:
     sites, change = _both(at.sites), _both(at.onward)
     d_sites = jnp.where(used, sites - memory.sites, 0.0)
     d_change = jnp.where(used, change - memory.changes, 0.0)
-    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals).ravel())(d_change)  # DEPTH × 2n
-    target = scaled(problem, at.onward, at.marginals).ravel()
-    norm = jnp.sqrt(jnp.sum(basis**2, axis=1))
-    unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None]
-    gram = unit @ unit.T + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
+    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals))(d_change)  # DEPTH × 2 × n
+    target = scaled(problem, at.onward, at.marginals)
+    norm = jnp.sqrt(jnp.sum(basis**2, axis=(1, 2)))
+    unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None, None]
+    gram = jnp.einsum("ain,bin->ab", unit, unit) + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
     factor = jax.lax.linalg.cholesky(gram, symmetrize_input=False)
-    gamma = cho_solve((factor, True), unit @ target) / jnp.where(norm > 0, norm, 1.0)
+    gamma = cho_solve((factor, True), jnp.einsum("ain,in->a", unit, target)) / jnp.where(norm > 0, norm, 1.0)
     return Natural(*(sites + step * change - jnp.tensordot(gamma, d_sites + step * d_change, axes=1)))
 
 

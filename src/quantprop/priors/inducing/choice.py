@@ -5,16 +5,20 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.runtime.jobs import counted, gathered, rows_of_all
+
 SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
 ROUNDS = 5  # of Lloyd's algorithm
 
 
 def chosen(x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarray, "m d"]:
-    """So many different rows of x, spread as the data are: always rows, so that codes of categories stay codes."""
+    """So many different rows of x (of all processes), spread as the data are: always rows, so that codes of categories
+    stay codes.
+    """
     draw = np.random.default_rng(seed)
-    rows = np.unique(x[draw.permutation(len(x))[: SUBSAMPLE * count]], axis=0)
+    rows = np.unique(rows_of_all(x, draw.permutation(counted(len(x)))[: SUBSAMPLE * count]), axis=0)
     if len(rows) < count:
-        rows = np.unique(x, axis=0)
+        rows = np.unique(np.concatenate(gathered(np.unique(x, axis=0))), axis=0)
     if len(rows) < count:
         raise ValueError(f"Inducing: {count} points, but X has only {len(rows)} different rows; use at most as many")
     spread = rows.std(axis=0)

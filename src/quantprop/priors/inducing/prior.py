@@ -26,6 +26,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.numerics.triangular import lower_product, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
+from quantprop.runtime.mesh import divided, is_divided
 from quantprop.sites import Marginal
 
 
@@ -51,8 +52,8 @@ class InducingPrior(Prior):
 
     @property
     def largest_joint(self) -> int:
-        """None at all where f's response to a site is not its covariance (κ ≠ 1)."""
-        return 1024 if np.all(np.asarray(self.share) == 1.0) else 0
+        """None at all where f's response to a site is not its covariance (κ ≠ 1), or rows are divided among devices."""
+        return 1024 if not is_divided(self.x) and np.all(np.asarray(self.share) == 1.0) else 0
 
     def for_shares(self, share: Float[Array, " n"]) -> InducingPrior:
         return eqx.tree_at(lambda p: p.share, self, jnp.asarray(share, dtype=jnp.float64))
@@ -124,7 +125,7 @@ class InducingPrior(Prior):
 
     def made_of(self, mean: Float[Array, " n"], basis: Basis) -> InducingPrior:
         """A prior of the same form, with nothing where no derivative belongs."""
-        nothing = jnp.zeros_like(self.x), jnp.zeros_like(self.share)
+        nothing = divided((jnp.zeros_like(self.x), jnp.zeros_like(self.share)))
         return InducingPrior(mean, basis, *nothing, None, self.hold, self.moving)
 
     def predictor(self, sites: Natural, signed: bool) -> InducingPredictor:

@@ -15,7 +15,9 @@ from quantprop.priors.base import Cost, Process
 from quantprop.priors.inducing.choice import chosen
 from quantprop.priors.inducing.prior import InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes
+from quantprop.runtime.jobs import counted
 from quantprop.runtime.memory import SMALL, capacity
+from quantprop.runtime.mesh import divided, rows_in_one_memory
 
 COLUMNS = 160  # float64 numbers a row that sweeps, their memory and the equation of QP's gradient hold
 CHUNKS = 12  # chunks of V alive at the peak of a gradient
@@ -40,6 +42,7 @@ class Inducing(Process):
 
     from_data: ClassVar[bool] = True
     copies_apart: ClassVar[bool] = True  # by the variance that the points leave unexplained
+    divisible: ClassVar[bool] = True
 
     points: Any = 512
     learn: bool = eqx.field(default=False, static=True)
@@ -71,9 +74,10 @@ class Inducing(Process):
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Inducing:
         """Its points chosen from the rows of x, and declared as learned if they are."""
-        if self.count > len(x):
+        n = counted(len(x))
+        if self.count > n:
             raise ValueError(
-                f"Inducing: {self.count} points are more than the {len(x)} rows of X: use Dense(), which is exact and "
+                f"Inducing: {self.count} points are more than the {n} rows of X: use Dense(), which is exact and "
                 "cheaper there, or fewer points"
             )
         points = self.points.value if is_parameter(self.points) else self.points
@@ -92,7 +96,8 @@ class Inducing(Process):
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
         n = len(prepared)
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
-        return InducingPrior(mean, basis, prepared, jnp.ones(n), None, self._holds(n), self.learn)
+        rows = divided((mean, prepared, jnp.ones(n)))
+        return InducingPrior(rows[0], basis, *rows[1:], None, self._holds(rows_in_one_memory(n)), self.learn)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)

@@ -1,6 +1,8 @@
 """V = L⁻¹ K_uf and d, the numbers of a prior VᵀV + diag d, in chunks of rows: an M × n array exists only where it fits.
 
 L Lᵀ = K_uu + jitter · diag K_uu, and d_n = k_nn − |V_n|² is what the M points leave unexplained of a variance.
+
+Where rows are divided among devices, each goes over chunks of its own rows (`by_device`); only sums over rows travel.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel
 from quantprop.numerics.triangular import lower_product, weighted_gram
+from quantprop.runtime.mesh import by_device
 
 CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
@@ -30,6 +33,10 @@ def chunks_of(n: int, m: int) -> int:
     """Into how many equal chunks n rows are divided: padded numbers of rows have many divisors."""
     least = -(-8 * n * m // chunk_bytes())
     return next(k for k in range(max(1, least), n + 1) if n % k == 0) if least <= n else n
+
+
+def _split(rows: Float[Array, "n ..."], k: int) -> Float[Array, "k c ..."]:
+    return rows.reshape(k, -1, *rows.shape[1:])
 
 
 def in_turn(step: Callable, carry: Any, chunks: Any) -> tuple[Any, Any]:
@@ -61,52 +68,58 @@ class Basis(eqx.Module):
 
 
 class Rows(eqx.Module):
-    """The rows of x in k chunks of c, with d, and V where it is held."""
+    """The rows of x, with d, and V in k chunks of c rows (of each device) where it is held."""
 
     basis: Basis
     whitening: Float[Array, "m m"]
-    x: Float[Array, "k c d"]
-    d: Float[Array, "k c"]
+    x: Float[Array, "n d"]
+    residual: Float[Array, " n"]  # d
     v: Float[Array, "k m c"] | None
 
     @staticmethod
     def of(basis: Basis, x: Float[Array, "n d"], hold: bool) -> Rows:
         """All that sweeps over x share."""
-        whitening, split = basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
+        whitening = basis.whitening()
 
         def one(carry, some):
             v, d = basis.explained(whitening, some)
             return carry, (d, v if hold else None)
 
-        _, (d, v) = in_turn(one, None, split)
-        return Rows(basis, whitening, split, d, v)
+        def own(x):
+            _, (d, v) = in_turn(one, None, _split(x, chunks_of(len(x), len(basis.z))))
+            return None, (d.ravel(), v)
+
+        _, (d, v) = by_device(own, x, out=(0, 2))
+        return Rows(basis, whitening, x, d, v)
 
     @staticmethod
     def turned(
         basis: Basis, by: Float[Array, "m m"], x: Float[Array, "n d"], d: Float[Array, " n"], hold: bool
     ) -> Rows:
         """`by` V in the place of V, where d is known."""
-        whitening, split = by @ basis.whitening(), x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
-        v = None
-        if hold:
-            v = in_turn(lambda carry, some: (carry, basis.explained(whitening, some)[0]), None, split)[1]
-        return Rows(basis, whitening, split, d.reshape(split.shape[:2]), v)
+        whitening = by @ basis.whitening()
 
-    @property
-    def residual(self) -> Float[Array, " n"]:
-        """d of all rows."""
-        return self.d.ravel()
+        def own(x):
+            split = _split(x, chunks_of(len(x), len(basis.z)))
+            return in_turn(lambda carry, some: (carry, basis.explained(whitening, some)[0]), None, split)
 
-    def over(self, step: Callable, carry: Any, *columns: Float[Array, " n"]) -> tuple[Any, Any]:
-        """step(carry, V, columns) → (carry, outputs) for one chunk after the other; the outputs of all rows in one."""
-        split = [column.reshape(self.d.shape) for column in columns]
+        return Rows(basis, whitening, x, d, by_device(own, x, out=2)[1] if hold else None)
+
+    def over(self, step: Callable, zero: Any, *columns: Float[Array, " n"]) -> tuple[Any, Any]:
+        """step(sum, V, columns) → (sum, outputs) for one chunk after the other, the sum starting from `zero`; the
+        outputs of all rows in one.
+        """
 
         def one(carry, given):
             x, v, some = given
             return step(carry, self.basis.explained(self.whitening, x)[0] if v is None else v, *some)
 
-        carry, out = in_turn(one, carry, (self.x, self.v, split))
-        return carry, jax.tree.map(jnp.ravel, out)
+        def own(x, v, *columns):
+            k = chunks_of(len(x), len(self.whitening))
+            carry, out = in_turn(one, zero, (_split(x, k), v, [_split(column, k) for column in columns]))
+            return carry, jax.tree.map(jnp.ravel, out)
+
+        return by_device(own, self.x, self.v, *columns, axes=(0, 2, *[0] * len(columns)))
 
     def gram(self, by: Float[Array, " n"]) -> Float[Array, "m m"]:
         """V diag(by) Vᵀ."""
@@ -133,9 +146,7 @@ def carried_back(
 
     Without `moving` points theirs is 0, which saves a pass over all pairs.
     """
-    k = chunks_of(len(x), len(basis.z))
     whitening, back_to_basis = jax.vjp(lambda basis: _still(basis, moving).whitening(), basis)
-    split = (x.reshape(k, -1, x.shape[1]), [column.reshape(k, -1) for column in columns])
 
     def one(carry, given):
         x, some = given
@@ -143,8 +154,13 @@ def carried_back(
         return jax.tree.map(jnp.add, carry, back(cotangent(v, *some))), None
 
     nothing = jax.tree.map(jnp.zeros_like, (basis, whitening))
-    (own, by_whitening), _ = in_turn(one, nothing, split)
-    return jax.tree.map(jnp.add, own, back_to_basis(by_whitening)[0])
+
+    def own(x, *columns):
+        k = chunks_of(len(x), len(basis.z))
+        return in_turn(one, nothing, (_split(x, k), [_split(column, k) for column in columns]))
+
+    (direct, by_whitening), _ = by_device(own, x, *columns)
+    return jax.tree.map(jnp.add, direct, back_to_basis(by_whitening)[0])
 
 
 def _still(basis: Basis, moving: bool) -> Basis:

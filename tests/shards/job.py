@@ -1,0 +1,189 @@
+"""One process of a job, and what it is tested by: `python -m shards.job OUT PORT PROCESSES PROCESS DEVICES CASE ROWS`.
+
+CASE names a function of this module that takes the rows of a process and returns named arrays. A job of several
+processes divides the rows of a problem among them, unevenly; a job of one divides them among its devices.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+import quantprop
+from quantprop import EP, QP, Dense, Inducing, Markov, Model, Parameter, fit, infer, kernels, likelihoods
+
+NEW = np.random.default_rng(5).normal(size=(7, 2))
+
+
+def problem(n: int, seed: int = 3) -> dict[str, np.ndarray]:
+    """Rows of two features, with labels and counts."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    f = np.sin(2.0 * x[:, 0]) + 0.5 * x[:, 1]
+    label = np.where(f + 0.3 * rng.normal(size=n) > 0, 1.0, -1.0)
+    return {"x": x, "label": label, "count": rng.poisson(np.exp(f)).astype(float)}
+
+
+def part(rows: dict[str, np.ndarray], process: int, processes: int) -> dict[str, np.ndarray]:
+    """The rows of one process: fewer for the first ones."""
+    n = len(rows["x"])
+    ends = [n * i * (processes + i) // (2 * processes**2) for i in range(processes + 1)]
+    ends[-1] = n
+    return {name: column[ends[process] : ends[process + 1]] for name, column in rows.items()}
+
+
+def small(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """QP learned on labels, EP inferred on counts."""
+    model = Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihoods.Probit(), Parameter(0.1), Inducing(16))
+    learned = fit(model, rows["x"], rows["label"], QP(), max_evaluations=20)
+    counts = Model(kernels.SquaredExponential(), likelihoods.Poisson(), process=Inducing(16))
+    found = infer(counts, rows["x"], rows["count"], EP(), tol=1e-10)
+    return {**of_fit(learned), **of_solution(found, "count.")}
+
+
+def refused(rows: dict[str, np.ndarray]) -> list[str]:
+    """What processes that need all rows say of a part of them."""
+    found = []
+    for process in (Dense(), Markov()):
+        try:
+            infer(Model(kernels.Matern32(), likelihoods.Probit(), process=process), rows["x"][:, :1], rows["label"])
+        except ValueError as error:
+            found.append(str(error))
+    return found
+
+
+def wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What all processes say of a wrong row in one of them, and of processes that need all rows."""
+    import jax
+
+    x = np.where(jax.process_index() == 1, np.nan, 1.0) * rows["x"]
+    try:
+        infer(Model(kernels.Matern32(), likelihoods.Probit(), process=Inducing(16)), x, rows["label"])
+    except (ValueError, RuntimeError) as error:
+        return {"nan": f"{type(error).__name__}: {error}", "refused": refused(rows)}
+    return {}
+
+
+def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:
+    """QP learned."""
+    model = Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihood, process=Inducing(points))
+    return of_fit(fit(model, rows["x"], rows[y], QP()))
+
+
+def labels(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Probit."""
+    return learned(rows, likelihoods.Probit(), "label")
+
+
+def counts(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Poisson."""
+    return learned(rows, likelihoods.Poisson(), "count")
+
+
+def estimators(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Both estimators, without learning."""
+    names = np.where(rows["label"] > 0, "yes", "no")
+    classifier = quantprop.GaussianProcessClassifier(optimizer=None, method="ep", process=Inducing(16))
+    classifier.fit(rows["x"], names)
+    regressor = quantprop.GaussianProcessRegressor(optimizer=None, method="ep", process=Inducing(16), normalize_y=True,
+                                                   alpha=0.1)  # fmt: skip
+    regressor.fit(rows["x"], rows["count"])
+    return {"classes": classifier.classes_, "p": classifier.predict_proba(NEW), "mean": regressor.predict(NEW)}
+
+
+def collectives(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What the compiled programs of EP's and QP's evaluations send, by program."""
+    return {f"{name}.{program}": sizes for name, method, learn in (("ep", EP(), False), ("qp", QP(), True))
+            for program, sizes in sent(rows, method, learn).items()}  # fmt: skip
+
+
+def sent(rows: dict[str, np.ndarray], method: Any, learn: bool) -> dict[str, list[str]]:
+    """Every collective of the programs of an evaluation: its kind and how many numbers it sends."""
+    from quantprop.inference.engine import InferenceProblem
+    from quantprop.inference.task import prepare, settled
+    from quantprop.learning.evaluation import PROGRAMS
+    from quantprop.learning.landscape import Landscape
+    from quantprop.learning.objectives import Evidence
+    from quantprop.parameters import packed
+    from quantprop.runtime.precision import float64
+
+    model = Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(16, learn=learn))
+    model = settled(model, rows["x"])
+    task = prepare(model, rows["x"], rows["label"], method, None, None, None)
+    land = Landscape(model, task, method, Evidence())
+
+    def programs() -> dict[str, list[str]]:
+        theta = packed(land.parts)
+        made, likelihood = PROGRAMS.prior(theta, land.unbounded, land.inputs)
+        problem = InferenceProblem.of(likelihood, method, made, land.question.data, land.question.weight)
+        solving = (problem, task.placed(land.cold), 1e-8, 200)
+        out, prior, factor = PROGRAMS.solved(*solving)
+        asked = (replace(problem, prior=prior), land.objective, out.at, factor)
+        _, by = PROGRAMS.gradient(*asked, exact=True)
+        texts = {
+            "prior": PROGRAMS.prior.lowered(theta, land.unbounded, land.inputs),
+            "solved": PROGRAMS.solved.lowered(*solving),
+            "gradient": PROGRAMS.gradient.lowered(*asked, exact=True),
+            "pull_back": PROGRAMS.pull_back.lowered(theta, land.unbounded, land.inputs, 0.0, by),
+        }
+        return {name: messages(lowered.compile().as_text()) for name, lowered in texts.items()}
+
+    return float64(programs)()
+
+
+def messages(text: str) -> list[str]:
+    """The collectives of a compiled program, such as "all-reduce 272"."""
+    kinds = "all-reduce|all-gather|all-to-all|collective-permute|reduce-scatter|collective-broadcast"
+    found = []
+    for shapes, kind in re.findall(rf"= (\S+|\([^()]*\)) ({kinds})(?:-start)?\(", text):
+        sizes = [
+            np.prod([int(k) for k in dims.split(",") if k], dtype=int) for dims in re.findall(r"\[([\d,]*)\]", shapes)
+        ]
+        found.append(f"{kind} {sum(sizes)}")
+    return found
+
+
+def of_fit(fitted: Any) -> dict[str, Any]:
+    """What a fit is compared by."""
+    return {
+        "theta": fitted.theta, "value": fitted.objective_value, "first": fitted.trace[0].value,
+        "slope": fitted.trace[0].gradient, "points": fitted.model.process.points, **of_solution(fitted.solution, ""),
+    }  # fmt: skip
+
+
+def of_solution(solution: Any, prefix: str) -> dict[str, Any]:
+    """What a solution is compared by; names that begin with "row" are of this process's rows."""
+    new = solution.predict(NEW)
+    found = {
+        "evidence": solution.log_evidence, "mean": new.mean, "variance": new.variance, "sweeps": solution.sweeps,
+        "rows.nu": solution.sites.nu, "rows.tau": solution.sites.tau, "rows.marginals": solution.marginals.mean,
+        "rows.loo": solution.loo,
+    }  # fmt: skip
+    return {
+        prefix + name if not name.startswith("rows.") else f"rows.{prefix}{name[5:]}": x for name, x in found.items()
+    }
+
+
+def main() -> None:
+    """The command line."""
+    out, port, processes, process, devices, case, n = (
+        sys.argv[1],
+        *map(int, sys.argv[2:6]),
+        sys.argv[6],
+        int(sys.argv[7]),
+    )
+    import jax
+
+    jax.config.update("jax_num_cpu_devices", devices)
+    if processes > 1:
+        jax.distributed.initialize(f"127.0.0.1:{port}", processes, process, heartbeat_timeout_seconds=30)
+    with quantprop.sharded():
+        np.savez(out, **globals()[case](part(problem(n), process, processes)))
+
+
+if __name__ == "__main__":
+    main()

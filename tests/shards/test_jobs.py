@@ -1,0 +1,59 @@
+"""A fit whose rows are divided among processes is the fit of one process."""
+
+import numpy as np
+import pytest
+
+from shards.job import estimators, problem, small
+from shards.jobs import results
+
+THETA = 1e-6
+REST = 1e-9
+
+
+def compare(jobs: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> None:
+    """Every process has the same model to the last bit, and it is that of one process."""
+    for name, expected in one.items():
+        expected = np.asarray(expected)
+        if name.startswith("rows."):
+            found = np.concatenate([job[name] for job in jobs])
+        else:
+            found = jobs[0][name]
+            assert all(np.array_equal(found, job[name]) for job in jobs), name
+        if expected.dtype.kind in "US" or name.endswith("sweeps"):
+            assert np.array_equal(found, expected), name
+            continue
+        bound = THETA if name == "theta" else REST
+        assert np.max(np.abs(found - expected)) <= bound * np.max(np.abs(expected)), name
+
+
+def test_two_processes_are_one(tmp_path):
+    jobs = results(tmp_path, "small", 400, 2)
+    compare(jobs, small(problem(400)))
+
+
+def test_what_one_process_cannot_take_all_refuse(tmp_path):
+    first, second = results(tmp_path, "wrong", 60, 2)
+    assert str(second["nan"]).startswith("ValueError: X[0, 0] = nan")
+    assert str(first["nan"]) == f"JobError: process 1 of the job stopped: {second['nan']}"
+    for job in (first, second):
+        assert [words.split(" ")[0] for words in job["refused"]] == ["Dense", "Markov"]
+        assert all("use process=Inducing(points)" in words for words in job["refused"])
+
+
+def test_what_is_sent_depends_on_the_points_alone(tmp_path):
+    (found,) = results(tmp_path, "collectives", 1000, 1, devices=2)
+    m, d, scalars = 16, 2, 40  # what Anderson's equations and the norms of a sweep send is smaller than that
+    assert all(line.startswith("all-reduce ") for lines in found.values() for line in map(str, lines))
+    sizes = {name: [int(str(line).split()[1]) for line in lines] for name, lines in found.items()}
+    large = {name: [size for size in own if size > scalars] for name, own in sizes.items()}
+    assert large["ep.solved"] == large["qp.solved"] == [m * m + m]  # V diag(s) Vᵀ and V r, once a sweep
+    (slope,) = large["ep.gradient"]
+    assert m * m + m * d <= slope <= m * m + m * d + 8  # of L⁻¹, the points, and the kernel's numbers
+    assert all(size <= m * m + m * d + 8 for size in large["qp.gradient"])
+    assert not any(large[f"{method}.{program}"] for method in ("ep", "qp") for program in ("prior", "pull_back"))
+
+
+@pytest.mark.campaign
+def test_estimators_of_two_processes_are_those_of_one(tmp_path):
+    jobs = results(tmp_path, "estimators", 300, 2)
+    compare(jobs, estimators(problem(300)))
