@@ -97,6 +97,23 @@ def test_posterior_covers_the_data_and_draws_on_the_axes_it_is_given():
     np.testing.assert_allclose(x[[0, -1]], [-0.125, 2.625])
 
 
+def test_forecast_draws_a_fan_and_the_data():
+    times, mean = np.array([3.0, 1.0, 2.0]), np.array([0.3, 0.1, 0.7])
+    found = predictive(likelihoods.Gaussian(0.5), mean, 0.75)
+    ax = plots.forecast(times, found, [0.0, 1.0], [0.2, 0.4], levels=(0.5, 0.9))
+    for drawn, z in zip(ax.collections, (1.6448536269514722, 0.6744897501960817), strict=True):
+        x, lower, upper = band(drawn)
+        np.testing.assert_allclose(x, [1.0, 2.0, 3.0])
+        np.testing.assert_allclose(lower, mean[[1, 2, 0]] - z, rtol=1e-8)
+        np.testing.assert_allclose(upper, mean[[1, 2, 0]] + z, rtol=1e-8)
+    median, data = ax.lines
+    np.testing.assert_allclose(median.get_xydata(), [[1.0, 0.1], [2.0, 0.7], [3.0, 0.3]], rtol=1e-8)
+    np.testing.assert_array_equal(data.get_xydata(), [[0.0, 0.2], [1.0, 0.4]])
+    for bad, message in (({"times": times[:2]}, "times must be those"), ({"levels": (1.0,)}, "levels must be")):
+        with pytest.raises(ValueError, match=message):
+            plots.forecast(**({"times": times, "predictive": found} | bad))
+
+
 def test_posterior_draws_censored_rows():
     y = np.array([[0.5, 0.5], [1.0, np.inf], [-np.inf, -1.0]])
     ax = plots.posterior(solution(likelihoods.Censored(0.2)), LINE, y, Xnew=LINE)

@@ -67,6 +67,11 @@ def log_site_normalizer(marginal: Marginal, removal: Removal, cavity: Normal) ->
     return 0.5 * jnp.log(removal.left(marginal)) - 0.5 * removal.pull(marginal) ** 2 * cavity.variance
 
 
+def unit(variance: Scalar) -> Scalar:
+    """The standard deviation as the unit of changes; 1 where a value has no variance, and nothing moves it."""
+    return jnp.sqrt(jnp.where(variance == 0.0, 1.0, variance))
+
+
 def moved(
     marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
 ) -> tuple[Marginal, Natural]:
@@ -74,7 +79,7 @@ def moved(
 
     The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
     """
-    sd = jnp.sqrt(marginal.variance)
+    sd = unit(marginal.variance)
     p, q = c + s
     new = Marginal(
         marginal.mean + sd * p,
@@ -82,5 +87,5 @@ def moved(
         marginal.alpha + (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) / sd,
         marginal.b + (1.0 - marginal.b) * c[1] - marginal.b * s[1],
     )
-    by_tau = s[1] / marginal.variance
+    by_tau = s[1] / sd**2
     return new, Natural(site.nu + s[0] / sd + marginal.mean * by_tau, site.tau + by_tau)

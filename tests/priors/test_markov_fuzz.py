@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+import jax
 import numpy as np
 import pytest
 
@@ -12,11 +13,20 @@ from quantprop.inference.prediction import PrecisionWarning
 
 N, NEW = 60, 9
 SWEEPS_ALONE = 59  # with fewer than 60 `infer` does not go on by paths of problems, which take a minute a series
+EACH = 168  # series of the campaign for each likelihood and kernel: 2,016 in all
 CASES = (
     ("poisson", likelihoods.Poisson(), EP(), True),
     ("probit", likelihoods.Probit(), QP(), True),
     ("student-t", likelihoods.StudentT(4.0, 0.3), EP(), False),
 )
+
+
+KERNELS = {
+    "matern52": kernels.Matern52,
+    "constant": lambda v, s: kernels.Matern12(v, s) + kernels.Constant(0.1 * v),
+    "oscillation": lambda v, s: kernels.Oscillation(v, s, 0.7 * s) + kernels.Matern32(0.1 * v, 3.0 * s),
+    "product": lambda v, s: kernels.Matern12(1.0, 10.0 * s) * kernels.Matern32(v, s) + kernels.White(0.01 * v),
+}
 
 
 def times(rng: np.random.Generator, lengthscale: float) -> np.ndarray:
@@ -38,13 +48,13 @@ def draw(rng: np.random.Generator, name: str, t: np.ndarray, lengthscale: float)
     return draws[name]().astype(float)
 
 
-def tried(seed: int, case) -> bool:
+def tried(seed: int, case, kind: str = "matern52") -> bool:
     """Whether inference on one series converged; anything worse than that is an error."""
     name, likelihood, method, _ = case
     rng = np.random.default_rng(seed)
     lengthscale, variance = 10.0 ** rng.uniform(-3, 3), 10.0 ** rng.uniform(-5, 8)
     t = times(rng, lengthscale)
-    y, kernel = draw(rng, name, t, lengthscale), kernels.Matern52(variance, lengthscale)
+    y, kernel = draw(rng, name, t, lengthscale), KERNELS[kind](variance, lengthscale)
     weights = np.where(rng.random(N) < 0.1, 0.0, 1.0)
     weights[0] = 1.0
     new = np.concatenate([rng.choice(t, 4), rng.uniform(t.min() - lengthscale, t.max() + lengthscale, NEW - 4)])
@@ -55,7 +65,9 @@ def tried(seed: int, case) -> bool:
         latent = solution.predict(new[:, None])
     assert np.isfinite(solution.marginals.mean).all(), seed
     assert (solution.marginals.variance > 0).all(), seed
-    assert (solution.marginals.variance <= variance * (1 + 1e-9)).all() or not likelihood.log_concave, seed
+    with jax.enable_x64(True):
+        prior = np.asarray(kernel.diagonal(t[:, None]))
+    assert (solution.marginals.variance <= prior * (1 + 1e-9)).all() or not likelihood.log_concave, seed
     assert np.isfinite(solution.log_evidence), seed
     assert np.isfinite(latent.mean).all(), seed
     assert (latent.variance > 0).all(), seed
@@ -67,13 +79,14 @@ def tried(seed: int, case) -> bool:
     return solution.converged
 
 
-@pytest.mark.parametrize("case", [CASES[1]], ids=lambda case: case[0])
-def test_some_series(case):
-    assert np.mean([tried(seed, case) for seed in range(50)]) >= 0.98
+def test_some_series():
+    assert np.mean([tried(seed, CASES[1]) for seed in range(50)]) >= 0.98
 
 
 @pytest.mark.campaign
+@pytest.mark.parametrize("kind", KERNELS)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case[0])
-def test_two_thousand_series(case):
-    found = [tried(seed, case) for seed in range(1000, 1667)]
-    assert np.mean(found) >= (0.995 if case[-1] else 0.9), np.flatnonzero(~np.array(found)) + 1000
+def test_two_thousand_series(case, kind):
+    """168 series each; of those with a log-concave likelihood at most one in 200 may not converge: none of 168."""
+    found = np.array([tried(seed, case, kind) for seed in range(1000, 1000 + EACH)])
+    assert np.mean(found) >= (0.995 if case[-1] else 0.9), np.flatnonzero(~found) + 1000

@@ -132,6 +132,8 @@ def _solve(
         out = _parallel(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
         return out, schedule
+    if _without_variance(problem.weight.total, out):
+        return out, schedule
     if len(start.nu) > problem.prior.largest_joint:
         return out, schedule
     again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
@@ -143,11 +145,18 @@ def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: floa
     """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
     if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
         return out, schedule
+    if _without_variance(problem.weight.total, out):
+        return out, schedule
     at, sweeps = continued(problem, out.at.sites, tol)
     if at is None:
         return out, schedule
     reason = np.asarray(REASONS.index("converged"))
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
+
+
+def _without_variance(weight: jax.Array, out: Outcome) -> bool:
+    """Whether the prior gives a datum no variance: it has no cavity, whatever the schedule."""
+    return bool(jnp.any((out.at.marginals.variance == 0.0) & (weight > 0)))
 
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
@@ -180,6 +189,8 @@ def solution_of(
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
+    if reason == "improper-cavities" and _without_variance(task.placed(task.weight.total), out):
+        reason = "no-variance"
     return Solution(
         model=model,
         method=method,

@@ -29,8 +29,9 @@ _REMEDIES = {
     "stalled": "the steps had to be made ever smaller: try another start (sites=, say those of another method), a "
     "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
     "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
-    "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace; a row to which the kernel "
-    "gives no variance (Linear or IntegratedWiener where x is 0) has none either: add Constant() to the kernel",
+    "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
+    "no-variance": "the kernel gives some rows no variance (Linear or IntegratedWiener where x is 0), so that f is "
+    "known there and their data say nothing: leave them out (weights of 0), or add Constant() to the kernel",
     "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
     "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
     "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
@@ -42,7 +43,8 @@ class Status:
     """How inference ended: a reason, the numbers behind it, and what to try.
 
     Attributes:
-        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start" or "no-covariance".
+        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start", "no-variance" or
+            "no-covariance".
         sweeps: how many sweeps over the data there were.
         residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
         tol: the residual that was asked for.

@@ -9,6 +9,7 @@ from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, RED
 from quantprop.plots.effects import effect, effects
 from quantprop.plots.learning import trace
 from quantprop.plots.posteriors import class_probability, posterior, variances
+from quantprop.plots.series import forecast
 from quantprop.plots.sites import site, variance_ratio
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "class_probability",
     "effect",
     "effects",
+    "forecast",
     "pit",
     "posterior",
     "reliability",

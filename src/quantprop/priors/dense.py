@@ -32,7 +32,7 @@ from quantprop.priors.cholesky import (
     solve,
     variances,
 )
-from quantprop.sites import Marginal
+from quantprop.sites import Marginal, unit
 
 HUGE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
@@ -132,7 +132,7 @@ class DensePrior(Prior):
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
         covariance, transfer = self.joint(given, signed)
-        sd = jnp.sqrt(given.marginals.variance)
+        sd = unit(given.marginals.variance)
         correlation = covariance / (sd[:, None] * sd)
         return DenseResponse(correlation, correlation**2, transfer, given.marginals, given.sites.tau)
 
@@ -162,7 +162,8 @@ class DenseResponse(Response):
     def to_prior(self, by: Cotangent) -> DensePrior:
         """δμ = A(δm + δK α) and δΣ = A δK Aᵀ; of two entries (i, j) and (j, i) only the sum counts."""
         m, a = self.marginals, self.transfer
-        by_mean, by_variance = by.answer[0] / jnp.sqrt(m.variance), -by.answer[1] / m.variance
+        sd = unit(m.variance)
+        by_mean, by_variance = by.answer[0] / sd, -by.answer[1] / sd**2
         sent = a.T @ by_mean
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
         through_variance = folded_product(a, by_variance[:, None] * a)

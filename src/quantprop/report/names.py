@@ -32,6 +32,7 @@ REASONS = {  # of learning and of inference
     "stalled": "steps became too small",
     "improper-cavities": "some rows left no proper cavity",
     "improper-start": "there was no proper start",
+    "no-variance": "some rows have no variance under the kernel",
     "no-covariance": "the kernel gave no covariance matrix",
 }
 

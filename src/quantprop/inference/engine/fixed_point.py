@@ -16,7 +16,7 @@ from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
-from quantprop.sites import Marginal
+from quantprop.sites import Marginal, unit
 
 RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
 FARTHEST = 2.0  # standard deviations that means may move before the precisions respond
@@ -109,7 +109,7 @@ def followed(problem: InferenceProblem, post: Conditioned, new: Renewal) -> tupl
     push = jnp.where(counts, new.site.nu - sites.nu - at.mean * (new.site.tau - sites.tau), 0.0)
     near = Natural(sites.nu + push, sites.tau)
     to = problem.prior.follow(post, near.nu)
-    close = jnp.max(jnp.abs(to.mean - at.mean) / jnp.sqrt(at.variance)) <= FARTHEST
+    close = jnp.max(jnp.abs(to.mean - at.mean) / unit(at.variance)) <= FARTHEST
     return jax.tree.map(lambda a, b: jnp.where(close, a, b), (near, to), (sites, at))
 
 

@@ -27,7 +27,7 @@ from quantprop.numerics.triangular import lower_product, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
 from quantprop.runtime.mesh import divided, is_divided
-from quantprop.sites import Marginal
+from quantprop.sites import Marginal, unit
 
 
 class Factor(eqx.Module):
@@ -185,9 +185,8 @@ class InducingResponse(Response):
     def answer(self, moves: Moves) -> Moves:
         """ρ p by two products with A; (ρ ∘ ρ) q by (C ∘ C) q = diag Aᵀ (A diag(q) Aᵀ) A."""
         a, own, squared = _a(self.prior, self.given), *self._own()
-        variance = self.given.marginals.variance
-        sd, m = jnp.sqrt(variance), len(self.inner.whitening)
-        p, q = moves[0] / sd, moves[1] / variance
+        sd, m = unit(self.given.marginals.variance), len(self.inner.whitening)
+        p, q = moves[0] / sd, moves[1] / sd**2
 
         def gather(carry, v, p, q):
             return (carry[0] + v @ p, carry[1] + weighted_gram(v, q)), None
@@ -198,7 +197,7 @@ class InducingResponse(Response):
             return carry, (v.T @ sent, jnp.sum(v * (gram @ v), axis=0))
 
         _, (of_means, of_variances) = self.inner.over(scatter, None)
-        return jnp.stack([(of_means / a + own * p) / sd, (of_variances / a**2 + squared * q) / variance])
+        return jnp.stack([(of_means / a + own * p) / sd, (of_variances / a**2 + squared * q) / sd**2])
 
     def _own(self) -> tuple[Array, Array]:
         """What d adds to the response of a datum to its own site, in the mean and in the variance."""
@@ -213,7 +212,8 @@ class InducingResponse(Response):
         prior, given, factor = self.prior, self.given, self.given.factor
         at, share, spread, a = given.marginals, prior.share, given.factor.spread, _a(prior, given)
         s = given.sites.tau / a
-        w, omega = by.answer[0] / (jnp.sqrt(at.variance) * a), -by.answer[1] / (at.variance * a**2)
+        sd = unit(at.variance)
+        w, omega = by.answer[0] / (sd * a), -by.answer[1] / (sd * a) ** 2
         sent, gram = self.inner.sent(w), self.inner.gram(omega)
         t = w - s * self.inner.received(sent)
         by_d = share * at.alpha * t + omega * (1.0 - 2.0 * share * s * spread)

@@ -35,7 +35,7 @@ from quantprop.priors.markov.layout import Layout, before, in_line, to_rows, to_
 from quantprop.priors.markov.prediction import MarkovPredictor
 from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, filtered, pivot, updated
 from quantprop.runtime.programs import part
-from quantprop.sites import Marginal
+from quantprop.sites import Marginal, unit
 
 
 class MarkovPrior(Prior):
@@ -81,17 +81,18 @@ class MarkovResponse(Response):
     signed: bool = eqx.field(static=True)
 
     def answer(self, moves: Moves) -> Moves:
-        at, sd = self.given.marginals, jnp.sqrt(self.given.marginals.variance)
-        by_tau = moves[1] / at.variance
+        at, sd = self.given.marginals, unit(self.given.marginals.variance)
+        by_tau = moves[1] / sd**2
         towards = Natural(moves[0] / sd + at.mean * by_tau, by_tau)
 
         mean, variance = _ANSWERED[self.signed](self.prior, self.given.sites, towards)
-        return jnp.stack([mean / sd, -variance / at.variance])
+        return jnp.stack([mean / sd, -variance / sd**2])
 
     def to_prior(self, by: Cotangent) -> MarkovPrior:
         """Σ c_i μ_i + e_i σ_i² is the derivative of log Z along δτ = −2e, δν = c + μ δτ."""
         at, sites = self.given.marginals, self.given.sites
-        by_mean, by_variance = by.answer[0] / jnp.sqrt(at.variance), -by.answer[1] / at.variance
+        sd = unit(at.variance)
+        by_mean, by_variance = by.answer[0] / sd, -by.answer[1] / sd**2
         by_tau = -2.0 * by_variance
         towards = Natural(by_mean + at.mean * by_tau, by_tau)
         moved = _moved_slope(self.prior, sites, towards)

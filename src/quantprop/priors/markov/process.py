@@ -37,10 +37,10 @@ class Markov(Process):
 
     Kernels are Matern12, Matern32, Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums
     and products of them. Inputs may be in any order, and repeated. Where X has more columns, the kernel is put on that
-    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of so many
-    `harmonics`, 2 · harmonics + 1 states; `truncation` says what that leaves out. `lanes` is how many stretches of the
-    series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same to
-    rounding.
+    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of so
+    many `harmonics`, 2 · harmonics + 1 states; `truncation` says what that leaves out. `lanes` is how many stretches of
+    the series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same
+    to rounding.
 
     >>> import numpy as np
     >>> from quantprop import Markov, Model, infer, kernels, likelihoods

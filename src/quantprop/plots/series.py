@@ -1,0 +1,48 @@
+"""Pictures of series in time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from quantprop.data import finite_array
+from quantprop.inference.predictive import Predictive
+from quantprop.plots.canvas import BLACK, BLUE, Axes, _axes
+
+FAN = (0.5, 0.8, 0.95)
+
+
+def forecast(
+    times: Any, predictive: Predictive, past: Any = None, y: Any = None, *, levels: Sequence[float] = FAN,
+    ax: Axes | None = None,
+) -> Axes:  # fmt: skip
+    """Forecasts as a fan: the median of y at each time, and central intervals that hold it with these probabilities.
+
+    `times` and `predictive` are those of `solution.forecast`, or the times of rows given to `predict_y`; `past` and `y`
+    are times and observations to show beside them, before or after the forecasts begin.
+
+    >>> import numpy as np
+    >>> from quantprop import Markov, Model, infer, kernels, likelihoods, plots
+    >>> t, y = np.arange(40.0), np.tile([3, 4, 5, 4], 10)
+    >>> model = Model(kernels.Matern32(1.0, 20.0), likelihoods.Poisson(), process=Markov())
+    >>> ahead = infer(model, t[:, None], y, "ep").forecast(5)
+    >>> plots.forecast(ahead.times, ahead.y, t[-20:], y[-20:]).get_xlabel()
+    'time'
+    """
+    at = finite_array(times, "times", ndim=1)
+    if at.shape != np.shape(predictive.latent.mean):
+        raise ValueError(f"times must be those of the forecasts, {len(predictive.latent.mean)}; got {len(at)}")
+    if not levels or not all(0.0 < level < 1.0 for level in levels):
+        raise ValueError(f"levels must be probabilities between 0 and 1; got {list(levels)}")
+    ax, order = _axes(ax), np.argsort(at)
+    for level in sorted(levels, reverse=True):
+        ends = (predictive.quantile(0.5 - 0.5 * level)[order], predictive.quantile(0.5 + 0.5 * level)[order])
+        ax.fill_between(at[order], *ends, color=BLUE, alpha=0.22, linewidth=0, label=f"{100 * level:g} %")
+    ax.plot(at[order], predictive.quantile(0.5)[order], color=BLUE, label="median")
+    if past is not None:
+        ax.plot(finite_array(past, "past", ndim=1), finite_array(y, "y", ndim=1), ".", color=BLACK, label="data")
+    ax.set(xlabel="time", ylabel="y")
+    ax.legend()
+    return ax
