@@ -58,8 +58,9 @@ class Climb:
             return best, "nothing-to-learn"
         best, why = self._climbed(best, partial(loose, self.landscape))
         best = self._settled(best)
-        if self.landscape.exact and self.ftol <= FTOL and why == "small-gain" and self.slope(best) > FLAT:
-            best, why = self._climbed(best, lambda incline: self.landscape.tol)  # gains below the errors on the way
+        unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
+        if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
+            best, why = self._climbed(best, lambda incline: self.landscape.tol)
         return self._settled(best), why
 
     def _climbed(self, best: Point, precision: Callable) -> tuple[Point, str]:
