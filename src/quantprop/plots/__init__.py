@@ -37,6 +37,7 @@ from quantprop.plots.canvas import (
 )
 from quantprop.plots.effects import effect as effect
 from quantprop.plots.effects import effects as effects
+from quantprop.plots.hyperparameters import hyperparameter as hyperparameter
 from quantprop.projections import KL, Wasserstein
 from quantprop.projections.single import project
 from quantprop.runtime.precision import float64
