@@ -71,6 +71,9 @@ def fit(
     series: Annotated[
         bool, typer.Option("--series", help="One column of times: a Matérn kernel, in time linear in the rows.")
     ] = False,
+    integrate: Annotated[
+        bool, typer.Option("--integrate", help="Average predictions over the posterior of the hyperparameters.")
+    ] = False,
     restarts: Annotated[int, typer.Option(min=0, help="Further starts of learning, at random.")] = 0,
     sample: Sample = None,
     seed: Annotated[int, typer.Option(min=0, help="Of --sample and --restarts.")] = 0,
@@ -95,6 +98,8 @@ def fit(
             raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
         if series:
             settings["process"] = "markov"
+        if integrate:
+            settings["hyperparameters"] = "integrated"
         if inducing is not None:
             from quantprop import Inducing
 
@@ -108,6 +113,8 @@ def fit(
             typer.echo(f"wrote {out}")
         if not all(fitted.converged for fitted in model.fits):
             note("warning: not converged; the status above says what to try")
+        if not all(one.converged for one in model.integrated):
+            note("warning: hyperparameters are integrated roughly; the status above says what to try")
 
 
 def _grown(given: Given, method: str) -> Problem:

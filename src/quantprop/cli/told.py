@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,6 +29,15 @@ def about(model: TableModel) -> dict[str, Any]:
                 "learning": str(fitted.status),
                 "inference": str(fitted.solution.status),
                 "hyperparameters": insight.hyperparameters(model, i),
+                **(
+                    {
+                        "integration": str(model.integrated[i].status),
+                        "integrated_log_evidence": model.integrated[i].log_evidence,
+                        "intervals": {name: asdict(one) for name, one in insight.intervals(model, i).items()},
+                    }
+                    if model.integrated
+                    else {}
+                ),
                 **(
                     {
                         "kernel": terms[i].kernel,
@@ -60,6 +70,12 @@ def told(model: TableModel) -> list[str]:
         ranked = insight.relevance(model, i)
         shown = {k: v for k, v in part["hyperparameters"].items() if not (ranked and "lengthscale of " in k)}
         lines += [f"  {name:<28} {value:.6g}" for name, value in shown.items()]
+        if "intervals" in part:
+            lines += [f"integration {part['integration']}", "posteriors (median, 95 % interval; prior):"]
+            lines += [
+                f"  {name:<28} {one['median']:.4g}, {one['lower']:.4g} to {one['upper']:.4g}; {one['prior']}"
+                for name, one in part["intervals"].items()
+            ]
         if "kernel" in part:
             lines += _terms_told(part)
         if ranked:

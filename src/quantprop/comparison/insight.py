@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.solution import Solution
 from quantprop.kernels import Columns, Kernel, columns_of, written
 from quantprop.kernels.structure import leaves
@@ -69,13 +70,22 @@ def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
     """Learned numbers by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
-    features, fitted = model.encoding.features, model.fits[which]
-    if not columns_of(fitted.model.kernel):
-        return {readable(name, features): value for name, value in fitted.hyperparameters.items()}
-    numbers = list(fitted.hyperparameters.items())
-    named = _of_terms(fitted.model.kernel)
-    rest = {readable(name, features): value for name, value in numbers[len(named) :]}
-    return {name: value for name, (_, value) in zip(named, numbers, strict=False)} | rest
+    numbers = model.fits[which].hyperparameters
+    return dict(zip(_readable(model, which, list(numbers)), numbers.values(), strict=False))
+
+
+def intervals(model: TableModel, which: int = 0) -> dict[str, HyperparameterMarginal]:
+    """Posteriors of the same numbers where they are integrated, by the same names; else none."""
+    if not model.integrated:
+        return {}
+    found = model.integrated[which].parameters
+    return dict(zip(_readable(model, which, list(found)), found.values(), strict=False))
+
+
+def _readable(model: TableModel, which: int, names: list[str]) -> list[str]:
+    features, kernel = model.encoding.features, model.fits[which].model.kernel
+    named = _of_terms(kernel) if columns_of(kernel) else []
+    return [*named, *(readable(name, features) for name in names[len(named) :])]
 
 
 def _of_terms(kernel: Kernel) -> list[str]:

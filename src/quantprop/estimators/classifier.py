@@ -19,6 +19,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
+from quantprop.inference.integrated import Integrated
 from quantprop.inference.solution import Solution
 from quantprop.kernels import Kernel, Terms
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
@@ -47,8 +48,13 @@ class BinaryGaussianProcess:
 
     @property
     def solution_(self) -> Solution:
-        """The posterior."""
+        """The posterior at the learned hyperparameters."""
         return self.core.fitted.solution
+
+    @property
+    def posterior_(self) -> Solution | Integrated:
+        """What predicts: that, or the average over hyperparameters."""
+        return self.core.posterior
 
     @property
     def log_marginal_likelihood_value_(self) -> float:
@@ -64,7 +70,7 @@ class BinaryGaussianProcess:
 
     def log_proba(self, x: Any) -> Float[np.ndarray, "n 2"]:
         """Log probabilities of both classes."""
-        y = self.solution_.predict_y(x)
+        y = self.posterior_.predict_y(x)
         return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
 
 
@@ -91,6 +97,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
       (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
       kernel and X allow it, else inducing points, with a warning.
+    - `hyperparameters`: "point" predicts at the learned ones, "integrated" averages over their posterior (`integrate`).
 
     `max_iter_predict` bounds the sweeps of inference. `n_jobs` is accepted and has no effect: the classes of a
     multi-class problem share compiled programs, which is faster than processes.
@@ -117,6 +124,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
         "process": [StrOptions({"auto", "dense", "markov"}), Process],
+        "hyperparameters": [StrOptions({"point", "integrated"})],
     }
 
     def __init__(
@@ -135,6 +143,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         likelihood="probit",
         objective="evidence",
         process="dense",
+        hyperparameters="point",
     ):
         self.kernel = kernel
         self.optimizer = optimizer
@@ -149,6 +158,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         self.likelihood = likelihood
         self.objective = objective
         self.process = process
+        self.hyperparameters = hyperparameters
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -222,9 +232,15 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     @property
     def solution_(self):
-        """The posterior of the latent function; a list of them for several classes."""
+        """The posterior of the latent function at the learned hyperparameters; a list of them for several classes."""
         models = self._models()
         return models[0].solution_ if len(models) == 1 else [m.solution_ for m in models]
+
+    @property
+    def posterior_(self):
+        """What predicts: `solution_`, or the average over hyperparameters; a list of them for several classes."""
+        models = self._models()
+        return models[0].posterior_ if len(models) == 1 else [m.posterior_ for m in models]
 
     @property
     def fitted_(self):
@@ -236,7 +252,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     def loo_(self):
         """Leave-one-out log predictive densities of the training rows, one column per model for several classes."""
         models = self._models()
-        return models[0].solution_.loo if len(models) == 1 else np.stack([m.solution_.loo for m in models], axis=1)
+        return models[0].posterior_.loo if len(models) == 1 else np.stack([m.posterior_.loo for m in models], axis=1)
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """The objective at θ (of `kernel_`), with its exact gradient on request; for several classes the mean.
@@ -310,12 +326,12 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 "Returning the mean and variance of the latent function f is only supported for binary "
                 f"classification, received {self.n_classes_} classes; use latent(X), which returns those of every class"
             )
-        normal = self._models()[0].solution_.predict(self._new_inputs(X))
+        normal = self._models()[0].posterior_.predict(self._new_inputs(X))
         return normal.mean, normal.variance
 
     def latent(self, X):
         """Means and variances of all latent functions: one column per two-class model, in their order."""
         check_is_fitted(self)
         x = self._new_inputs(X)
-        normals = [m.solution_.predict(x) for m in self._models()]
+        normals = [m.posterior_.predict(x) for m in self._models()]
         return np.stack([n.mean for n in normals], axis=1), np.stack([n.variance for n in normals], axis=1)

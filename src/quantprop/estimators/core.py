@@ -23,11 +23,14 @@ from quantprop.estimators.foreign import Source
 from quantprop.estimators.terms import started
 from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.inference.inferring import infer
+from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Ending, Fitted
+from quantprop.inference.solution import Solution
 from quantprop.inference.task import prepare, settled
 from quantprop.kernels import Kernel, Terms, located
 from quantprop.kernels.structure import with_levels
 from quantprop.learning.fitting import fitted_at, learn
+from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
 from quantprop.learning.starts import KernelWarning as KernelWarning  # whose place this was
@@ -118,6 +121,12 @@ class Core:
     choice: Choice
     landscape: Landscape
     fitted: Fitted
+    integrated: Integrated | None = None  # over its hyperparameters
+
+    @property
+    def posterior(self) -> Solution | Integrated:
+        """What predicts: at the learned hyperparameters, or averaged over them."""
+        return self.fitted.solution if self.integrated is None else self.integrated
 
     @property
     def kernel(self) -> Any:
@@ -163,10 +172,22 @@ class Recipe:
     restarts: int
     random_state: Any
     max_sweeps: int
+    integrated: bool = False
+
+
+def integrated(core: Core) -> Core:
+    """The same averaged over its hyperparameters, under the evidence and their priors."""
+    found = integrated_over(core.fitted, core.landscape.task, TOLERANCE, core.landscape.max_sweeps)
+    return replace(core, integrated=found)
 
 
 def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any = None) -> Core:
     """Learn a model from checked data."""
+    core = _learned(recipe, choice, model, x, y, rows, warm)
+    return integrated(core) if recipe.integrated else core
+
+
+def _learned(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any) -> Core:
     model = settled(model, x)
     task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
@@ -290,3 +311,6 @@ def warn_if_unfinished(cores: Sequence[Core], name: str) -> None:
             ConvergenceWarning,
             stacklevel=4,
         )
+    rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
+    if rough:
+        warnings.warn(f"{name}: integration {rough[0].status}", ConvergenceWarning, stacklevel=4)

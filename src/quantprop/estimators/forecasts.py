@@ -14,6 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from quantprop.estimators.core import Core
 from quantprop.estimators.labels import codes
+from quantprop.inference.integrated import Integrated
+from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods import Datum, Likelihood
@@ -27,6 +29,7 @@ class Forecasts:
     """The predictions of `GaussianProcessRegressor`."""
 
     solution_: Solution
+    posterior_: Solution | Integrated
     likelihood_: Likelihood
     classes_: np.ndarray
     _labels: np.ndarray | None  # that have an order, where y consists of such
@@ -48,16 +51,16 @@ class Forecasts:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         x = self._for_prediction(X)
         if self._gaussian():
-            latent = self.solution_.predict(x, full_cov=return_cov)
+            latent = self.posterior_.predict(x, full_cov=return_cov)
             mean = self._y_mean + self._y_std * latent.mean
             if return_cov:
                 return mean, self._y_std**2 * latent.covariance
             return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
         if return_cov:
             raise ValueError(
-                "return_cov is for the Gaussian likelihood; solution_.predict(X, full_cov=True) has that of f"
+                "return_cov is for the Gaussian likelihood; posterior_.predict(X, full_cov=True) has that of f"
             )
-        y = self.solution_.predict_y(x, exposure=exposure, trials=trials)
+        y = self.posterior_.predict_y(x, exposure=exposure, trials=trials)
         if self._labels is not None:
             if return_std:
                 raise ValueError("labels have no standard deviation; predict_proba(X) has their probabilities")
@@ -93,7 +96,11 @@ class Forecasts:
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
         """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""
         x, draws = self._for_prediction(X), check_random_state(random_state)
-        f = self.solution_.sample(x, n_samples, seed=int(draws.randint(2**31)))
+        posterior, integrated = self.posterior_, self._core.integrated
+        if integrated is not None and not self._gaussian():
+            seed = int(draws.randint(2**31))
+            return self._as_given(integrated.sample_y(x, n_samples, seed, exposure=exposure, trials=trials).T)
+        f = posterior.sample(x, n_samples, seed=int(draws.randint(2**31)))
         if self._gaussian():
             return self._as_given(f.T)
         scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
@@ -137,8 +144,8 @@ class Forecasts:
         check_is_fitted(self, "log_marginal_likelihood_value_")
         return self._new_inputs(X)
 
-    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Predictive:
-        return self.solution_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)
+    def _predictive(self, X: Any, exposure: Any, trials: Any) -> Predictive | MixedPredictive:
+        return self.posterior_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)
 
 
 _REMEDY = (
@@ -147,7 +154,7 @@ _REMEDY = (
 )
 
 
-def _mean_or_median(y: Predictive) -> np.ndarray:
+def _mean_or_median(y: Predictive | MixedPredictive) -> np.ndarray:
     mean = y.mean
     if np.isnan(mean).any():
         warnings.warn(f"y has no mean: its median is returned; {_REMEDY}", MomentWarning, stacklevel=3)
@@ -155,7 +162,7 @@ def _mean_or_median(y: Predictive) -> np.ndarray:
     return mean
 
 
-def _deviation(y: Predictive) -> np.ndarray:
+def _deviation(y: Predictive | MixedPredictive) -> np.ndarray:
     variance = y.variance
     if not np.isfinite(variance).all():
         warnings.warn(f"the standard deviation of y is infinite; {_REMEDY}", MomentWarning, stacklevel=3)

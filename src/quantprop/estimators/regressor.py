@@ -68,6 +68,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
       (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
       kernel and X allow it, else inducing points, with a warning.
     - `max_sweeps`: the most sweeps of one inference.
+    - `hyperparameters`: "point" predicts at the learned ones, "integrated" averages over their posterior (`integrate`).
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRegressor
@@ -91,6 +92,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         "objective": [StrOptions({"evidence", "loo", "elbo"})],
         "process": [StrOptions({"auto", "dense", "markov"}), Process],
         "max_sweeps": [Interval(Integral, 1, None, closed="left")],
+        "hyperparameters": [StrOptions({"point", "integrated"})],
     }
 
     def __init__(
@@ -109,6 +111,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         objective="evidence",
         max_sweeps=200,
         process="dense",
+        hyperparameters="point",
     ):
         self.kernel = kernel
         self.alpha = alpha
@@ -123,6 +126,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         self.objective = objective
         self.max_sweeps = max_sweeps
         self.process = process
+        self.hyperparameters = hyperparameters
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -267,8 +271,15 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
 
     @property
     def solution_(self):
-        """The posterior of the latent function. With Gaussian noise by name, its X holds equal training rows once."""
+        """The posterior of the latent function at the learned hyperparameters. With Gaussian noise by name, its X holds
+        equal training rows once.
+        """
         return self._core.fitted.solution
+
+    @property
+    def posterior_(self):
+        """What predicts: `solution_`, or the average over hyperparameters."""
+        return self._core.posterior
 
     @property
     def fitted_(self):
@@ -297,7 +308,7 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     @property
     def loo_(self):
         """Leave-one-out log predictive densities of the training rows, per unit of y as it was given."""
-        return self.solution_.loo[self._rows] - np.log(self._y_std)
+        return self.posterior_.loo[self._rows] - np.log(self._y_std)
 
     def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
         """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned."""

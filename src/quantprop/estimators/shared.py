@@ -84,6 +84,7 @@ class GaussianProcess(BaseEstimator):
     method: Any
     objective: str
     process: Any
+    hyperparameters: str
 
     def save(self, path):
         """Write the estimator to one file, to be read by `quantprop.load`."""
@@ -132,8 +133,11 @@ class GaussianProcess(BaseEstimator):
     def _recipe(self, max_sweeps: int) -> Recipe:
         recipe = Recipe(
             as_method(self.method), as_objective(self.objective), self.optimizer,
-            self.n_restarts_optimizer, self.random_state, max_sweeps,
+            self.n_restarts_optimizer, self.random_state, max_sweeps, self.hyperparameters == "integrated",
         )  # fmt: skip
+        if recipe.integrated and recipe.optimizer is None:
+            raise ValueError("hyperparameters='integrated' needs an optimizer, which finds where their posterior lies; "
+                             "with optimizer=None they are held: hyperparameters='point'")  # fmt: skip
         recipe.objective.check(recipe.method)
         return recipe
 

@@ -70,7 +70,7 @@ _CODING = Kind("estimators.Coding", Coding, {"names": records.NAMES, "levels": R
 BOTH = Registry((*REGISTRY.kinds, _CODING, *(_kind(f"sklearn.{make.__name__}", make, _rule) for make in _KERNELS)))
 
 LATER = {  # what files of older versions lack
-    "process": "dense", "_labels": None, "_coding": encode(Coding(), "_coding", BOTH),
+    "process": "dense", "hyperparameters": "point", "_labels": None, "_coding": encode(Coding(), "_coding", BOTH),
 }  # fmt: skip
 
 _PARAMETERS = {
@@ -84,7 +84,7 @@ _PARAMETERS = {
     "random_state": Rule("a whole number or None (a generator cannot be stored)", _WHOLE_OR_NONE.holds),
     "n_jobs": _WHOLE_OR_NONE,
     "alpha": records.NUMBERS,
-    "multi_class": _TEXT,
+    **dict.fromkeys(("multi_class", "hyperparameters"), _TEXT),
     "process": instance("a name or a process", str, Process),
     "objective": _TEXT,
     "method": instance("a name or a method", str, Method),
@@ -189,7 +189,10 @@ def _packed_core(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dic
         "likelihood": encode(start.likelihood, "likelihood"),
         "mean": encode(start.mean, "mean"),
         "max_sweeps": int(core.landscape.max_sweeps),
+        "integrated": None,
     }
+    if core.integrated is not None:
+        content["integrated"] = mixtures.packed(core.integrated, f"{prefix}integrated.", tensors)
     rows = {**task.data._asdict(), "weights": task.weight.total}
     tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
     return content
@@ -293,8 +296,10 @@ def _finish_regressor(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
 
 
 def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
-    parts = {"fitted", "kernel", "likelihood", "mean", "max_sweeps"}
-    require(isinstance(node, dict) and set(node) == parts, "a model has other parts")
+    parts = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
+    require(isinstance(node, dict) and set(node) | {"integrated"} == parts, "a model has other parts")
+    mixture = node.get("integrated")  # missing in files of older versions
+    integrated = None if mixture is None else mixtures.unpacked(mixture, f"{prefix}integrated.", shelf)
     fitted = learned.unpacked(node["fitted"], prefix, shelf)
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": _WHOLE})
     choice = _choice(decode(node["kernel"], "kernel", BOTH), fitted.model.kernel)
@@ -302,7 +307,7 @@ def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     model = Model(translation.kernel, start["likelihood"], start["mean"], fitted.model.process)
     landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
-    return Core(choice, landscape, fitted)
+    return Core(choice, landscape, fitted, integrated)
 
 
 def _choice(kernel: Any, learned_kernel: Kernel) -> Choice:

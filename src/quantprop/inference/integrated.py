@@ -14,6 +14,7 @@ from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
+from quantprop.likelihoods.base import Datum
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
 from quantprop.runtime.display import html, of_integrated, text
@@ -159,6 +160,21 @@ class Integrated:
         ]
         return rng.permutation(np.concatenate(drawn))
 
+    def sample_y(self, Xnew: Any, n: int, seed: int = 0, *, exposure: Any = None, trials: Any = None) -> np.ndarray:
+        """n draws of y at new inputs (rows: draws), f joint and at hyperparameters of its own in each."""
+        rng = np.random.default_rng(seed)
+        drawn = []
+        for component, k in zip(self.components, rng.multinomial(n, self.weights), strict=True):
+            if k:
+                f, likelihood = (
+                    component.sample(Xnew, k, seed=int(rng.integers(2**31))),
+                    component.model.plain_likelihood,
+                )
+                more = scales(likelihood, f.shape[1:], exposure, trials)
+                rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
+                drawn.append(likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f))
+        return rng.permutation(np.concatenate(drawn))
+
     @property
     def parameters(self) -> dict[str, HyperparameterMarginal]:
         """The posterior of every hyperparameter by name: mean, sd, median and 95 % interval, in natural units."""
@@ -167,7 +183,7 @@ class Integrated:
         for name, values in self._values().items():
             mean = float(self.weights @ values)
             lower, median, upper = (float(q[0]) for q in self.marginal(name).quantile([tail, 0.5, 1.0 - tail]))
-            ends = np.exp([lower, median, upper]) if self._logarithmic[name] else (lower, median, upper)
+            ends = np.exp([lower, median, upper]) if self.logarithmic[name] else (lower, median, upper)
             spread = float(np.sqrt(self.weights @ (values - mean) ** 2))
             found[name] = HyperparameterMarginal(
                 mean, spread, float(ends[1]), float(ends[0]), float(ends[2]), self.priors[name]
@@ -183,7 +199,7 @@ class Integrated:
         values = self._values()
         if name not in values:
             raise ValueError(f"name must be one of {', '.join(values)}; got {name!r}")
-        points = np.log(values[name]) if self._logarithmic[name] else values[name]
+        points = np.log(values[name]) if self.logarithmic[name] else values[name]
         centre = self.weights @ points
         variance = self.weights @ (points - centre) ** 2
         share = min(1.0, 1.06 * self.status.effective**-0.2) ** 2  # of the variance that the kernel has
@@ -197,7 +213,8 @@ class Integrated:
         write(self, path)
 
     @property
-    def _logarithmic(self) -> dict[str, bool]:
+    def logarithmic(self) -> dict[str, bool]:
+        """Which hyperparameters are learned, and here averaged over, by their logarithms."""
         parts = declared(self.model)
         return dict(zip(labels(parts), logarithms(parts), strict=True))
 

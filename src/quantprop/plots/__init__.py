@@ -7,6 +7,7 @@ Solution, what `fit` returned, or a fitted estimator.
 from quantprop.plots.calibration import pit, reliability, rootogram
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, RED
 from quantprop.plots.effects import effect, effects
+from quantprop.plots.hyperparameters import hyperparameter
 from quantprop.plots.learning import trace
 from quantprop.plots.posteriors import class_probability, posterior, variances
 from quantprop.plots.series import forecast
@@ -23,6 +24,7 @@ __all__ = [
     "effect",
     "effects",
     "forecast",
+    "hyperparameter",
     "pit",
     "posterior",
     "reliability",

@@ -57,6 +57,13 @@ class TableModel:
         return tuple(found) if isinstance(found, list) else (found,)
 
     @property
+    def integrated(self) -> tuple[Integrated, ...]:
+        """The averages over hyperparameters behind the predictions, one for each of `fits`; none of point estimates."""
+        found = self.estimator.posterior_
+        every = tuple(found) if isinstance(found, list) else (found,)
+        return tuple(one for one in every if isinstance(one, Integrated))
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """The labels of the classes, as text; none in regression."""
         if isinstance(self.estimator, GaussianProcessClassifier):
@@ -101,7 +108,7 @@ class TableModel:
         if isinstance(self.estimator, GaussianProcessClassifier):
             return self._classes(self.estimator.predict_proba(x), self.estimator.classes_)
         if self.ordered:
-            y = self.estimator.solution_.predict_y(x)
+            y = self.estimator.posterior_.predict_y(x)  # type: ignore[union-attr]  # of a regressor
             return self._classes(np.exp([y.log_prob(k) for k in range(len(self.ordered))]).T, np.array(self.ordered))
         mean, deviation = self.units.moments(*self.estimator.predict(x, return_std=True, **scales))
         columns = (

@@ -16,7 +16,7 @@ from quantprop.inference.integrated import Integrated, IntegrationStatus
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
-from quantprop.inference.task import prepare
+from quantprop.inference.task import Task, prepare
 from quantprop.learning.fitting import MOST, as_given
 from quantprop.learning.integration.belief import belief_of
 from quantprop.learning.integration.designs import Frame, Weighted, composite, frame, grid, importance, log_sum
@@ -29,6 +29,8 @@ from quantprop.model import Model
 from quantprop.parameters import Parameter, at, box, declared, is_parameter, labels, packed
 from quantprop.runtime.threads import blas_threads_for
 
+POINTS = 1024  # at most
+SWEEPS = 200  # of one inference, at most
 GRID = 2  # hyperparameters up to which there is a grid
 COMPOSITE = 8  # and up to which there is a central composite design
 NORMAL = 0.5  # efficiency of that design below which importance sampling takes its place
@@ -53,7 +55,7 @@ def integrate(
     *,
     exposure: Any = None,
     trials: Any = None,
-    max_points: int = 1024,
+    max_points: int = POINTS,
     seed: int = 0,
     tol: float = 1e-8,
 ) -> Integrated:
@@ -87,13 +89,11 @@ def integrate(
     if max_points < 1:
         raise ValueError(f"max_points must be at least 1; got {max_points}")
     solution = fitted.solution
-    model = held(fitted.model)
-    task = prepare(model, solution.X, y, solution.method, solution.weights, exposure, trials)
-    landscape = Landscape(model, task, solution.method, Evidence(), True, tol)
-    return integrated_over(landscape, fitted, max_points, seed)
+    task = prepare(fitted.model, solution.X, y, solution.method, solution.weights, exposure, trials)
+    return integrated_over(fitted, task, tol, SWEEPS, max_points, seed)
 
 
-def held(model: Model) -> Model:
+def _held(model: Model) -> Model:
     """The model with all numbers of its process fixed: they approximate, and are no hyperparameters."""
 
     def fixed(node: Any) -> Any:
@@ -102,8 +102,11 @@ def held(model: Model) -> Model:
     return replace(model, process=jax.tree.map(fixed, declared(model).process, is_leaf=is_parameter))
 
 
-def integrated_over(landscape: Landscape, fitted: Fitted, max_points: int, seed: int) -> Integrated:
-    """The posterior over the hyperparameters of a landscape, the search for its mode beginning at a fit."""
+def integrated_over(
+    fitted: Fitted, task: Task, tol: float, max_sweeps: int, max_points: int = POINTS, seed: int = 0
+) -> Integrated:
+    """The posterior over the hyperparameters of a fit to checked data."""
+    landscape = Landscape(_held(fitted.model), task, fitted.solution.method, Evidence(), True, tol, max_sweeps)
     belief = belief_of(landscape)
     surface, theta = Surface(landscape, belief), packed(landscape.parts)
     if not len(theta):
