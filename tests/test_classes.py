@@ -18,6 +18,7 @@ from quantprop import (
     QP,
     VB,
     Dense,
+    GaussianProcessClassifier,
     Inducing,
     Laplace,
     Model,
@@ -258,3 +259,31 @@ def test_weights_are_repeated_rows(by_ep):
 def test_what_cannot_be_is_refused_by_name(model, y, more, words):
     with pytest.raises(ValueError, match=words):
         infer(model, X, y, "ep", **more)
+
+
+# --- estimators ------------------------------------------------------------------------------------------------------
+
+
+def test_the_classifier_learns_all_classes_jointly(tmp_path):
+    labels = np.array(["ash", "oak", "elm"])[Y]
+    model = GaussianProcessClassifier(multi_class="joint", method="ep").fit(X, labels)
+    new = np.array([[0.1], [-1.3]])
+    kernel = model.solution_.model.kernel
+    direct = infer(Model(kernel, likelihoods.MultinomialProbit()), X, np.searchsorted(model.classes_, labels), "ep")
+    expected = direct.predict_y(new).probabilities
+    np.testing.assert_allclose(model.predict_proba(new), expected, atol=1e-6)
+    np.testing.assert_array_equal(model.predict(new), model.classes_[expected.argmax(axis=1)])
+    assert model.latent(new)[0].shape == (2, 3)
+    assert model.loo_.shape == (10,)
+    value, slope = model.log_marginal_likelihood(model.kernel_.theta, eval_gradient=True)
+    assert value == pytest.approx(model.log_marginal_likelihood_value_, abs=1e-6)
+    assert np.abs(slope).max() < 1e-3
+    model.save(tmp_path / "trees.safetensors")
+    back = load(tmp_path / "trees.safetensors")
+    np.testing.assert_array_equal(back.predict_proba(new), model.predict_proba(new))
+    assert back.log_marginal_likelihood(back.kernel_.theta) == pytest.approx(value, abs=1e-9)
+
+
+def test_a_joint_classifier_is_of_probits():
+    with pytest.raises(ValueError, match=r"likelihood must be 'probit'.*one_vs_rest"):
+        GaussianProcessClassifier(multi_class="joint", likelihood="logit").fit(X, Y)

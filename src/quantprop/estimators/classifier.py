@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from jaxtyping import Float
 from sklearn.base import ClassifierMixin
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
@@ -17,12 +15,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from quantprop.estimators.core import Core, Default, build
-from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
-from quantprop.inference.integrated import Integrated
-from quantprop.inference.solution import Solution
+from quantprop.estimators.core import Choice, Default, Recipe, build
+from quantprop.estimators.models import BinaryGaussianProcess, JointGaussianProcess, OneModel, Several
+from quantprop.estimators.shared import GaussianProcess, without_theta, written_out
+from quantprop.inference.classes import factors_of
 from quantprop.kernels import Kernel, Terms
-from quantprop.likelihoods import Heaviside, Likelihood, Logit, Probit
+from quantprop.likelihoods import Heaviside, Likelihood, Logit, MultinomialProbit, Probit
 from quantprop.likelihoods.binary import Binary
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -30,55 +28,6 @@ from quantprop.priors import Process
 from quantprop.runtime.jobs import different
 
 LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
-
-
-@dataclass
-class BinaryGaussianProcess:
-    """One two-class model of a classifier, with the attributes that scikit-learn's has."""
-
-    core: Core
-    classes_: np.ndarray
-    X_train_: Any
-    y_train_: np.ndarray
-
-    @property
-    def kernel_(self) -> Any:
-        """The learned kernel."""
-        return self.core.kernel
-
-    @property
-    def solution_(self) -> Solution:
-        """The posterior at the learned hyperparameters."""
-        return self.core.fitted.solution
-
-    @property
-    def posterior_(self) -> Solution | Integrated:
-        """What predicts: that, or the average over hyperparameters."""
-        return self.core.posterior
-
-    @property
-    def log_marginal_likelihood_value_(self) -> float:
-        """The objective at the learned hyperparameters."""
-        return self.core.fitted.objective_value
-
-    def log_marginal_likelihood(self, theta: Any = None, eval_gradient: bool = False, clone_kernel: bool = True) -> Any:
-        """The objective at θ, and its exact gradient. With clone_kernel=False the model moves to θ."""
-        if theta is None:
-            return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
-        result, self.core = at_theta(self.core, theta, eval_gradient, clone_kernel)
-        return result
-
-    def log_proba(self, x: Any) -> Float[np.ndarray, "n 2"]:
-        """Log probabilities of both classes."""
-        y = self.posterior_.predict_y(x)
-        return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
-
-
-@dataclass
-class Several:
-    """The two-class models behind a multi-class classifier."""
-
-    estimators_: list[BinaryGaussianProcess]
 
 
 class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
@@ -92,6 +41,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
+    - `multi_class`: "one_vs_rest", "one_vs_one", or "joint": one model of all classes, whose latent functions are
+      learned together (`likelihoods.MultinomialProbit`); its probabilities need no normalising afterwards. For two
+      classes all three are the same model.
     - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises,
       together with the log density of a prior.
     - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
@@ -118,7 +70,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "warm_start": ["boolean"],
         "copy_X_train": ["boolean"],
         "random_state": ["random_state"],
-        "multi_class": [StrOptions({"one_vs_rest", "one_vs_one"})],
+        "multi_class": [StrOptions({"one_vs_rest", "one_vs_one", "joint"})],
         "n_jobs": [Integral, None],
         "method": [str, Method],
         "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
@@ -184,15 +136,19 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         return self
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
-        """One model for two classes; one per class, or one per pair of classes, for more."""
+        """One model for two classes or for all jointly; else one per class, or one per pair of classes."""
         recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default())
+        if self._jointly():
+            self.base_estimator_ = self._joint(recipe, chosen, X, y, weights, warm)
+            self.log_marginal_likelihood_value_ = self.base_estimator_.log_marginal_likelihood_value_
+            return
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(chosen.translation.kernel, likelihood, process=self._process(chosen, X))
         if weights is not None:
             X, y, given = written_out(model, X, y, {"weights": weights})
             weights = given["weights"]
 
-        def one(rows: np.ndarray, positive: np.ndarray, start: Any) -> BinaryGaussianProcess:
+        def one(rows: np.ndarray, positive: np.ndarray, start: Any) -> OneModel:
             signs = np.where(positive, 1.0, -1.0)
             given = {} if weights is None else {"weights": weights[rows]}
             core = build(recipe, chosen, model, X[rows], signs[rows], given, start)
@@ -205,6 +161,28 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         self.base_estimator_ = models[0] if self.n_classes_ == 2 else Several(models)
         self.log_marginal_likelihood_value_ = np.mean([m.log_marginal_likelihood_value_ for m in models])
 
+    def _jointly(self) -> bool:
+        return self.n_classes_ > 2 and self.multi_class == "joint"
+
+    def _joint(
+        self, recipe: Recipe, chosen: Choice, X: np.ndarray, y: np.ndarray, weights: Any, warm: list
+    ) -> JointGaussianProcess:
+        """One model of all classes."""
+        if recipe.integrated:
+            raise ValueError("hyperparameters='integrated' is not there for multi_class='joint': use 'one_vs_rest', or "
+                             "hyperparameters='point'")  # fmt: skip
+        if not (self.likelihood == "probit" or isinstance(self.likelihood, Probit)):
+            raise ValueError(
+                f"likelihood must be 'probit' with multi_class='joint'; got {self.likelihood!r}: use it, or one_vs_rest"
+            )
+        codes = np.searchsorted(self.classes_, y)
+        model = Model(
+            chosen.translation.kernel, MultinomialProbit(int(self.n_classes_)), process=self._process(chosen, X)
+        )
+        factors = factors_of(model, X, codes, weights)
+        core = build(recipe, chosen, *factors, {}, warm[0] if len(warm) == 1 else None)
+        return JointGaussianProcess(core, np.arange(self.n_classes_), X.copy() if self.copy_X_train else X, codes)
+
     def _tasks(self, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
         """Which rows take part in each two-class problem, and which of all rows are positive in it."""
         every = np.ones(len(y), dtype=bool)
@@ -215,7 +193,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         pairs = itertools.combinations(self.classes_, 2)
         return [((y == a) | (y == b), y == b) for a, b in pairs]
 
-    def _models(self) -> list[BinaryGaussianProcess]:
+    def _models(self) -> list[OneModel]:
         base = self.base_estimator_
         return base.estimators_ if isinstance(base, Several) else [base]
 
@@ -232,25 +210,25 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     @property
     def solution_(self):
-        """The posterior of the latent function at the learned hyperparameters; a list of them for several classes."""
+        """The posterior of the latent function, or of all of them jointly; a list for several two-class models."""
         models = self._models()
         return models[0].solution_ if len(models) == 1 else [m.solution_ for m in models]
 
     @property
     def posterior_(self):
-        """What predicts: `solution_`, or the average over hyperparameters; a list of them for several classes."""
+        """What predicts: `solution_`, or the average over hyperparameters; a list for several two-class models."""
         models = self._models()
         return models[0].posterior_ if len(models) == 1 else [m.posterior_ for m in models]
 
     @property
     def fitted_(self):
-        """What learning returned: the learned model and how it ended; a list of them for several classes."""
+        """What learning returned: the learned model and how it ended; a list for several two-class models."""
         models = self._models()
-        return models[0].core.fitted if len(models) == 1 else [m.core.fitted for m in models]
+        return models[0].fitted_ if len(models) == 1 else [m.fitted_ for m in models]
 
     @property
     def loo_(self):
-        """Leave-one-out log predictive densities of the training rows, one column per model for several classes."""
+        """Leave-one-out log predictive densities of the training rows, one column per model for several of them."""
         models = self._models()
         return models[0].posterior_.loo if len(models) == 1 else np.stack([m.posterior_.loo for m in models], axis=1)
 
@@ -330,8 +308,13 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         return normal.mean, normal.variance
 
     def latent(self, X):
-        """Means and variances of all latent functions: one column per two-class model, in their order."""
+        """Means and variances of all latent functions: one column per two-class model, in their order, or per class of
+        a joint one.
+        """
         check_is_fitted(self)
         x = self._new_inputs(X)
+        if self._jointly():
+            latent = self._models()[0].posterior_.predict(x)
+            return latent.mean, latent.variance
         normals = [m.posterior_.predict(x) for m in self._models()]
         return np.stack([n.mean for n in normals], axis=1), np.stack([n.variance for n in normals], axis=1)

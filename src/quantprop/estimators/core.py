@@ -278,7 +278,7 @@ def _at_bounds(core: Core, given: bool) -> Iterator[str]:
     sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
     for label, side in sides if len(theta) else ():
         if side and (given or not (side > 0 and "lengthscale" in label)):
-            words = re.sub(r"^kernel\.((left|right|base|kernel)\.)*", "the kernel's ", label)
+            words = re.sub(r"^kernel\.((left|right|base|kernel|kernels\[\d+\])\.)*", "the kernel's ", label)
             yield (
                 f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
                 "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."

@@ -13,16 +13,18 @@ from sklearn.gaussian_process import kernels as sk
 from sklearn.utils.validation import check_is_fitted
 
 from quantprop import storage
-from quantprop.estimators.classifier import BinaryGaussianProcess, GaussianProcessClassifier, Several
+from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.estimators.columns import Coding
 from quantprop.estimators.core import TOLERANCE, Choice, Core, untranslated, with_priors_of
 from quantprop.estimators.foreign import Foreign, Source
+from quantprop.estimators.models import BinaryGaussianProcess, JointGaussianProcess, OneModel, Several
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import translate
+from quantprop.inference.classes import ClassSolution, as_factors
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import WRITERS, Fitted
 from quantprop.inference.task import prepare
-from quantprop.kernels import Kernel, Terms
+from quantprop.kernels import Kernel, PerClass, Terms
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods import Likelihood
@@ -253,7 +255,7 @@ def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
     require(isinstance(content["cores"], list) and content["cores"], "it holds no model")
     cores = [_unpacked_core(node, f"{i}.", shelf) for i, node in enumerate(content["cores"])]
     features = attributes["n_features_in_"]
-    require(all(core.landscape.task.x.shape[1] == features for core in cores), "X has another number of columns")
+    require(all(_inputs(core).shape[1] == features for core in cores), "X has another number of columns")
     _set_names(estimator, attributes.pop("feature_names_in_"), features)
     value = attributes.pop("log_marginal_likelihood_value_")
     estimator._source, estimator.log_marginal_likelihood_value_ = Source(), np.float64(value)
@@ -273,13 +275,31 @@ def _finish_classifier(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
     labels = estimator.classes_
     k = len(labels)
     require(k >= 2 and len(np.unique(labels)) == k, "classes_ must be two or more different labels")
-    pairs = estimator.multi_class == "one_vs_one"
-    require(len(cores) == (1 if k == 2 else k * (k - 1) // 2 if pairs else k), "it holds too few or too many models")
+    pairs, joint = estimator.multi_class == "one_vs_one", k > 2 and estimator.multi_class == "joint"
+    expected = 1 if k == 2 or joint else k * (k - 1) // 2 if pairs else k
+    require(len(cores) == expected, "it holds too few or too many models")
+    require(all(isinstance(core.fitted.model.kernel, PerClass) == joint for core in cores), "its models are others")
+    estimator.n_classes_ = k
+    if joint:
+        estimator.base_estimator_ = _joint(cores[0], k)
+        return
     models = [_binary(core) for core in cores]
-    estimator.n_classes_, estimator.base_estimator_ = k, models[0] if k == 2 else Several(models)
+    estimator.base_estimator_ = models[0] if k == 2 else Several(models)
 
 
-def _binary(core: Core) -> BinaryGaussianProcess:
+def _joint(core: Core, k: int) -> JointGaussianProcess:
+    solution = ClassSolution(core.fitted.solution)
+    require(solution.classes == k, "its model has another number of classes")
+    return JointGaussianProcess(core, np.arange(k), solution.X, solution.y)
+
+
+def _inputs(core: Core) -> np.ndarray:
+    """The inputs as users know them."""
+    scalar = core.fitted.solution
+    return ClassSolution(scalar).X if isinstance(scalar.model.kernel, PerClass) else core.landscape.task.x
+
+
+def _binary(core: Core) -> OneModel:
     task = core.landscape.task
     positive = (task.data.y[: len(task.x)] > 0).astype(int)
     return BinaryGaussianProcess(core, np.array([0, 1]), task.x.copy(), positive)
@@ -300,11 +320,13 @@ def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     require(isinstance(node, dict) and set(node) | {"integrated"} == parts, "a model has other parts")
     mixture = node.get("integrated")  # missing in files of older versions
     integrated = None if mixture is None else mixtures.unpacked(mixture, f"{prefix}integrated.", shelf)
-    fitted = learned.unpacked(node["fitted"], prefix, shelf)
+    fitted = as_factors(learned.unpacked(node["fitted"], prefix, shelf))
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": _WHOLE})
     choice = _choice(decode(node["kernel"], "kernel", BOTH), fitted.model.kernel)
-    translation = choice.translation
-    model = Model(translation.kernel, start["likelihood"], start["mean"], fitted.model.process)
+    kernel, known = choice.translation.kernel, fitted.model.kernel
+    if isinstance(known, PerClass) and not isinstance(kernel, PerClass):
+        kernel = PerClass((kernel,), known.classes)
+    model = Model(kernel, start["likelihood"], start["mean"], fitted.model.process)
     landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
     return Core(choice, landscape, fitted, integrated)

@@ -107,9 +107,9 @@ def fit_many(
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
     if all(isinstance(one.likelihood, MultinomialProbit) for one in models):
         made = [factors_of(*of_one) for of_one in zip(models, X, y, extra[0], strict=True)]
-        columns = [list(column) for column in zip(*made, strict=True)]
-        return as_classes(fit_many(*columns, method, objective, gradient, tol=tol, max_evaluations=max_evaluations,
-                                   ftol=ftol, report=report))  # fmt: skip
+        models, rows, ones = (list(column) for column in zip(*made, strict=True))
+        more: dict[str, Any] = {"tol": tol, "max_evaluations": max_evaluations, "ftol": ftol, "report": report}
+        return as_classes(fit_many(models, rows, ones, method, objective, gradient, **more))
     models = [settled(one, x) for one, x in zip(models, X, strict=False)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:

@@ -18,7 +18,6 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
@@ -123,7 +122,7 @@ class ClassesPrior(Prior):
         return 4096
 
     def is_psd(self) -> bool:
-        return all(DensePrior(np.zeros(len(k)), k).is_psd() for k in np.asarray(self.k))
+        return all(DensePrior(self.mean, k).is_psd() for k in self.k)
 
     def scaled(self, by: Any) -> ClassesPrior:
         return ClassesPrior(self.mean, by * self.k, by * self.own, self.labels, self.classes)

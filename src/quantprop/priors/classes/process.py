@@ -13,6 +13,7 @@ from quantprop.kernels.per_class import ClassRows
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.prediction import ClassesCross
 from quantprop.priors.classes.prior import ClassesPrior
+from quantprop.priors.dense import Dense
 
 
 class Prepared(NamedTuple):
@@ -61,6 +62,13 @@ class Classes(Process):
         parts = f"{6 * self.classes} matrices of {data} × {data} and 3 of {n} × {n}"
         flops = 3.0 * self.classes * float(data) ** 3
         return Cost(6 * self.classes * one + 24 * n**2, one, flops, f"{self.classes} classes of {data} rows", parts)
+
+
+def holding_classes(process: Process, classes: int) -> Process:
+    """The process of a model of several classes, given that of their functions."""
+    if not isinstance(process, Dense):
+        raise ValueError(f"process must be Dense() for the multinomial probit likelihood; got {process!r}")
+    return process if classes == 2 else Classes(classes)
 
 
 def _functions(kernel: Kernel) -> tuple[Kernel, ...]:

@@ -1,0 +1,82 @@
+"""Several classes as scalar data: a datum becomes one factor for each class that it is not.
+
+With u ~ N(0, 1) the multinomial probit is p(y | f) = E_u Π_{j ≠ y} Φ(u + f_y − f_j): every factor is a probit datum,
+y = +1, on a latent value of its own, and these are jointly Gaussian (`kernels.PerClass`). So methods, schedules,
+learning and files are those of scalar data.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.data import encode, inputs, row_weights
+from quantprop.kernels import PerClass
+from quantprop.likelihoods import MultinomialProbit, Probit
+from quantprop.means import PerClass as PerClassMean
+from quantprop.model import Model
+from quantprop.priors.classes import holding_classes
+
+
+class Factors(NamedTuple):
+    """A problem of several classes as one of scalar data."""
+
+    model: Model
+    X: Float[np.ndarray, "rows columns"]
+    y: Float[np.ndarray, " rows"]
+
+
+def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
+    """The factors of every datum. A row of weight w is written w times: its copies have a u each."""
+    x, likelihood = inputs(X, "X"), model.plain_likelihood
+    if np.shape(y) != (len(x),):
+        raise ValueError(f"y must have shape {(len(x),)}, one entry per row of X; got shape {np.shape(y)}")
+    labels = encode(likelihood, y, (len(x),)).y.astype(int)
+    total = row_weights(weights, len(x))
+    if (total != np.rint(total)).any():
+        raise ValueError("weights must be whole numbers for the multinomial probit likelihood, whose rows of weight w "
+                         "are written w times; round them")  # fmt: skip
+    copies = total.astype(int)
+    x, labels = np.repeat(x, copies, axis=0), np.repeat(labels, copies)
+    model = _of_factors(model, int(labels.max()) + 1)
+    assert isinstance(model.kernel, PerClass)
+    rows = _rows(x, labels, model.kernel.classes)
+    return Factors(model, rows, np.ones(len(rows)))
+
+
+def _of_factors(model: Model, seen: int) -> Model:
+    """The scalar model: a probit on differences of the classes' functions."""
+    kernel, likelihood = model.kernel, model.likelihood
+    assert isinstance(likelihood, MultinomialProbit)
+    known = kernel.classes if isinstance(kernel, PerClass) else likelihood.classes
+    classes = max(seen, 2) if known is None else known
+    if likelihood.classes not in (None, classes) or seen > classes:
+        raise ValueError(f"classes: y shows {seen}, the kernel and the likelihood have {classes} and "
+                         f"{likelihood.classes}; give the same number")  # fmt: skip
+    if not isinstance(model.mean, (PerClassMean, int, float, np.number)):
+        raise ValueError("mean: one that all classes share cancels in every difference; leave it out, or give one mean "
+                         "a class, means.PerClass((m_0, m_1, ...))")  # fmt: skip
+    mean = model.mean if isinstance(model.mean, PerClassMean) else 0.0
+    if isinstance(mean, PerClassMean) and len(mean.means) != classes:
+        raise ValueError(f"mean: PerClass has {len(mean.means)} means for {classes} classes")
+    kernel = kernel if isinstance(kernel, PerClass) else PerClass((kernel,), classes)
+    return Model(kernel, Probit(), mean, holding_classes(model.process, classes))
+
+
+def _rows(x: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+    """u + f_y − f_j for every other class j; of two classes (f_y − f_j)/√2, the u being integrated out exactly."""
+    slot = np.tile(np.arange(classes - 1), (len(x), 1))
+    other = (slot + (slot >= labels[:, None])).ravel()
+    datum, eye = np.repeat(np.arange(len(x)), classes - 1), np.eye(classes)
+    weights = eye[labels[datum]] - eye[other]
+    if classes == 2:
+        return np.column_stack([x, weights / np.sqrt(2.0), -np.ones(len(x))])
+    return np.column_stack([x[datum], weights, datum])
+
+
+def one_function(x: np.ndarray, classes: int) -> np.ndarray:
+    """Rows that are one function at one input each: of every input, its classes in order."""
+    weights = np.tile(np.eye(classes), (len(x), 1))
+    return np.column_stack([np.repeat(x, classes, axis=0), weights, -np.ones(len(x) * classes)])

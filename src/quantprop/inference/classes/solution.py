@@ -1,0 +1,216 @@
+"""The posterior of the functions of several classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.data import bucket, inputs, pad
+from quantprop.gaussian import Natural, Normal
+from quantprop.inference.classes.factors import one_function
+from quantprop.inference.classes.predictive import ClassPredictive
+from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites
+from quantprop.inference.solution import Solution, Status
+from quantprop.kernels import PerClass
+from quantprop.kernels.per_class import ClassRows
+from quantprop.likelihoods import MultinomialProbit
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.numerics.largest import log_largest
+from quantprop.priors import ClassesPrior
+from quantprop.priors.base import Predictor
+from quantprop.runtime.display import html, of_solution, text
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
+
+PIECE = 1024  # new inputs that are predicted at a time
+
+
+@dataclass(frozen=True)
+class ClassSolution:
+    """An approximate posterior of the functions of several classes, from that of the factors of all data.
+
+    Attributes:
+        factors: the posterior of the scalar values u + f_y − f_j, C − 1 rows a datum; `sites`, `status`, `converged`,
+            `sweeps` and `log_evidence` are its own.
+    """
+
+    factors: Solution
+
+    def __repr__(self) -> str:
+        return text(of_solution(self))
+
+    def _repr_html_(self) -> str:
+        return html(of_solution(self))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    @cached_property
+    def model(self) -> Model:
+        """The model with the numbers that inference used."""
+        kernel = self._kernel
+        own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
+        return Model(own, MultinomialProbit(self.classes), self.factors.model.mean)
+
+    @property
+    def _kernel(self) -> PerClass:
+        kernel = self.factors.model.kernel
+        assert isinstance(kernel, PerClass)
+        return kernel
+
+    @property
+    def classes(self) -> int:
+        """How many there are."""
+        return self._kernel.classes
+
+    @property
+    def method(self) -> Method:
+        """The method."""
+        return self.factors.method
+
+    @property
+    def _data(self) -> ClassRows:
+        rows: Any = self.factors.X[:: self.classes - 1]
+        return ClassRows.of(rows, self.classes)
+
+    @property
+    def X(self) -> Float[np.ndarray, "n d"]:
+        """The training inputs; a row of weight w stands there w times."""
+        return np.asarray(self._data.x)
+
+    @property
+    def y(self) -> np.ndarray:
+        """Their classes."""
+        return np.argmax(self._data.weights, axis=1)
+
+    @property
+    def sites(self) -> Natural:
+        """ν and τ of every factor: a warm start for another `infer`."""
+        return self.factors.sites
+
+    @property
+    def status(self) -> Status:
+        """How inference ended."""
+        return self.factors.status
+
+    @property
+    def converged(self) -> bool:
+        """Whether the fixed point was reached to `tol`."""
+        return self.factors.converged
+
+    @property
+    def sweeps(self) -> int:
+        """How many sweeps it took."""
+        return self.factors.sweeps
+
+    @property
+    def log_evidence(self) -> float:
+        """The method's approximation of log p(y)."""
+        return self.factors.log_evidence
+
+    @cached_property
+    def marginals(self) -> Normal:
+        """The functions of all classes at the training inputs, as `predict` has them."""
+        return self.predict(self.X)
+
+    @cached_property
+    @float64
+    def loo(self) -> Float[np.ndarray, " n"]:
+        """log probability of every datum's class from the other data: all its factors are left out together."""
+        if self.classes == 2:
+            return self.factors.loo
+        model, sites = self.factors.model, self.factors.sites
+        size = bucket(len(sites.nu))
+        data = -(-size // (self.classes - 1))
+        means = pad(self._prior_means(self.X), data)
+        prior: Any = padded_prior(model, self.factors.X)
+        found = _left_out(prior, padded_sites(sites), means)
+        return np.asarray(found)[: len(self.X)]
+
+    def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
+        k, model = len(x), self.factors.model
+        return model.prior_mean(one_function(x, self.classes)).reshape(k, self.classes)
+
+    @float64
+    def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
+        """The functions of all classes at k new inputs: means and variances k × C, and covariances between classes,
+        k × C × C; with `full_cov` between inputs too, k × C × k × C.
+        """
+        x = inputs(Xnew, "Xnew", features=self.X.shape[1])
+        if full_cov:
+            joint, shape = self.factors.predict(one_function(x, self.classes), full_cov=True), (len(x), self.classes)
+            return Normal(joint.mean.reshape(shape), joint.variance.reshape(shape), joint.covariance.reshape(shape * 2))
+        parts = [self._functions(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
+        mean, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance)
+
+    def _functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.classes == 2:
+            return self._two_functions(x)
+        k, model, eye = len(x), self.factors.model, np.eye(self.classes)
+        new = pad(one_function(x, self.classes)[:: self.classes], bucket(k))
+        train = pad(self.factors.X, bucket(len(self.factors.X)))
+        found = _functions(self._predictor, model.plain_process, model.plain_kernel, train, new)
+        mean, covariance, own = (part[:k] for part in to_numpy(found))
+        variance = above_rounding(np.diagonal(covariance, axis1=1, axis2=2), own, len(self.X))
+        covariance = np.where(eye > 0, variance[:, :, None], covariance)
+        return mean + self._prior_means(x), covariance
+
+    def _two_functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Of two classes, whose factors are one difference: 2 Cov(f_0, f_1) = Var f_0 + Var f_1 − Var(f_0 − f_1)."""
+        weights = np.tile([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], (len(x), 1))
+        latent = self.factors.predict(np.column_stack([np.repeat(x, 3, axis=0), weights, -np.ones(3 * len(x))]))
+        mean, variance = latent.mean.reshape(-1, 3), latent.variance.reshape(-1, 3)
+        tie = 0.5 * (variance[:, 0] + variance[:, 1] - variance[:, 2])
+        covariance = np.stack([variance[:, 0], tie, tie, variance[:, 1]], axis=1).reshape(-1, 2, 2)
+        return mean[:, :2], covariance
+
+    def predict_y(self, Xnew: Any) -> ClassPredictive:
+        """The distribution of the class at new inputs: probabilities, log_prob and sample."""
+        return ClassPredictive(self.predict(Xnew))
+
+    def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k classes"]:
+        """n joint draws of all functions at new inputs."""
+        x = inputs(Xnew, "Xnew", features=self.X.shape[1])
+        return self.factors.sample(one_function(x, self.classes), n, seed).reshape(n, len(x), self.classes)
+
+    @cached_property
+    def _predictor(self) -> Predictor:
+        return self.factors._predictor
+
+
+@program
+def _functions(by: Any, process: Any, kernel: Any, x: Any, new: Any) -> Any:
+    at = ClassRows.of(new, kernel.classes).x
+    own = jnp.stack([one.diagonal(at) for one in kernel.kernels])
+    own = jnp.broadcast_to(own, (kernel.classes, len(new)))
+    return *by.functions(process.cross(kernel, x, new).k, own), own.T
+
+
+@program
+def _left_out(prior: ClassesPrior, sites: Natural, means: Any) -> Any:
+    """log p(y) of every datum under the posterior without its factors.
+
+    A datum's factors are a Gaussian in f with precision P = D − d dᵀ/s, s = 1ᵀd, and linear term −ν + d 1ᵀν/s (u being
+    integrated out); the posterior N(μ, V) without it has covariance (I − V P)⁻¹ V.
+    """
+    mean, covariance = prior.of_functions(sites)
+    layout = prior.layout
+    d, nu = layout.grid(sites.tau, 1.0 / prior.own).T, layout.grid(sites.nu - sites.tau * prior.mean, 0.0).T
+
+    def one(row: Any) -> Any:
+        mu, v, d, nu, m, label = row
+        precision = jnp.diag(d) - d[:, None] * d / jnp.sum(d)
+        pull = d * (jnp.sum(nu) / jnp.sum(d)) - nu
+        apart = jnp.eye(len(d)) - v @ precision
+        rest = jnp.linalg.solve(apart, jnp.concatenate([v, (mu - v @ pull)[:, None]], axis=1))
+        return log_largest(rest[:, -1] + m, rest[:, :-1] + jnp.eye(len(d)), label.astype(int))
+
+    return jax.lax.map(one, (mean, covariance, d, nu, means, prior.labels))
