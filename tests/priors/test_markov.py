@@ -46,6 +46,7 @@ KERNELS = {
     "product": kernels.Matern32(1.0, 0.5) * kernels.Linear(0.1) + kernels.Matern12(0.5, 3.0) + kernels.White(0.1),
     "local trend": kernels.IntegratedWiener(0.3) + kernels.Constant(2.0) + kernels.Linear(0.1),
     "oscillation": kernels.Oscillation(1.0, 4.0, 1.7),
+    "periodic": kernels.Periodic(1.0, 2.0, 1.7) + kernels.Matern12(0.2, 3.0),  # its truncation is below rounding
     "square": kernels.Matern32(1.0, 0.9) ** 2 + kernels.Matern12() * kernels.Matern32(),
 }
 METHODS = {"ep": EP(), "qp": QP(), "vb": VB(), "laplace": Laplace()}

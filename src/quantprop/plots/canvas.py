@@ -12,6 +12,7 @@ try:
     import matplotlib.pyplot as plt
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import to_rgb as to_rgb
 except ModuleNotFoundError as error:  # pragma: no cover
     raise ModuleNotFoundError("quantprop.plots needs matplotlib: pip install 'quantprop[plots]'") from error
 

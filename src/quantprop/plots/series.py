@@ -9,7 +9,7 @@ import numpy as np
 
 from quantprop.data import finite_array
 from quantprop.inference.predictive import Predictive
-from quantprop.plots.canvas import BLACK, BLUE, Axes, _axes
+from quantprop.plots.canvas import BLACK, BLUE, Axes, _axes, to_rgb
 
 FAN = (0.5, 0.8, 0.95)
 
@@ -39,10 +39,16 @@ def forecast(
     ax, order = _axes(ax), np.argsort(at)
     for level in sorted(levels, reverse=True):
         ends = (predictive.quantile(0.5 - 0.5 * level)[order], predictive.quantile(0.5 + 0.5 * level)[order])
-        ax.fill_between(at[order], *ends, color=BLUE, alpha=0.22, linewidth=0, label=f"{100 * level:g} %")
+        ax.fill_between(at[order], *ends, color=_tint(level), linewidth=0, label=f"{100 * level:g} %")
     ax.plot(at[order], predictive.quantile(0.5)[order], color=BLUE, label="median")
     if past is not None:
         ax.plot(finite_array(past, "past", ndim=1), finite_array(y, "y", ndim=1), ".", color=BLACK, label="data")
     ax.set(xlabel="time", ylabel="y")
     ax.legend()
     return ax
+
+
+def _tint(level: float) -> tuple[float, ...]:
+    """Blue, the paler the more probability is inside; opaque, so that the legend shows what the fan does."""
+    strength = 0.2 + 0.6 * (1.0 - level)
+    return tuple(1.0 - strength * (1.0 - part) for part in to_rgb(BLUE))
