@@ -19,6 +19,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.inference.prediction import PrecisionWarning
     from quantprop.inference.results import Fitted
     from quantprop.inference.solution import Solution, Status
+    from quantprop.learning.checkpoints import checkpointed
     from quantprop.learning.fitting import fit
     from quantprop.learning.integration.integrating import integrate
     from quantprop.learning.many import fit_many
@@ -46,6 +47,7 @@ _HOME = {
     "Model": "model",
     "PrecisionWarning": "inference.prediction",
     "cache": "runtime.compiled",
+    "checkpointed": "learning.checkpoints",
     "fit": "learning.fitting",
     "fit_many": "learning.many",
     "infer": "inference.inferring",
@@ -92,6 +94,7 @@ __all__ = [
     "Solution",
     "Status",
     "cache",
+    "checkpointed",
     "datasets",
     "estimators",
     "fit",

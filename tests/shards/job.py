@@ -15,6 +15,7 @@ import numpy as np
 
 import quantprop
 from quantprop import EP, QP, Dense, Inducing, Markov, Model, Parameter, fit, infer, kernels, likelihoods
+from quantprop.runtime.jobs import join
 
 NEW = np.random.default_rng(5).normal(size=(7, 2))
 
@@ -82,6 +83,12 @@ def labels(rows: dict[str, np.ndarray]) -> dict[str, Any]:
 def counts(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Poisson."""
     return learned(rows, likelihoods.Poisson(), "count")
+
+
+def kept(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """QP learned, with a checkpoint after every evaluation."""
+    with quantprop.checkpointed("search", minutes=0):
+        return learned(rows, likelihoods.Probit(), "label", 16)
 
 
 def estimators(rows: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -180,7 +187,7 @@ def main() -> None:
 
     jax.config.update("jax_num_cpu_devices", devices)
     if processes > 1:
-        jax.distributed.initialize(f"127.0.0.1:{port}", processes, process, heartbeat_timeout_seconds=30)
+        join(f"127.0.0.1:{port}", processes, process)
     with quantprop.sharded():
         np.savez(out, **globals()[case](part(problem(n), process, processes)))
 

@@ -1,9 +1,8 @@
 """A fit whose rows are divided among processes is the fit of one process."""
 
 import numpy as np
-import pytest
 
-from shards.job import estimators, problem, small
+from shards.job import problem, small
 from shards.jobs import results
 
 THETA = 1e-6
@@ -51,9 +50,3 @@ def test_what_is_sent_depends_on_the_points_alone(tmp_path):
     assert m * m + m * d <= slope <= m * m + m * d + 8  # of L⁻¹, the points, and the kernel's numbers
     assert all(size <= m * m + m * d + 8 for size in large["qp.gradient"])
     assert not any(large[f"{method}.{program}"] for method in ("ep", "qp") for program in ("prior", "pull_back"))
-
-
-@pytest.mark.campaign
-def test_estimators_of_two_processes_are_those_of_one(tmp_path):
-    jobs = results(tmp_path, "estimators", 300, 2)
-    compare(jobs, estimators(problem(300)))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
+import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -13,17 +16,26 @@ from quantprop.cli.options import Data, Debug, Decimal, Json, check_columns, che
 from quantprop.cli.screen import as_json, bars, kept_programs, note, plainly, waiting
 
 if TYPE_CHECKING:
-    from quantprop.tables import Table, TableModel
+    from quantprop.tables import Chunks, Table, TableModel
 
 CHUNK = 4096  # rows predicted at a time
 
 Columns = dict[str, list[Any]]
 
 
+class Asked(NamedTuple):
+    """What to forecast, and what to do with rows that have missing values or unknown categories."""
+
+    keys: list[str]
+    levels: tuple[float, ...]
+    scales: dict[str, str]
+    incomplete: str  # refuse, drop or blank
+
+
 def predict(
     model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
     data: Data,
-    out: Annotated[Path | None, typer.Option(help="CSV file to write.  [standard output]")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write, CSV or *.parquet.  [standard output]")] = None,
     quantiles: Annotated[str, typer.Option(help="Of counts and real y, with commas between them.")] = "0.05,0.5,0.95",
     key: Annotated[list[str] | None, typer.Option(help="A column to write beside forecasts; may be repeated.")] = None,
     exposure: Annotated[str | None, typer.Option(help="A column, or one number for all.  [as in fit]")] = None,
@@ -45,19 +57,14 @@ def predict(
 
         if out is not None:
             check_place(out)
-        learned, table = tables.load(model), tables.read(data, decimal)
-        scales = _given_scales(learned, exposure=exposure, trials=trials)
-        _look(learned, table, key or [], scales)
-        rows = _known(learned, table, blank_missing) if drop_missing or blank_missing else range(len(table.rows))
-        columns = _forecast(learned, table.only(rows), levels, scales)
-        if same := [name for name in key or [] if name in columns]:
+        learned = tables.load(model)
+        scales, keys = _given_scales(learned, exposure=exposure, trials=trials), key or []
+        if same := [name for name in keys if name in learned.forecast_names(levels)]:
             raise typer.BadParameter(
                 f"{same[0]!r} is also the name of a column of forecasts: rename it in the table", param_hint="--key"
             )
-        if blank_missing:
-            columns = _spread(columns, rows, len(table.rows))
-        kept = table if blank_missing else table.only(rows)
-        _print({**{name: kept.column(name) for name in key or []}, **columns}, out, json)
+        asked = Asked(keys, levels, scales, "blank" if blank_missing else "drop" if drop_missing else "refuse")
+        _print(_forecasts(learned, tables.Chunks(data, decimal), asked), out, json)
 
 
 # --- what goes in ----------------------------------------------------------------------------------------------------
@@ -90,29 +97,48 @@ def _look(model: TableModel, table: Table, keys: list[str], scales: dict[str, st
         note(f"note: not used by the model: {', '.join(extra)}")
 
 
-def _known(model: TableModel, table: Table, blank: bool) -> list[int]:
-    """The rows that can be predicted."""
-    known = model.known(table)
-    note(f"note: {int((~known).sum())} of {len(known)} rows have missing values or categories that the model does not "
-         f"know: {'empty forecasts' if blank else 'left out; --key writes a column beside forecasts'}")  # fmt: skip
-    return [i for i, good in enumerate(known) if good]
+def _say_unknown(unknown: int, n: int, incomplete: str) -> None:
+    what = "empty forecasts" if incomplete == "blank" else "left out; --key writes a column beside forecasts"
+    note(f"note: {unknown} of {n} rows have missing values or categories that the model does not know: {what}")
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
 
 
-def _forecast(model: TableModel, table: Table, levels: tuple[float, ...], given: dict[str, str]) -> Columns:
+def _forecasts(model: TableModel, source: Chunks, asked: Asked) -> Iterator[Columns]:
+    """Forecasts of one chunk of rows after the other, beside the columns of --key; memory is that of a chunk."""
+    rows = unknown = 0
+    total, began = source.count(), time.perf_counter()
+    with bars() if (total or 0) > CHUNK else waiting("predicting") as report:
+        for table in source.tables():
+            if not rows:
+                _look(model, table, asked.keys, asked.scales)
+            known = range(len(table.rows))
+            if asked.incomplete != "refuse":
+                known = [i for i, good in enumerate(model.known(table)) if good]
+            columns, kept = _forecast(model, table.only(known), asked), table.only(known)
+            if asked.incomplete == "blank":
+                columns, kept = _spread(columns, known, len(table.rows)), table
+            rows, unknown = rows + len(table.rows), unknown + len(table.rows) - len(known)
+            report("rows", rows, total or rows)
+            yield {**{name: kept.column(name) for name in asked.keys}, **columns}
+    if asked.incomplete != "refuse":
+        _say_unknown(unknown, rows, asked.incomplete)
+    if rows > CHUNK:
+        seconds = time.perf_counter() - began
+        note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows a second")
+
+
+def _forecast(model: TableModel, table: Table, asked: Asked) -> Columns:
     """Forecasts of every row, by column; no row is no forecast, not an error."""
     if not table.rows:
-        return {name: [] for name in model.forecast_names(levels)}
-    x, scales = model.encoding.matrix(table), model.scales_of(table, given)
-    with bars() if len(x) > CHUNK else waiting(f"predicting {len(x)} rows") as report:
-        parts = []
-        for start in range(0, len(x), CHUNK):
-            chunk = slice(start, start + CHUNK)
-            parts.append(model.forecast_at(x[chunk], levels, {name: each[chunk] for name, each in scales.items()}))
-            if len(x) > CHUNK:
-                report("rows", min(start + CHUNK, len(x)), len(x))
+        return {name: [] for name in model.forecast_names(asked.levels)}
+    x, scales = model.encoding.matrix(table), model.scales_of(table, asked.scales)
+    parts = []
+    for start in range(0, len(x), CHUNK):
+        chunk = slice(start, start + CHUNK)
+        own = {name: each[chunk] for name, each in scales.items()}
+        parts.append(model.forecast_at(x[chunk], asked.levels, own))
     return {name: [value for part in parts for value in part[name].tolist()] for name in parts[0]}
 
 
@@ -128,17 +154,53 @@ def _placed(values: list[Any], rows: list[int] | range, n: int) -> list[Any]:
     return found
 
 
-def _print(columns: Columns, out: Path | None, json: bool) -> None:
-    from quantprop.storage.files import replace_file
+def _print(parts: Iterator[Columns], out: Path | None, json: bool) -> None:
+    from quantprop.storage.files import replacing
 
-    rows = list(zip(*columns.values(), strict=True))
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows([list(columns), *rows])
-    if out is not None:
-        replace_file(str(out.resolve()), file.getvalue().encode("utf-8"))
     if json:
-        typer.echo(as_json([dict(zip(columns, row, strict=True)) for row in rows]))
-    elif out is not None:
-        typer.echo(f"wrote {out}")
-    else:
-        typer.echo(file.getvalue(), nl=False)
+        parts = iter(list(parts))
+        parts, printed = itertools.tee(parts)
+        rows = [dict(zip(part, row, strict=True)) for part in printed for row in zip(*part.values(), strict=True)]
+        typer.echo(as_json(rows))
+    if out is not None:
+        with replacing(str(out.resolve())) as temporary:
+            (_to_parquet if out.suffix == ".parquet" else _to_csv)(parts, temporary)
+        if not json:
+            typer.echo(f"wrote {out}")
+    elif not json:
+        for text in _csv_texts(parts):
+            typer.echo(text, nl=False)
+
+
+def _csv_texts(parts: Iterator[Columns]) -> Iterator[str]:
+    """The lines of a CSV file, a chunk at a time; the first begins with the names."""
+    for number, part in enumerate(parts):
+        file = io.StringIO()
+        rows = zip(*part.values(), strict=True)
+        csv.writer(file, lineterminator="\n").writerows([list(part), *rows] if not number else rows)
+        yield file.getvalue()
+
+
+def _to_csv(parts: Iterator[Columns], path: str) -> None:
+    with open(path, "x", encoding="utf-8", newline="") as file:
+        file.writelines(_csv_texts(parts))
+
+
+def _to_parquet(parts: Iterator[Columns], path: str) -> None:
+    """By polars, which writes row groups as chunks come: numbers as numbers, labels and keys as text."""
+    from quantprop.tables.chunks import polars_for
+
+    polars: Any = polars_for(path)
+    first = next(parts)
+    text = {name for name, values in first.items() if any(isinstance(value, (str, int)) for value in values)}
+    schema = {name: polars.String if name in text else polars.Float64 for name in first}
+
+    def frames(*_: Any) -> Iterator[Any]:
+        for part in itertools.chain([first], parts):
+            plain = {name: [None if value is None else str(value) for value in values] if name in text else values
+                     for name, values in part.items()}  # fmt: skip
+            yield polars.DataFrame(plain, schema=schema)
+
+    from polars.io.plugins import register_io_source  # pyright: ignore[reportMissingImports]
+
+    register_io_source(frames, schema=schema).sink_parquet(path)

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quantprop.cli.forecasts import predict
+from quantprop.cli.jobs import every_device, joined, kept_search
 from quantprop.cli.options import (
     GROW,
     LIKELIHOODS,
     METHODS,
     OBJECTIVES,
+    Checkpoint,
+    Coordinator,
     Data,
     Dates,
     Debug,
@@ -31,7 +34,10 @@ from quantprop.cli.options import (
     Likelihood,
     Likelihoods,
     Log,
+    Minutes,
     Order,
+    Process,
+    Processes,
     Sample,
     Trials,
     Upper,
@@ -80,6 +86,11 @@ def fit(
     ignore: Ignore = None,
     drop_missing: Drop = False,
     decimal: Decimal = ".",
+    coordinator: Coordinator = None,
+    processes: Processes = None,
+    process: Process = None,
+    checkpoint: Checkpoint = None,
+    minutes: Minutes = 10.0,
     out: Annotated[Path, typer.Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),
     json: Json = False,
     debug: Debug = False,
@@ -92,6 +103,7 @@ def fit(
     )  # fmt: skip
     with plainly(debug), kept_programs():
         check_place(out)
+        first = joined(coordinator, processes, process)
         problem = _grown(given, method) if kernel == GROW else given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
         if series and inducing is not None:
@@ -104,9 +116,14 @@ def fit(
             from quantprop import Inducing
 
             settings["process"] = Inducing(inducing, seed=seed)
-        with evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings():
+        with (
+            evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings(),
+            every_device(inducing is not None), kept_search(checkpoint, minutes),
+        ):  # fmt: skip
             warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
             model = _learned(problem, method, settings)
+        if not first:
+            return
         model.save(out)
         typer.echo(as_json({"model": str(out), **about(model)}) if json else "\n".join(told(model)))
         if not json:

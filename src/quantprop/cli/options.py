@@ -99,6 +99,13 @@ Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out; m
 Drop = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
 Decimal = Annotated[str, typer.Option(callback=one_of((".", ",")), help="What stands before the decimals of a number.")]
 Sample = Annotated[int | None, typer.Option(min=2, help="Use so many rows, drawn at random.  [all]")]
+Coordinator = Annotated[str | None, typer.Option(help="host:port of process 0, in a job of several processes.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="How many processes the job has.")]
+Process = Annotated[int | None, typer.Option(min=0, help="Which of them this one is.")]
+Checkpoint = Annotated[
+    Path | None, typer.Option(help="File to write while learning, and to go on from if it is there.")
+]
+Minutes = Annotated[float, typer.Option(min=0, help="Between two checkpoints.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
 

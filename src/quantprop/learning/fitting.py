@@ -19,6 +19,7 @@ from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.task import as_method, prepare, settled
+from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
@@ -117,11 +118,26 @@ def learn(
     ftol: float,
     report: Callable | None = None,
 ) -> Fitted:
-    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious.
+    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
+    best, ended, climb = searched(landscape, starts, bounds, most, ftol, report)
+    landscape.release()
+    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    return fitted_at(landscape, best, tuple(climb.trace), ending)
 
-    Every evaluation is passed to `report`, or else to the callback of `watched`.
+
+def searched(
+    landscape: Landscape,
+    starts: list[np.ndarray],
+    bounds: np.ndarray,
+    most: int,
+    ftol: float,
+    report: Callable | None = None,
+) -> tuple[Point, str, Climb]:
+    """The best point, why the search ended there, and the search. Every evaluation is passed to `report`, or else to
+    the callback of `watched`.
     """
-    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get())
+    kept = next_checkpoint(landscape)
+    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept)
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
         best, ended = climb.best_of(starts)
@@ -129,9 +145,8 @@ def learn(
         while (more := _further(landscape, best, ended, bounds)) is not None and more not in tried:
             tried.add(more)
             best, ended = climb.best_of([start_by(more, landscape, starts[0], bounds)], (best, ended))
-    landscape.release()
-    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
-    return fitted_at(landscape, best, tuple(climb.trace), ending)
+        best = evaluated_at(landscape, best)
+    return best, ended, climb
 
 
 def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> StartRule | None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import InferenceProblem, Outcome
+from quantprop.inference.engine import InferenceProblem
 from quantprop.inference.leave_one_out import loo_program
 from quantprop.inference.task import Task, leaves_residuals, starting_sites
 from quantprop.learning.evaluation import (
@@ -52,7 +52,7 @@ class Point(NamedTuple):
     value: float
     gradient: Float[np.ndarray, " theta"]
     likelihood: Any  # at θ
-    out: Outcome
+    out: Any  # an Outcome, or what is recorded of one
     reason: str  # how inference ended, and the equation for the gradient after it
     seconds: float
 
@@ -90,6 +90,11 @@ class Landscape:
                 f"{type(self.model.process).__name__}, where its cavities are not those of leaving rows out: use EP or "
                 "QP, or objective='evidence'"
             )
+
+    @property
+    def count(self) -> int:
+        """How many rows it is of, in this process."""
+        return len(self.task.x)
 
     @cached_property
     def parts(self) -> Declared:

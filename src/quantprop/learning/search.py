@@ -10,6 +10,7 @@ import numpy as np
 
 from quantprop.inference.results import Step
 from quantprop.learning.ascent import steepness
+from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.starts import units
 
@@ -37,8 +38,17 @@ class Climb:
     best point.
     """
 
-    def __init__(self, landscape: Any, bounds: np.ndarray, most: int, ftol: float, report: Callable) -> None:
+    def __init__(
+        self,
+        landscape: Any,
+        bounds: np.ndarray,
+        most: int,
+        ftol: float,
+        report: Callable,
+        kept: Checkpoint | None = None,
+    ) -> None:
         self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
+        self.kept = Checkpoint() if kept is None else kept
         self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
@@ -119,7 +129,7 @@ class Climb:
         return tight if tight.usable else point
 
     def _visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
-        point = self.landscape.at(theta, tol)
+        point = self.kept.visit(self.landscape, theta, tol)
         slope = self.slope(point)
         self.trace.append(
             Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)

@@ -20,6 +20,8 @@ from jaxtyping import Int
 from quantprop.runtime.system import available_memory
 
 LOOKED_AT = 20_000  # rows that stand for all of very many
+SILENCE = 30  # seconds after which a process that does not answer is taken for dead
+LOST = ("Gloo", "NCCL", "peer", "heartbeat", "coordination", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED")
 ALIKE = ("quantprop", "jax", "jaxlib", "numpy", "scipy")  # packages whose versions decide the bits of results
 
 
@@ -47,7 +49,31 @@ def gathered(array: Any) -> list[np.ndarray]:
 def _of_all(own: np.ndarray) -> np.ndarray:
     from jax.experimental import multihost_utils
 
-    return np.ascontiguousarray(multihost_utils.process_allgather(own))
+    with answered():
+        return np.ascontiguousarray(multihost_utils.process_allgather(own))
+
+
+@contextmanager
+def answered() -> Iterator[None]:
+    """Turn the errors of messages between processes into one that says what happened."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if not any(word in str(error) for word in LOST) or not several():
+            raise
+        raise JobError(
+            "another process of the job ended, or its host does not answer: see what it said last; quantprop."
+            f"checkpointed(file) lets a job go on from where it was. JAX said: {str(error).splitlines()[0][:200]}"
+        ) from error
+
+
+def join(coordinator: str | None = None, processes: int | None = None, process: int | None = None) -> None:
+    """Become a process of a job, before anything is computed: told here, or by the environment as `jax.distributed.
+    initialize` reads it (SLURM, Open MPI, JAX_COORDINATOR_ADDRESS). A process that dies is noticed within SILENCE.
+    """
+    jax.distributed.initialize(
+        coordinator, processes, process, heartbeat_timeout_seconds=SILENCE, shutdown_timeout_seconds=SILENCE
+    )
 
 
 def sums(*parts: Any) -> list[np.ndarray]:
@@ -79,6 +105,12 @@ def agreed(numbers: np.ndarray) -> np.ndarray:
 def counted(n: int) -> int:
     """The rows of all processes."""
     return sum(int(each) for each in gathered(n))
+
+
+def own_part(n: int) -> slice:
+    """Where this process's n rows are among those of all, the rows of the first process coming first."""
+    before = sum(int(each) for each in gathered(n)[: jax.process_index()])
+    return slice(before, before + n)
 
 
 def rows_of_all(rows: np.ndarray, numbers: Int[np.ndarray, " k"]) -> np.ndarray:

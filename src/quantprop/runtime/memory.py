@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from quantprop.runtime.jobs import least_memory
+from quantprop.runtime.jobs import answered, least_memory
 from quantprop.runtime.system import available_memory
 
 SMALL = 2**26  # bytes that are not worth asking the system for, which takes a millisecond or more
@@ -56,9 +56,12 @@ def ways_out() -> str:
 
 @contextmanager
 def explained(arguments: Any) -> Iterator[None]:
-    """Turn XLA's error for exhausted memory into a MemoryError that says what to do; all other errors pass."""
+    """Turn XLA's error for exhausted memory into a MemoryError that says what to do, and that for a process of the job
+    which does not answer into a JobError; all other errors pass.
+    """
     try:
-        yield
+        with answered():
+            yield
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise

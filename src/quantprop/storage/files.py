@@ -76,12 +76,20 @@ def _library_version() -> str:
 
 def replace_file(path: str, data: bytes) -> None:
     """Put a complete, synced file in the place of the old one."""
+    with replacing(path) as temporary, open(temporary, "xb") as file:
+        file.write(data)
+
+
+@contextlib.contextmanager
+def replacing(path: str) -> Iterator[str]:
+    """The name of a file to write in this block, which then takes the place of the old one, complete and synced; after
+    any error the old one is intact.
+    """
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     try:
-        with open(temporary, "xb") as file:
-            file.write(data)
-            file.flush()
+        yield temporary
+        with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:

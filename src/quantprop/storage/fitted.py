@@ -194,9 +194,10 @@ def _posterior(prefix: str, model: Model, shelf: Shelf) -> InducingPredictor | N
     first, second = (f"{prefix}posterior.{name}" for name in _POSTERIOR)
     if first not in shelf.left:
         return None
-    require(isinstance(model.process, Inducing), "a posterior of points does not fit its process")
-    m = model.process.count
-    return InducingPredictor(shelf.take_finite(first, (m, m)), shelf.take_finite(second, (m,)))
+    process: Any = model.process
+    require(isinstance(process, Inducing), "a posterior of points does not fit its process")
+    parts: Any = shelf.take_finite(first, (process.count,) * 2), shelf.take_finite(second, (process.count,))
+    return InducingPredictor(*parts)
 
 
 def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTRY) -> dict[str, Any]:

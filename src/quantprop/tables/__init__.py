@@ -1,9 +1,11 @@
 """Tables with named columns: read, encoded, learned from, and predicted for."""
 
+from quantprop.tables.chunks import Chunks
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.models import Problem, TableModel, fit, load, problem
 from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, missing, read
 from quantprop.tables.roles import RoleError, Roles
+from quantprop.tables.spool import Spool, spooled
 
-__all__ = ["Encoding", "Problem", "RoleError", "Roles", "Table", "TableError", "TableModel", "fit", "from_bytes",
-           "from_columns", "load", "missing", "problem", "read"]  # fmt: skip
+__all__ = ["Chunks", "Encoding", "Problem", "RoleError", "Roles", "Spool", "Table", "TableError", "TableModel", "fit",
+           "from_bytes", "from_columns", "load", "missing", "problem", "read", "spooled"]  # fmt: skip

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -204,6 +205,7 @@ class Problem:
         if "weights" in self.target.rows:
             at = at[self.target.rows["weights"][at] > 0]
         encoding = self.encoding.standardising(self.raw[at])
+        at = np.array_split(at, jax.process_count())[jax.process_index()]  # of a job, each process takes its part
         x, more = encoding.standardised(self.raw[at]), self._of_rows(at)
         estimator = self._estimator(method, settings).fit(x, self.target.units.inward(self.target.y[at]), **more)
         lines = tuple(self.table.lines[i] for i in at)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float
 
@@ -15,10 +17,23 @@ def chosen(x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarr
     """So many different rows of x (of all processes), spread as the data are: always rows, so that codes of categories
     stay codes.
     """
+
+    def different() -> np.ndarray:
+        return np.unique(np.concatenate(gathered(np.unique(x, axis=0))), axis=0)
+
+    return chosen_among(lambda numbers: rows_of_all(x, numbers), counted(len(x)), count, seed, different)
+
+
+def chosen_among(
+    take: Callable[[np.ndarray], np.ndarray], n: int, count: int, seed: int, different: Callable[[], np.ndarray]
+) -> Float[np.ndarray, "m d"]:
+    """The same of n rows that are taken by their numbers; `different` are all different ones, for where a sample has
+    too few.
+    """
     draw = np.random.default_rng(seed)
-    rows = np.unique(rows_of_all(x, draw.permutation(counted(len(x)))[: SUBSAMPLE * count]), axis=0)
+    rows = np.unique(take(draw.permutation(n)[: SUBSAMPLE * count]), axis=0)
     if len(rows) < count:
-        rows = np.unique(np.concatenate(gathered(np.unique(x, axis=0))), axis=0)
+        rows = different()
     if len(rows) < count:
         raise ValueError(f"Inducing: {count} points, but X has only {len(rows)} different rows; use at most as many")
     spread = rows.std(axis=0)

@@ -14,6 +14,7 @@ which is symmetric, and for κ = 1 the posterior covariance of f and its square.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -77,20 +78,48 @@ class InducingPrior(Prior):
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
         rows = self.all_rows()
-        d, pull = rows.residual, sites.nu - sites.tau * self.mean
+        inverse, centre = factorised(*self._sums(rows, sites))
+        own = self._under(rows, inverse, centre, sites)
+        size = own.log_determinant - 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse)))
+        return replace(own, log_determinant=size, proper=own.proper & jnp.isfinite(size))
+
+    def sums(self, sites: Natural) -> tuple[Array, Array]:
+        """V diag(s) Vᵀ and V r: all that these rows tell the others."""
+        return self._sums(self.all_rows(), sites)
+
+    def _sums(self, rows: Rows, sites: Natural) -> tuple[Array, Array]:
+        a, m = 1.0 + self.share * sites.tau * rows.residual, len(rows.whitening)
+
+        def one(carry, v, s, r):
+            return (carry[0] + weighted_gram(v, s), carry[1] + v @ r), None
+
+        zero = (jnp.zeros((m, m)), jnp.zeros(m))
+        return rows.over(one, zero, sites.tau / a, (sites.nu - sites.tau * self.mean) / a)[0]
+
+    def under(self, inverse: Array, centre: Array, sites: Natural) -> Conditioned:
+        """The posterior of these rows, given L_B⁻¹ and the posterior mean of u from them and others. Its
+        log-determinant lacks log |B|, which belongs to all.
+        """
+        return self._under(self.all_rows(), inverse, centre, sites)
+
+    def _under(self, rows: Rows, inverse: Array, centre: Array, sites: Natural) -> Conditioned:
+        d = rows.residual
         a = 1.0 + self.share * sites.tau * d
-        inverse, sent = _factorised(rows, sites.tau / a, pull / a)
-        centre = inverse.T @ (inverse @ sent)
 
         def one(carry, v):
             return carry, (jnp.sum(lower_product(inverse, v) ** 2, axis=0), v.T @ centre)
 
         _, (spread, g) = rows.over(one, None)
         many = jnp.where(self.share > 0, jnp.log(a) / jnp.where(self.share > 0, self.share, 1.0), sites.tau * d)
-        size = jnp.sum(many) - 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse)))
+        size = jnp.sum(many)
         proper = jnp.all(a > 0) & jnp.isfinite(size)
         factor = Factor(inverse, centre, spread, d)
         return Conditioned(sites, self._marginals(sites, d, spread, g), size, proper, factor)
+
+    def sent(self, sites: Natural, push: Float[Array, " n"]) -> Float[Array, " m"]:
+        """What a change of ν moves: B⁻¹ times it is the change of the posterior mean of u."""
+        rows = self.all_rows()
+        return rows.sent(push / (1.0 + self.share * sites.tau * rows.residual))
 
     def _marginals(self, sites: Natural, d: Array, spread: Array, g: Array) -> Marginal:
         pull, a = sites.nu - sites.tau * self.mean, 1.0 + self.share * sites.tau * d
@@ -125,8 +154,8 @@ class InducingPrior(Prior):
 
     def made_of(self, mean: Float[Array, " n"], basis: Basis) -> InducingPrior:
         """A prior of the same form, with nothing where no derivative belongs."""
-        nothing = divided((jnp.zeros_like(self.x), jnp.zeros_like(self.share)))
-        return InducingPrior(mean, basis, *nothing, None, self.hold, self.moving)
+        x, share = divided((jnp.zeros_like(self.x), jnp.zeros_like(self.share)))
+        return InducingPrior(mean, basis, x, share, None, self.hold, self.moving)
 
     def predictor(self, sites: Natural, signed: bool) -> InducingPredictor:
         factor = self.condition(sites, signed).factor
@@ -147,16 +176,11 @@ class InducingPredictor(Predictor):
         return Normal(new_mean, jnp.diagonal(joint), joint)
 
 
-def _factorised(rows: Rows, s: Array, r: Array) -> tuple[Array, Array]:
-    """L_B⁻¹ and V r, in one pass over the rows."""
-    m = len(rows.whitening)
-
-    def one(carry, v, s, r):
-        return (carry[0] + weighted_gram(v, s), carry[1] + v @ r), None
-
-    (gram, sent), _ = rows.over(one, (jnp.zeros((m, m)), jnp.zeros(m)), s, r)
-    lower = jnp.linalg.cholesky(gram + jnp.eye(m))
-    return solve_triangular(lower, jnp.eye(m), lower=True), sent
+def factorised(gram: Float[Array, "m m"], sent: Float[Array, " m"]) -> tuple[Array, Array]:
+    """L_B⁻¹ and the posterior mean of u, from V diag(s) Vᵀ and V r."""
+    m = len(gram)
+    inverse = solve_triangular(jnp.linalg.cholesky(gram + jnp.eye(m)), jnp.eye(m), lower=True)
+    return inverse, inverse.T @ (inverse @ sent)
 
 
 # --- derivatives ------------------------------------------------------------------------------------------------------

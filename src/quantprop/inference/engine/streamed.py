@@ -1,0 +1,199 @@
+"""Rows that are read again for every pass, a chunk at a time: EP with nothing of a row in memory but its site.
+
+A sweep takes two passes. The first measures how far the sites are from their renewal, and what the renewal would do to
+the means of all rows; the second renews each site twice, the means having followed (`fixed_point.renewals`), and adds
+up the next factor. Only M × M sums outlive a chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from quantprop.gaussian import Natural
+from quantprop.inference.engine.fixed_point import FARTHEST, InferenceProblem, scaled
+from quantprop.likelihoods.base import Scalar
+from quantprop.methods.base import Summary, renewal
+from quantprop.priors.inducing.prior import InducingPrior, factorised
+from quantprop.runtime.batches import rowwise
+from quantprop.runtime.programs import program
+
+GROWTH = 2.0  # a residual may grow by this factor in one sweep before it is undone
+SMALLEST_STEP = 1e-3
+
+
+class Look(eqx.Module):
+    """Sums over rows of one pass."""
+
+    squares: Array  # of the change that renewal makes, each improper cavity counted as 1
+    copies: Array
+    improper: Array
+    evidence: Array  # without the part of log |B|
+    sent: Array
+
+
+class Factor(NamedTuple):
+    """L_B⁻¹ and the posterior mean of u."""
+
+    inverse: Any
+    centre: Any
+
+
+class Chunk(NamedTuple):
+    """Some rows, and where their sites are among all."""
+
+    problem: InferenceProblem
+    rows: slice
+    inputs: Any
+
+
+def _renewed(problem: InferenceProblem, at: Any, sites: Natural) -> Any:
+    renew = partial(rowwise, partial(renewal, problem.method, problem.likelihood))
+    return renew(problem.data, problem.weight, at, sites)
+
+
+def _push(problem: InferenceProblem, at: Any, new: Any, sites: Natural) -> Array:
+    counts = (problem.weight.total > 0) & new.proper
+    return jnp.where(counts, new.site.nu - sites.nu - at.mean * (new.site.tau - sites.tau), 0.0)
+
+
+def _prior(problem: InferenceProblem) -> InducingPrior:
+    prior: Any = problem.prior
+    return prior
+
+
+@program
+def summed(problem: InferenceProblem, sites: Natural) -> tuple[Array, Array]:
+    """What a chunk adds to the factor."""
+    return _prior(problem).sums(sites)
+
+
+@program
+def looked(problem: InferenceProblem, factor: Factor, sites: Natural) -> Look:
+    """The first pass of a sweep over a chunk."""
+    weight, post = problem.weight, _prior(problem).under(*factor, sites)
+    new = _renewed(problem, post.marginals, sites)
+    counts = weight.total > 0
+    moved, improper = counts & new.proper, counts & ~new.proper
+    change = jax.tree.map(lambda to, now: jnp.where(moved, to - now, 0.0), new.site, sites)
+    lost = jnp.sum(jnp.where(improper, weight.copies, 0.0))
+    squares = jnp.sum(scaled(problem, change, post.marginals) ** 2) + lost
+    summary = Summary(problem.prior.mean, sites, post.marginals, post.log_determinant, weight.total)
+    evidence = problem.method.evidence(jnp.where(moved, new.value, 0.0), summary)
+    sent = _prior(problem).sent(sites, _push(problem, post.marginals, new, sites))
+    return Look(squares, jnp.sum(jnp.where(counts, weight.copies, 0.0)), jnp.sum(improper), evidence, sent)
+
+
+@program
+def renewed(
+    problem: InferenceProblem, factor: Factor, ahead: Array, step: Scalar, sites: Natural
+) -> tuple[Natural, tuple[Array, Array]]:
+    """The second: renewed sites, the mean of u being `ahead` once the means have followed; and what they add to the
+    next factor.
+    """
+    prior, post = _prior(problem), _prior(problem).under(*factor, sites)
+    new = _renewed(problem, post.marginals, sites)
+    to, good = new.site, new.proper
+    if not problem.negative_sites and problem.method.quick(problem.likelihood, problem.weight):
+        near = Natural(sites.nu + _push(problem, post.marginals, new, sites), sites.tau)
+        there = prior.under(factor.inverse, ahead, near).marginals
+        close = jnp.abs(there.mean - post.marginals.mean) <= FARTHEST * jnp.sqrt(post.marginals.variance)
+        start = jax.tree.map(lambda a, b: jnp.where(close, a, b), (there, near), (post.marginals, sites))
+        again = _renewed(problem, *start)
+        to = jax.tree.map(lambda a, b: jnp.where(again.proper, a, b), again.site, new.site)
+    good = good & (problem.weight.total > 0)
+    onward = jax.tree.map(lambda now, to: jnp.where(good, now + step * (to - now), now), sites, to)
+    return onward, prior.sums(onward)
+
+
+_factorised = program(lambda gram, sent: Factor(*factorised(gram, sent)))
+_ahead = program(lambda factor, sent: factor.centre + factor.inverse.T @ (factor.inverse @ sent))
+
+
+class Ended(NamedTuple):
+    """Where sweeps ended."""
+
+    factor: Factor
+    evidence: float
+    residual: float
+    sweeps: int
+    reason: str
+
+
+def factor_of(chunks: Callable[[], Iterator[Chunk]], sites: Natural) -> Factor:
+    """The factor under all sites, in one pass."""
+    return _factorised(*_total(summed(chunk.problem, sites_of(sites, chunk)) for chunk in chunks()))
+
+
+def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: float, max_sweeps: int) -> Ended:
+    """Renew all sites, in place, until the residual is at most `tol`. `chunks` begins a pass over all rows.
+
+    A sweep that lets the residual grow is undone, and the step halved.
+    """
+    factor, step, before, kept = factor_of(chunks, sites), 1.0, np.inf, Natural(sites.nu.copy(), sites.tau.copy())
+    end = Ended(factor, np.nan, np.inf, 0, "max-sweeps")
+    while end.sweeps < max_sweeps:
+        look = _total(looked(chunk.problem, factor, sites_of(sites, chunk)) for chunk in chunks())
+        end = _ended(factor, look, end.sweeps + 1)
+        finite = np.isfinite(end.residual) and np.isfinite(end.evidence)
+        if finite and end.residual <= tol:
+            return end._replace(reason="converged")
+        if not finite and before == np.inf:
+            return end._replace(reason="improper-start")
+        if not finite or end.residual > GROWTH * before:
+            step *= 0.5
+            if step < SMALLEST_STEP:
+                return end._replace(reason="stalled")
+            sites.nu[:], sites.tau[:] = kept.nu, kept.tau
+            factor, before = factor_of(chunks, sites), np.inf
+            continue
+        before, kept.nu[:], kept.tau[:] = end.residual, sites.nu, sites.tau
+        factor = _swept(chunks, factor, look.sent, step, sites)
+        step = min(1.0, 2.0 * step)
+    return end
+
+
+def _ended(factor: Factor, look: Look, sweeps: int) -> Ended:
+    """What is known after the first pass of a sweep."""
+    residual = float(np.sqrt(look.squares / (2.0 * look.copies)))
+    value = float(look.evidence) + float(jnp.sum(jnp.log(jnp.diagonal(factor.inverse))))
+    return Ended(factor, value, residual, sweeps, "improper-cavities" if look.improper else "max-sweeps")
+
+
+def _swept(chunks: Callable[[], Iterator[Chunk]], factor: Factor, sent: Any, step: Any, sites: Natural) -> Factor:
+    """One renewal of all sites, and the factor under them."""
+    ahead = _ahead(factor, sent)
+
+    def each() -> Iterator[Any]:
+        for chunk in chunks():
+            onward, sums = renewed(chunk.problem, factor, ahead, step, sites_of(sites, chunk))
+            sites.nu[chunk.rows] = np.asarray(onward.nu)[: _length(chunk)]
+            sites.tau[chunk.rows] = np.asarray(onward.tau)[: _length(chunk)]
+            yield sums
+
+    return _factorised(*_total(each()))
+
+
+def _length(chunk: Chunk) -> int:
+    return chunk.rows.stop - chunk.rows.start
+
+
+def sites_of(sites: Natural, chunk: Chunk) -> Natural:
+    """The sites of a chunk, padded as its rows are."""
+    more = len(chunk.problem.prior.mean) - _length(chunk)
+    return Natural(np.pad(sites.nu[chunk.rows], (0, more)), np.pad(sites.tau[chunk.rows], (0, more)))
+
+
+def _total(parts: Iterator[Any]) -> Any:
+    """The sum of trees."""
+    total: Any = None
+    for part in parts:
+        total = part if total is None else jax.tree.map(jnp.add, total, part)
+    return total

@@ -1,0 +1,201 @@
+"""Checkpoints of learning: every evaluation of a search and the sites at the last one, in a file to go on from.
+
+The state of L-BFGS-B is a function of the values and gradients it was told. A search that goes on is told the recorded
+ones again, in their order, and arrives at the same state to the last bit before it evaluates anything.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.gaussian import Natural
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.parameters import labels
+from quantprop.runtime.jobs import agreed, all_true, counted, gathered, own_part, together
+from quantprop.runtime.precision import to_numpy
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
+from quantprop.storage.records import refusing, require
+
+KIND = "checkpoint"
+COLUMNS = ("value", "tol", "residual", "seconds", "sweeps")
+
+
+class Reached(NamedTuple):
+    """How precise inference was."""
+
+    residual: float
+
+
+class Recorded(NamedTuple):
+    """What is known of inference at a recorded point, in the place of an `Outcome`."""
+
+    at: Reached
+    sweeps: int
+
+
+@dataclass
+class Checkpoint:
+    """The evaluations of one search; without a path they are not kept."""
+
+    path: str | None = None
+    every: float = 0.0  # seconds between two files
+    points: list[Point] = field(default_factory=list)
+    tols: list[float] = field(default_factory=list)
+    told: int = 0  # how many of them were recorded, and told again
+    written: float = field(default_factory=time.monotonic)
+
+    def visit(self, landscape: Landscape, theta: Float[np.ndarray, " theta"], tol: float) -> Point:
+        """The objective at θ: as recorded, or evaluated."""
+        if self.path is None:
+            return landscape.at(theta, tol)
+        if self.told < len(self.points):
+            if np.array_equal(self.points[self.told].theta, theta) and self.tols[self.told] == tol:
+                self.told += 1
+                return self.points[self.told - 1]
+            if not self.told:
+                raise ValueError(_other(self.path, "its search started elsewhere"))
+            del self.points[self.told :], self.tols[self.told :]  # of other settings of the search
+        point = landscape.at(theta, tol)
+        self.points.append(point)
+        self.tols.append(tol)
+        self.told += 1
+        if bool(agreed(np.asarray(time.monotonic() - self.written >= self.every))) and point.usable:
+            self.write(landscape, point)
+        return point
+
+    def write(self, landscape: Landscape, point: Point) -> None:
+        """Everything so far, with the sites at the last point, to the file: whole, or the old one stays."""
+        n, last = landscape.count, to_numpy(point.out.at.sites)
+        sites = [np.concatenate(gathered(part[:n])) for part in (last.nu, last.tau)]
+        columns = {name: np.array([_column(one, tol)[name] for one, tol in zip(self.points, self.tols, strict=True)])
+                   for name in COLUMNS}  # fmt: skip
+        stacked = {name: np.stack([getattr(one, name) for one in self.points]) for name in ("theta", "gradient")}
+        content = {**problem_of(landscape), "reasons": [one.reason for one in self.points]}
+        tensors = {**columns, **stacked, "sites.nu": sites[0], "sites.tau": sites[1], "sites.theta": point.theta}
+        with together():
+            if jax.process_index() == 0:
+                write(ModelFile(KIND, content, tensors), str(self.path))
+        self.written = time.monotonic()
+
+
+def _column(point: Point, tol: float) -> dict[str, Any]:
+    residual, sweeps = float(point.out.at.residual), int(point.out.sweeps)
+    return {"value": point.value, "tol": tol, "residual": residual, "seconds": point.seconds, "sweeps": sweeps}
+
+
+def problem_of(landscape: Landscape) -> dict[str, Any]:
+    """What a checkpoint must have in common with a search that goes on from it."""
+    return {
+        "labels": labels(landscape.parts), "rows": counted(landscape.count),
+        "objective": landscape.objective.name, "method": repr(landscape.method),
+        "likelihood": landscape.model.plain_likelihood.name,
+    }  # fmt: skip
+
+
+def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
+    """A checkpoint with what its file holds, if there is one; the landscape starts from its sites."""
+    if checkpoint.path is None or not all_true(os.path.exists(checkpoint.path)):
+        return checkpoint
+    with together(), reading(checkpoint.path):
+        document = read(checkpoint.path)
+        require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
+        require(isinstance(document.content, dict), "it has other parts")
+    for name, value in problem_of(landscape).items():
+        if (found := document.content.get(name)) != value:
+            raise ValueError(_other(checkpoint.path, f"its {name}: {found!r} there, {value!r} here"))
+    with together(), reading(checkpoint.path), refusing("the checkpoint"):
+        points, tols, theta, sites = _unpacked(document, len(document.content["labels"]))
+    own = own_part(landscape.count)
+    landscape.warmed(theta, Natural(sites.nu[own], sites.tau[own]))
+    return replace(checkpoint, points=points, tols=tols)
+
+
+def _unpacked(document: ModelFile, size: int) -> tuple[list[Point], list[float], np.ndarray, Natural]:
+    """The recorded points, the tolerance of each, and θ and sites of the last one that was written."""
+    shelf, reasons, n = Shelf(document.tensors), document.content["reasons"], document.content["rows"]
+    theta, gradient = (shelf.take_any(name, (len(reasons), size)) for name in ("theta", "gradient"))
+    column = {name: shelf.take_any(name, (len(reasons),)).tolist() for name in COLUMNS}
+    points = [
+        Point(theta[i], column["value"][i], gradient[i], None, Recorded(Reached(column["residual"][i]),
+              column["sweeps"][i]), str(reason), column["seconds"][i])
+        for i, reason in enumerate(reasons)
+    ]  # fmt: skip
+    sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,)) for name in ("nu", "tau")))
+    last = shelf.take_finite("sites.theta", (size,))
+    shelf.close()
+    return points, column["tol"], last, sites
+
+
+def evaluated_at(landscape: Landscape, point: Point) -> Point:
+    """A point as it was evaluated, or evaluated once more where only its record is known."""
+    return landscape.at(point.theta) if isinstance(point.out, Recorded) else point
+
+
+def _other(path: str, why: str) -> str:
+    return (
+        f"{path} is a checkpoint of another search ({why}): give another file, or delete this one to start from the "
+        "beginning"
+    )
+
+
+# --- whose fits are kept ---------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Series:
+    """The files of the fits of a block, one after the other."""
+
+    path: str
+    every: float
+    count: int = 0
+
+
+_series: ContextVar[_Series | None] = ContextVar("checkpoints", default=None)
+
+
+@contextmanager
+def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
+    """Write a checkpoint of every fit in this block to a file, every so many minutes, and go on from one that is there.
+
+    A fit that was interrupted and is run again with the same data and settings takes up its search where the file left
+    it, also in another number of processes. The second fit of a block has `.1` behind the file's name, and so on. In a
+    job of several processes the file must be one that all hosts see.
+
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> import quantprop
+    >>> from quantprop import Model, fit, kernels, likelihoods
+    >>> X, place = np.linspace(-2, 2, 12)[:, None], os.path.join(tempfile.mkdtemp(), "sine.checkpoint")
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
+    >>> with quantprop.checkpointed(place, minutes=0):
+    ...     first = fit(model, X, np.sin(2 * X[:, 0]), "ep")
+    >>> with quantprop.checkpointed(place):
+    ...     again = fit(model, X, np.sin(2 * X[:, 0]), "ep")  # told what the file holds; evaluates the end alone
+    >>> bool(np.array_equal(first.theta, again.theta))
+    True
+    """
+    token = _series.set(_Series(os.fspath(path), 60.0 * minutes))
+    try:
+        yield
+    finally:
+        _series.reset(token)
+
+
+def next_checkpoint(landscape: Landscape) -> Checkpoint:
+    """That of the next fit of the block, opened; one that keeps nothing outside of a block."""
+    series = _series.get()
+    if series is None:
+        return Checkpoint()
+    path = series.path + (f".{series.count}" if series.count else "")
+    series.count += 1
+    return opened(Checkpoint(path, series.every), landscape)

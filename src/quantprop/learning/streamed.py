@@ -1,0 +1,295 @@
+"""Learning from rows that do not fit in memory: `fit_streamed`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from quantprop.data import encode, inputs, pad, row_weights
+from quantprop.gaussian import Natural, Normal
+from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
+from quantprop.inference.engine.streamed import Chunk, Factor, sites_of, solve_streamed
+from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.solution import Solution, Status
+from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
+from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
+from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
+from quantprop.learning.implicit import gradient
+from quantprop.learning.landscape import Point
+from quantprop.learning.objectives import Evidence, Objective
+from quantprop.learning.search import FTOL
+from quantprop.likelihoods.base import Datum
+from quantprop.methods import EP, Method
+from quantprop.methods.base import Weight
+from quantprop.model import Model
+from quantprop.parameters import at as at_theta
+from quantprop.parameters import declared, is_parameter, log_prior, values, without_bounds
+from quantprop.priors import Inducing
+from quantprop.priors.inducing.choice import chosen_among
+from quantprop.priors.inducing.prior import InducingPredictor
+from quantprop.runtime.batches import rowwise
+from quantprop.runtime.jobs import LOOKED_AT, several
+from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.programs import program
+
+ROWS = 2**16  # of a chunk
+
+
+class Rows(Protocol):
+    """Rows of X and y that can be read again and again: a file, or arrays."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> tuple[Float[np.ndarray, "n d"], np.ndarray]:
+        """X and y of a range of rows."""
+        ...
+
+    def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, "k d"], np.ndarray]:
+        """X and y of some rows, by their numbers."""
+        ...
+
+
+@dataclass(frozen=True)
+class Arrays:
+    """Rows in memory."""
+
+    x: np.ndarray
+    y: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
+        """A range of rows."""
+        return self.x[start:stop], self.y[start:stop]
+
+    def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[np.ndarray, np.ndarray]:
+        """Some rows."""
+        return self.x[numbers], self.y[numbers]
+
+
+def fit_streamed(
+    model: Model,
+    rows: Rows,
+    method: Method | str = "ep",
+    *,
+    tol: float = 1e-8,
+    max_evaluations: int = 300,
+    ftol: float = FTOL,
+) -> Fitted:
+    """Learn a model with inducing points from rows that are read again for every pass; in memory are their sites.
+
+    The optimum is that of `fit`. Of the rows, the solution holds those of the first chunk.
+
+    >>> import numpy as np
+    >>> from quantprop import Inducing, Model, kernels, likelihoods
+    >>> from quantprop.learning.streamed import Arrays, fit_streamed
+    >>> X = np.linspace(-3, 3, 200)[:, None]
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(8))
+    >>> fit_streamed(model, Arrays(X, np.sign(np.sin(2 * X[:, 0]))), max_evaluations=2).solution.converged
+    True
+    """
+    method = as_method(method)
+    if not isinstance(model.process, Inducing) or not isinstance(method, EP) or not method.stationary:
+        raise ValueError(
+            "rows that do not fit in memory are learned from by process=Inducing(points) and EP or power EP, whose "
+            "gradients need no equation over all rows; for QP and others, take a sample of the rows, or more devices"
+        )
+    if several():
+        raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
+    landscape = StreamedLandscape.of(model, rows, method, tol)
+    theta, bounds = starting_point(landscape.parts)
+    found: Any = landscape  # it does for a search what a Landscape does
+    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol)
+    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    return _fitted(landscape, best, tuple(climb.trace), ending)
+
+
+# --- the objective ---------------------------------------------------------------------------------------------------
+
+
+class Reached(NamedTuple):
+    """How precise inference was, and its sites."""
+
+    residual: float
+    sites: Natural
+
+
+class Passed(NamedTuple):
+    """What is kept of inference at a point, in the place of an `Outcome`."""
+
+    at: Reached
+    sweeps: int
+    factor: Factor
+
+
+@program
+def _prior(theta, parts: Declared, x):
+    return prior(theta, parts, Inputs(x, x))
+
+
+@program
+def _sloped(theta, parts: Declared, problem: InferenceProblem, objective: Objective, x, factor: Factor, sites: Natural):
+    """A chunk's part of the objective and of its gradient, each with the log prior densities of the parameters."""
+    made: Any = problem.prior
+    post, zero = made.under(*factor, sites), jnp.zeros(())
+    at = Evaluation(
+        sites, sites, sites, post.marginals, post.log_determinant, zero, zero, zero, post.proper, jnp.asarray(0)
+    )
+    value, by = gradient(problem, objective, at, post.factor, exact=True)
+    return pull_back(theta, parts, Inputs(x, x), value, by)
+
+
+_log_prior = program(lambda parts, theta: jax.value_and_grad(lambda t: log_prior(parts, t))(theta))
+
+
+@program
+def _seen(problem: InferenceProblem, factor: Factor, sites: Natural):
+    """Marginals of a chunk, and each y as the other rows predict it."""
+    made: Any = problem.prior
+    post = made.under(*factor, sites)
+    rest = made.left_out(post, problem.weight.copies)
+    return post.marginals, rowwise(problem.likelihood.predictive_log_prob, problem.data, rest)
+
+
+@dataclass
+class StreamedLandscape:
+    """objective(θ) for a model and rows that are read a chunk at a time: the evidence of EP and power EP.
+
+    `task` holds a sample of the rows, for whatever looks at data to choose a start or a unit. Sites are warm-started
+    from call to call.
+    """
+
+    model: Model
+    rows: Rows
+    method: Method
+    task: Task
+    tol: float
+    max_sweeps: int = 200
+    objective: Objective = Evidence()
+    exact: bool = True
+    sites: Natural = field(init=False)
+
+    @staticmethod
+    def of(model: Model, rows: Rows, method: Method, tol: float) -> StreamedLandscape:
+        """With points chosen from all rows as `fit` chooses them, and the likelihood's own sites."""
+        n, process = len(rows), model.process
+        x, y = rows.take(np.arange(0, n, max(1, n // LOOKED_AT)))
+        if isinstance(process, Inducing) and not is_parameter(process.points) and np.ndim(process.points) == 0:
+            points = chosen_among(
+                lambda k: rows.take(k)[0], n, process.count, process.seed, lambda: np.unique(x, axis=0)
+            )
+            model = replace(model, process=Inducing(points, process.learn, process.seed, process.jitter))
+        model = settled(model, x)
+        made = StreamedLandscape(model, rows, method, prepare(model, x, y, method, None, None, None), tol)
+        made.start()
+        return made
+
+    def start(self) -> None:
+        """Set the sites to the likelihood's own."""
+        n, likelihood = len(self.rows), values(self.parts.likelihood)
+        self.sites = Natural(np.zeros(n), np.zeros(n))
+        for rows, x, data, weight in self.read():
+            own = Task(x[: rows.stop - rows.start], x, data, weight, self.task.cost)
+            start = float64(starting_sites)(likelihood, own, None)
+            self.sites.nu[rows], self.sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
+
+    @property
+    def count(self) -> int:
+        """How many rows it is of."""
+        return len(self.rows)
+
+    @cached_property
+    def parts(self) -> Declared:
+        """The model's parts, every number declared."""
+        return declared_parts(self.model, self.task)
+
+    @cached_property
+    def unbounded(self) -> Declared:
+        """The same parts, as compiled programs see them."""
+        return without_bounds(self.parts)
+
+    def compile(self) -> None:
+        """Programs are compiled when they are called."""
+
+    def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
+        """Start the next evaluation from these sites."""
+        self.sites.nu[:], self.sites.tau[:] = sites.nu, sites.tau
+
+    def read(self) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
+        """All rows, a chunk at a time, checked and padded; the next is read while one is computed with."""
+        n, likelihood = len(self.rows), values(self.parts.likelihood)
+        size = min(ROWS, 32 * -(-n // 32))
+
+        def one(start: int) -> tuple[slice, np.ndarray, Datum, Weight]:
+            stop = min(start + size, n)
+            x, y = self.rows.read(start, stop)
+            x, data = inputs(x, f"X from row {start}"), encode(likelihood, y, (len(x),))
+            return slice(start, stop), pad(x, size), pad(data, size), weight_of(row_weights(None, len(x)), size)
+
+        with ThreadPoolExecutor(1) as reader:
+            ahead = reader.submit(one, 0)
+            for start in range(0, n, size):
+                found = ahead.result()
+                if start + size < n:
+                    ahead = reader.submit(one, start + size)
+                yield found
+
+    def chunks(self, theta: Float[np.ndarray, " theta"]) -> Iterator[Chunk]:
+        """All rows at θ, a chunk at a time."""
+        for rows, x, data, weight in self.read():
+            made, likelihood = _prior(theta, self.unbounded, x)
+            yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)
+
+    @float64
+    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
+        """The objective at θ and its gradient, from the sites of the evaluation before."""
+        began, theta = time.perf_counter(), np.array(theta, dtype=np.float64)
+        before = Natural(self.sites.nu.copy(), self.sites.tau.copy())
+        end = solve_streamed(partial(self.chunks, theta), self.sites, max(tol, self.tol), self.max_sweeps)
+        value, slope = self._slope(theta, end.factor)
+        out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
+        point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
+        if not point.usable:
+            self.warmed(theta, before)
+        return point
+
+    def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
+        """One pass: the sum of all chunks' parts, and the log prior densities once."""
+        density, its_slope = _log_prior(self.unbounded, theta)
+        value, slope = float(jnp.sum(jnp.log(jnp.diagonal(factor.inverse)))) + float(density), np.array(its_slope)
+        for chunk in self.chunks(theta):
+            own = sites_of(self.sites, chunk)
+            part = _sloped(theta, self.unbounded, chunk.problem, self.objective, chunk.inputs, factor, own)
+            value, slope = value + float(part[0] - density), slope + np.asarray(part[1] - its_slope)
+        return value, slope
+
+
+@float64
+def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
+    """The result at a point; the sites are brought there if the search has visited another since."""
+    best = landscape.at(best.theta)
+    model = as_given(landscape.model, at_theta(declared(landscape.model), best.theta))
+    first = next(landscape.chunks(best.theta))
+    n, own = first.rows.stop, sites_of(landscape.sites, first)
+    out: Any = best.out
+    marginals, loo = to_numpy(_seen(first.problem, out.factor, own))
+    evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
+    status = Status(
+        best.reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
+    )
+    solution = Solution(
+        model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
+        Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status, None,
+        InducingPredictor(*to_numpy(tuple(out.factor))),
+    )  # fmt: skip
+    return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)

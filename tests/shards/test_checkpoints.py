@@ -1,0 +1,50 @@
+"""A search that was interrupted goes on to the end that it would have had."""
+
+import numpy as np
+import pytest
+
+import quantprop
+from quantprop import Model, fit, kernels, likelihoods
+from quantprop.learning.fitting import watched
+from quantprop.learning.landscape import Landscape
+from shards.job import problem
+
+MODEL = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
+
+
+class Stopped(Exception):
+    """An interruption."""
+
+
+def stopping_after(evaluations):
+    def report(step, count):
+        if count == evaluations:
+            raise Stopped
+
+    return report
+
+
+def test_an_interrupted_search_goes_on(tmp_path, monkeypatch):
+    rows, file = problem(30), tmp_path / "search"
+    whole = fit(MODEL, rows["x"], rows["label"], "ep")
+    with quantprop.checkpointed(file, minutes=0), watched(stopping_after(4)), pytest.raises(Stopped):
+        fit(MODEL, rows["x"], rows["label"], "ep")
+    evaluated, at = [], Landscape.at
+    monkeypatch.setattr(Landscape, "at", lambda self, *args: evaluated.append(args) or at(self, *args))
+    with quantprop.checkpointed(file, minutes=0):
+        resumed = fit(MODEL, rows["x"], rows["label"], "ep")
+    assert len(evaluated) == len(resumed.trace) - 4
+    assert [step.value for step in resumed.trace[:4]] == [step.value for step in whole.trace[:4]]
+    assert np.max(np.abs(resumed.theta - whole.theta)) <= 1e-6
+    assert resumed.solution.log_evidence == pytest.approx(whole.solution.log_evidence, rel=1e-9)
+
+
+def test_the_file_of_another_search_is_refused(tmp_path):
+    rows, file = problem(30), tmp_path / "search"
+    with quantprop.checkpointed(file, minutes=0):
+        fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"another search .its rows: 30 there, 29 here"):
+        fit(MODEL, rows["x"][1:], rows["label"][1:], "ep", max_evaluations=2)
+    file.write_bytes(file.read_bytes()[:-8])
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match="is not a quantprop model"):
+        fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)

@@ -1,0 +1,66 @@
+"""Rows that are read for every pass give what rows in memory give."""
+
+import numpy as np
+import polars
+import pytest
+
+from quantprop import EP, QP, Inducing, Model, Parameter, fit, kernels, likelihoods, tables
+from quantprop.inference.task import prepare, settled
+from quantprop.learning import streamed
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
+from quantprop.learning.streamed import Arrays, StreamedLandscape, fit_streamed
+from quantprop.parameters import packed
+from shards.job import NEW, problem
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch):
+    monkeypatch.setattr(streamed, "ROWS", 96)
+
+
+def model_of(points=8):
+    return Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihoods.Probit(), Parameter(0.1), Inducing(points))
+
+
+def test_streamed_rows_have_the_evidence_and_the_gradient_of_rows_in_memory():
+    rows = problem(250)
+    model = settled(model_of(), rows["x"])
+    whole = Landscape(model, prepare(model, rows["x"], rows["label"], EP(), None, None, None), EP(), Evidence())
+    land = StreamedLandscape.of(model_of(), Arrays(rows["x"], rows["label"]), EP(), 1e-8)
+    theta = packed(whole.parts) + 0.2
+    one, other = whole.at(theta), land.at(theta)
+    assert one.usable
+    assert other.usable
+    assert other.value == pytest.approx(one.value, rel=1e-11)
+    assert np.max(np.abs(other.gradient - one.gradient)) <= 1e-7 * np.max(np.abs(one.gradient))
+    sites = one.out.at.sites
+    assert np.allclose(land.sites.tau, np.asarray(sites.tau)[:250], rtol=1e-6, atol=1e-9)
+
+
+def test_a_file_is_learned_from_as_arrays_are(tmp_path):
+    rows = problem(250)
+    frame = polars.DataFrame({"a": rows["x"][:, 0], "b": rows["x"][:, 1], "y": rows["label"]})
+    frame.write_parquet(tmp_path / "some.parquet", row_group_size=70)
+    spool = tables.spooled(tmp_path / "some.parquet", "y", tmp_path / "rows")
+    x = (rows["x"] - rows["x"].mean(axis=0)) / rows["x"].std(axis=0)
+    assert np.allclose(spool.read(0, 250)[0], x, rtol=1e-12, atol=1e-12)
+    found, expected = fit_streamed(model_of(), spool), fit(model_of(), x, rows["label"], EP())
+    assert found.objective_value == pytest.approx(expected.objective_value, rel=1e-9)
+    assert np.max(np.abs(found.theta - expected.theta)) <= 1e-4  # flat: both searches end where slopes are below 1e-4
+    new, known = found.solution.predict(NEW), expected.solution.predict(NEW)
+    assert np.allclose(new.mean, known.mean, rtol=1e-3, atol=1e-5)
+    assert np.allclose(new.variance, known.variance, rtol=1e-3)
+    assert np.allclose(found.solution.loo, expected.solution.loo[:96], atol=1e-5)
+
+
+def test_what_cannot_be_streamed_is_refused(tmp_path):
+    rows = problem(40)
+    with pytest.raises(ValueError, match="EP or power EP"):
+        fit_streamed(model_of(), Arrays(rows["x"], rows["label"]), QP())
+    file = tmp_path / "cut.parquet"
+    polars.DataFrame({"a": rows["x"][:, 0], "y": rows["label"]}).write_parquet(file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(tables.TableError, match=r"cut\.parquet cannot be read to its end"):
+        tables.spooled(file, "y", tmp_path / "rows")
