@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -67,7 +68,7 @@ def fit_for_long(folder: Path) -> None:
 
 
 def fit_many_for_long(folder: Path) -> None:
-    """A batch that takes minutes; says so once its first evaluations are done."""
+    """A batch that takes long, since every step of its searches does; says so once the first evaluations are done."""
     from quantprop import Model, fit_many, kernels, likelihoods
     from quantprop.learning import many
 
@@ -76,9 +77,10 @@ def fit_many_for_long(folder: Path) -> None:
     def told(search: many.BatchSearch) -> None:
         step(search)
         os.write(1, b"working\n")  # at once: two threads say so
+        time.sleep(0.5)
 
     many.BatchSearch.step = told  # type: ignore[method-assign]
-    xs, ys = _problems(2000, 30)
+    xs, ys = _problems(40, 30)
     fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), xs, ys, "laplace")
 
 

@@ -122,7 +122,7 @@ class Prior(eqx.Module):
 
     def left_out(self, given: Conditioned, copies: Float[Array, " n"]) -> Normal:
         """Each value without one copy of its row's site: what leave-one-out densities are taken under."""
-        return jax.vmap(cavity)(given.marginals, given.sites, Removal(1.0 / copies))
+        return jax.vmap(cavity)(given.marginals, given.sites, Removal(1.0 / copies, jnp.zeros_like(copies)))
 
     def for_derivatives(self, factor: Any) -> tuple[Prior, Any]:
         """The prior and a factor without what `response` and `evidence_slope` do not need, which can be large."""
