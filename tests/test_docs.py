@@ -185,8 +185,8 @@ def documented():
 
 
 RESULTS = {"Solution", "Status", "Fitted", "Ending", "Step", "Predictive", "Normal", "Natural", "Projected", "Draws",
-           "Evidence", "Dataset", "Table", "TableModel", "Datum", "Likelihood", "ClassSolution",
-           "ClassPredictive"}  # fmt: skip
+           "Evidence", "Dataset", "Integrated", "IntegrationStatus", "HyperparameterMarginal", "MixedPredictive",
+           "NormalMixture", "Table", "TableModel", "Datum", "Likelihood", "ClassSolution", "ClassPredictive"}  # fmt: skip
 
 
 def test_every_argument_has_a_meaning():

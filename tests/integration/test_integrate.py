@@ -4,7 +4,20 @@ import numpy as np
 import pytest
 from integration.quadrature import truth
 
-from quantprop import Integrated, LogNormal, Model, Parameter, fit, infer, integrate, kernels, likelihoods, load
+from quantprop import (
+    Inducing,
+    Integrated,
+    LogNormal,
+    Markov,
+    Model,
+    Parameter,
+    fit,
+    infer,
+    integrate,
+    kernels,
+    likelihoods,
+    load,
+)
 from quantprop.learning.integration import integrating
 
 NOISE = 0.3
@@ -139,6 +152,26 @@ def test_three_hyperparameters_by_importance_sampling(three, three_exactly, monk
     assert found.status.scheme == "central composite design, then importance sampling"
     assert found.converged
     _close(found, three_exactly, mean=0.1, sd=0.1, density=0.02, evidence=0.03)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(
+    ("kernel", "process"),
+    [(kernels.SquaredExponential, Inducing(6)), (kernels.SquaredExponential, Inducing(6, learn=True)),
+     (kernels.Matern32, Markov())],
+)  # fmt: skip
+def test_other_processes(kernel, process):
+    """Inducing points stay where learning put them; components are what inference says at their hyperparameters."""
+    start = Model(kernel(), likelihoods.Gaussian(Parameter(NOISE, fixed=True)), process=process)
+    fitted = fit(start, X[:, None], Y, "ep")
+    found = integrate(fitted, Y)
+    assert found.converged
+    assert list(found.parameters) == ["kernel.variance", "kernel.lengthscale"]
+    at = found.predict(X_NEW[:, None])
+    for i in (0, len(found.weights) - 1):
+        alone = infer(found.components[i].model, X[:, None], Y, "ep", tol=1e-10)
+        np.testing.assert_allclose(found.components[i].log_evidence, alone.log_evidence, atol=1e-7)
+        np.testing.assert_allclose(at.means[i], alone.predict(X_NEW[:, None]).mean, atol=1e-7)
 
 
 def _close(found, exactly, mean, sd, density, evidence):

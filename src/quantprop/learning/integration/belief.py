@@ -15,8 +15,8 @@ from quantprop.learning.landscape import Landscape
 from quantprop.learning.starts import NOISE, size_in, typical_distance, units
 from quantprop.parameters import LogNormal, box, free, labels, logarithms, named
 
-LENGTHSCALE = 1.5  # deviation of a logarithm: 95 % within a factor of 19 of the typical distance between rows
-VARIANCE = 3.0  # 95 % of its root within a factor of 19 of the size of y, or of 1
+LENGTHSCALE = 2.0  # deviation of a logarithm: 95 % within a factor of 50 of the typical distance between rows
+VARIANCE = 5.0  # 95 % of its root within a factor of 130 of the size of y, or of 1: separable classes want it large
 NOISE_SCALE = 1.5
 OTHER = 2.0
 WIDE = 10.0  # deviation of what has no logarithm, in its unit
