@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles.nested_ep import nested_ep
-from scipy.stats import multivariate_normal
+from scipy.stats import multivariate_normal, norm
 
 from quantprop import (
     EP,
@@ -186,7 +186,7 @@ def largest(mean: np.ndarray, covariance: np.ndarray, entry: int) -> float:
     """P(g_entry is the largest): a Gaussian probability of all differences being positive."""
     others = [j for j in range(len(mean)) if j != entry]
     a = np.eye(len(mean))[entry] - np.eye(len(mean))[others]
-    return float(multivariate_normal.cdf(a @ mean, cov=a @ covariance @ a.T, maxpts=4_000_000, abseps=1e-8))
+    return float(multivariate_normal.cdf(a @ mean, cov=a @ covariance @ a.T, maxpts=200_000, abseps=1e-7))
 
 
 @pytest.mark.parametrize("classes", [3, LONGER(6)])
@@ -200,7 +200,26 @@ def test_class_probabilities_against_brute_force(classes):
     expected = [
         [largest(m, v + np.eye(classes), c) for c in range(classes)] for m, v in zip(mean, covariance, strict=True)
     ]
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(found, expected, atol=1e-5 if classes == 3 else 1e-4)  # the oracle's own error
+
+
+@pytest.mark.campaign
+def test_probabilities_of_many_classes():
+    """Functions that share one direction, f = μ + r t + noise: two numbers, t and the class's own, are integrated."""
+    rng, classes = np.random.default_rng(2), 7
+    mean, own = rng.normal(size=(8, classes)), rng.uniform(0.1, 4.0, (8, classes))
+    r = rng.normal(size=(8, classes)) * np.linspace(0.2, 4.0, 8)[:, None]
+    covariance = own[:, :, None] * np.eye(classes) + r[:, :, None] * r[:, None, :]
+    found = ClassPredictive(Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)).probabilities
+    node, weight = np.polynomial.hermite_e.hermegauss(150)
+    weight = np.outer(weight, weight) / (2.0 * np.pi)
+    for i in range(8):
+        g = mean[i] + node[:, None] * r[i]  # t, classes
+        sd = np.sqrt(1.0 + own[i])
+        for c in range(classes):
+            top = g[:, None, c] + sd[c] * node  # t, noise of the class
+            others = [norm.cdf((top - g[:, None, j]) / sd[j]) for j in range(classes) if j != c]
+            assert found[i, c] == pytest.approx(np.sum(weight * np.prod(others, axis=0)), abs=3e-5)
 
 
 def test_probabilities_far_out_keep_their_digits():

@@ -30,6 +30,8 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     >>> [latent.mean.round(2).tolist() for latent in predict_many(two, [[[0.5]], [[0.5]]])]
     [[0.52], [0.52]]
     """
+    if not all(isinstance(solution, Solution) for solution in solutions):
+        raise TypeError("predict_many takes solutions of scalar models; of several classes, use solution.predict")
     if len(solutions) != len(Xnew):
         raise ValueError(f"Xnew must have one entry per solution, {len(solutions)}; got {len(Xnew)}")
     new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]

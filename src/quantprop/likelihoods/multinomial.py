@@ -52,6 +52,13 @@ class MultinomialProbit(Likelihood):
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
         return total + jnp.log((top + FARTHEST) / (NODES - 1)) - 0.5 * LOG_2PI
 
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        """Inference is that of its factors, which `infer`, `fit` and `fit_many` make of it."""
+        raise TypeError(
+            "MultinomialProbit has a latent function for each class: infer, fit and fit_many take it, and "
+            "GaussianProcessClassifier(multi_class='joint')"
+        )
+
     def in_support(self, y: np.ndarray, trials: Any) -> np.ndarray:
         most = np.inf if self.classes is None else self.classes - 1
         return (y >= 0) & (y <= most) & (y == np.floor(y))

@@ -28,8 +28,8 @@ class ClassPredictive:
     @cached_property
     @float64
     def log_probabilities(self) -> Float[np.ndarray, "k classes"]:
-        """Logarithms of the classes' probabilities, to about 1e-6: the noise of each class, and the correlations of the
-        functions, are integrated out.
+        """Logarithms of the classes' probabilities: the noise of each class, and the correlations of the functions, are
+        integrated out.
         """
         k = len(self.latent.mean)
         rows = pad((self.latent.mean, self.latent.covariance), bucket(k))

@@ -56,24 +56,26 @@ class ClassesFactor(eqx.Module):
 
     def solve(self, nu: Grid) -> tuple[Array, Grid]:
         """The mean of v, M⁻¹ Σ_c A_cᵀ ν_c, and α_c = A_cᵀ ν_c − E_c v."""
-        pulls = nu - self.d * jnp.einsum("cij,cj->ci", self.covariance, nu)
-        pulls = jnp.where(self.d * self._variance > 0.5, self._own_part(nu), pulls)
+        pulls = self.b * nu - self.d * self._apart(nu)
         v = cho_solve((self.lower, True), jnp.sum(pulls, axis=0))
         return v, pulls - self.d * self.times_a(v)
 
     @property
-    def _variance(self) -> Grid:
+    def variance(self) -> Grid:
+        """diag of Σ."""
         return jnp.diagonal(self.covariance, axis1=1, axis2=2)
 
-    def _own_part(self, nu: Grid) -> Grid:
-        """A_cᵀ ν_c with b on the diagonal: nothing cancels where sites are strong."""
-        rest = jnp.einsum("cij,cj->ci", self.covariance, nu) - self._variance * nu
-        return self.b * nu - self.d * rest
+    def times(self, nu: Grid) -> Grid:
+        """Σ_c ν_c for every class."""
+        return jnp.einsum("cij,cj->ci", self.covariance, nu)
+
+    def _apart(self, nu: Grid) -> Grid:
+        """The same without the diagonal, which b stands for: nothing cancels where sites are strong."""
+        return self.times(nu) - self.variance * nu
 
     def times_a(self, v: Float[Array, " m"]) -> Grid:
         """A_c v for every class."""
-        rest = jnp.einsum("cij,cj->ci", self.covariance, self.d * v) - self._variance * self.d * v
-        return self.b * v - rest
+        return self.b * v - self._apart(self.d * v)
 
     def root(self, c: Any) -> Float[Array, "m m"]:
         """W_c = L⁻¹ A_cᵀ, with W_cᵀ W_c = A_c M⁻¹ A_cᵀ."""
@@ -147,7 +149,7 @@ class ClassesPrior(Prior):
         layout = self.layout
         factor, size = factor_of(self.k, layout.grid(sites.tau, 1.0 / self.own))
         spread = layout.rows(factor.each(lambda c: jnp.sum(factor.root(c) ** 2, axis=0)))
-        b, variance = (layout.rows(part) for part in (factor.b, factor._variance))
+        b, variance = (layout.rows(part) for part in (factor.b, factor.variance))
         alpha, shift = self._means(factor, sites)
         marginals = Marginal(self.mean + shift, variance + spread, alpha, b - sites.tau * spread)
         size = size + len(self.labels) * jnp.log(self.own)
@@ -157,7 +159,7 @@ class ClassesPrior(Prior):
         """α and the posterior mean of h less the prior's: A_c v + Σ_c ν_c."""
         nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
         v, alpha = factor.solve(nu)
-        shift = factor.times_a(v) + jnp.einsum("cij,cj->ci", factor.covariance, nu)
+        shift = factor.times_a(v) + factor.times(nu)
         return self.layout.rows(alpha), self.layout.rows(shift)
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
@@ -171,11 +173,11 @@ class ClassesPrior(Prior):
         nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
         factor, _ = factor_of(self.k, self.layout.grid(sites.tau, 1.0 / self.own))
         v, _ = factor.solve(nu)
-        mean = v - factor.times_a(v) - jnp.einsum("cij,cj->ci", factor.covariance, nu)
+        mean = v - factor.times_a(v) - factor.times(nu)
         eye = jnp.eye(len(v))
         z = factor.each(lambda c: solve_triangular(factor.lower, eye - factor.a(c).T, lower=True))
         tied = jnp.einsum("aki,bki->iab", z, z)
-        return mean.T, tied + jnp.eye(self.classes) * factor._variance.T[:, None, :]
+        return mean.T, tied + jnp.eye(self.classes) * factor.variance.T[:, None, :]
 
     def cotangent(self, mean: Array, k: Matrices) -> ClassesPrior:
         """Derivatives of mean and kernel matrices, as a prior: those of a shared one add up."""
