@@ -89,6 +89,11 @@ def integrate(
     solution = fitted.solution
     model = held(fitted.model)
     task = prepare(model, solution.X, y, solution.method, solution.weights, exposure, trials)
+    if solution.posterior is not None and task.mesh is None:
+        raise ValueError(
+            "fitted holds a part of its rows only (they were divided among processes, or read from a file): integrate "
+            "in the job that learned it, or learn from a sample of the rows"
+        )
     landscape = Landscape(model, task, solution.method, Evidence(), True, tol)
     return integrated_over(landscape, fitted, max_points, seed)
 
