@@ -77,7 +77,7 @@ def _placed(likelihood: Any, method: str, seed: int) -> dict[str, float]:
     f = np.linalg.cholesky(k + 1e-8 * k[0, 0] * np.eye(ROWS + 1)) @ rng.standard_normal(ROWS + 1)
     ones = np.ones(ROWS + 1)
     y = np.asarray(likelihood.draw(rng, Datum(ones, ones, ones), f), dtype=float)
-    found = integrate(fit(model(likelihood), x[:-1], y[:-1], method), y[:-1])
+    found = integrate(fit(model(likelihood), x[:-1], y[:-1], method))
     row = {name: float(found.marginal(f"kernel.{name}").cdf(value)[0]) for name, value in theta.items()}
     new = found.predict_y(x[-1:])
     lower, upper = new.cdf(y[-1] - 0.5)[0], new.cdf(y[-1])[0]
@@ -119,7 +119,7 @@ def scored(task: tuple[str, str, int, int]) -> dict[str, Any]:
     began = time.perf_counter()
     fitted = fit(start, parts.x, parts.y, method)
     middle = time.perf_counter()
-    found = integrate(fitted, parts.y)
+    found = integrate(fitted)
     end = time.perf_counter()
     pair = [-float(one.predict_y(parts.x_test).log_prob(parts.y_test).mean()) for one in (fitted.solution, found)]
     return {
@@ -177,7 +177,7 @@ def chains(options: argparse.Namespace) -> list[dict[str, Any]]:
         tasks = [(target, options.draws, options.draws // 5, seed) for seed in range(options.jobs)]
         found = [result for _, result in in_processes(chain, tasks, options.jobs, ENVIRONMENT)]
         theta, seen = (np.stack([part[key] for part in found]) for key in ("theta", "forecast"))
-        ours = integrate(fit(start, target.x, target.y, options.method), target.y)
+        ours = integrate(fit(start, target.x, target.y, options.method))
         centre = ours.weights @ ours.theta
         spread = np.sqrt(ours.weights @ (ours.theta - centre) ** 2)
         y = ours.predict_y(target.x_new)
@@ -211,7 +211,7 @@ def times(options: argparse.Namespace) -> list[dict[str, Any]]:
             began = time.perf_counter()
             fitted = fit(start, parts.x, parts.y, options.method)
             middle = time.perf_counter()
-            found = integrate(fitted, parts.y)
+            found = integrate(fitted)
             end = time.perf_counter()
         row = {"set": name, "rows": len(parts.y), "fit": middle - began, "integrate": end - middle}
         rows.append({**row, "points": found.status.points})

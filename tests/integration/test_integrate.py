@@ -43,7 +43,7 @@ def model(noise):
 @pytest.fixture(scope="module")
 def two():
     """Two hyperparameters, by a grid."""
-    return integrate(fit(model(Parameter(NOISE, fixed=True)), X[:, None], Y, "ep"), Y)
+    return integrate(fit(model(Parameter(NOISE, fixed=True)), X[:, None], Y, "ep"))
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +140,7 @@ def three_exactly():
 
 
 def test_three_hyperparameters_by_a_composite_design(three, three_exactly):
-    found = integrate(three, Y)
+    found = integrate(three)
     assert found.status.scheme == "central composite design"
     assert found.status.points == 22
     _close(found, three_exactly, mean=0.1, sd=0.15, density=0.02, evidence=0.1)
@@ -148,7 +148,7 @@ def test_three_hyperparameters_by_a_composite_design(three, three_exactly):
 
 def test_three_hyperparameters_by_importance_sampling(three, three_exactly, monkeypatch):
     monkeypatch.setattr(integrating, "NORMAL", 2.0)  # no design is as good as that
-    found = integrate(three, Y)
+    found = integrate(three)
     assert found.status.scheme == "central composite design, then importance sampling"
     assert found.converged
     _close(found, three_exactly, mean=0.1, sd=0.1, density=0.02, evidence=0.03)
@@ -164,7 +164,7 @@ def test_other_processes(kernel, process):
     """Inducing points stay where learning put them; components are what inference says at their hyperparameters."""
     start = Model(kernel(), likelihoods.Gaussian(Parameter(NOISE, fixed=True)), process=process)
     fitted = fit(start, X[:, None], Y, "ep")
-    found = integrate(fitted, Y)
+    found = integrate(fitted)
     assert found.converged
     assert list(found.parameters) == ["kernel.variance", "kernel.lengthscale"]
     at = found.predict(X_NEW[:, None])

@@ -34,6 +34,9 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
         raise TypeError("predict_many takes solutions of scalar models; of several classes, use solution.predict")
     if len(solutions) != len(Xnew):
         raise ValueError(f"Xnew must have one entry per solution, {len(solutions)}; got {len(Xnew)}")
+    for i, solution in enumerate(solutions):
+        if solution.posterior is not None:
+            raise ValueError(f"solutions[{i}] holds a part of its rows only: use its own predict")
     new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]
     cases = [_case(solution, x) for solution, x in zip(solutions, new, strict=True)]
     found: list[Any] = [None] * len(cases)

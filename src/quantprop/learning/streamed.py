@@ -289,7 +289,7 @@ def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], 
     )
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
-        Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status, None,
-        InducingPredictor(*to_numpy(tuple(out.factor))),
+        Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status,
+        posterior=InducingPredictor(*to_numpy(tuple(out.factor))),
     )  # fmt: skip
     return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)

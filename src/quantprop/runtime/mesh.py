@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -66,7 +67,7 @@ def placed(tree: Any, mesh: Mesh | None) -> Any:
 
 def is_divided(leaf: Any) -> bool:
     """Whether an array's rows are divided among devices; not for arrays that are being traced."""
-    concrete = isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer)
+    concrete = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
     return concrete and len(leaf.sharding.device_set) > 1
 
 

@@ -51,10 +51,7 @@ class Attempt(NamedTuple):
 
 def integrate(
     fitted: Fitted,
-    y: Any,
     *,
-    exposure: Any = None,
-    trials: Any = None,
     max_points: int = POINTS,
     seed: int = 0,
     tol: float = 1e-8,
@@ -68,9 +65,6 @@ def integrate(
 
     Args:
         fitted: What `fit` returned. Inducing points stay where they are.
-        y: The targets that it was learned from.
-        exposure: As it was given to `fit`.
-        trials: As it was given to `fit`.
         max_points: The most values of θ at which the evidence is evaluated.
         seed: Of importance sampling.
         tol: Of inference, as in `infer`.
@@ -83,13 +77,25 @@ def integrate(
     >>> X = np.linspace(-2, 2, 12)[:, None]
     >>> y = np.sin(2 * X[:, 0]) + 0.3 * np.cos(9 * X[:, 0])
     >>> fitted = fit(Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3)), X, y, method="ep")
-    >>> integrate(fitted, y).status.reason
+    >>> integrate(fitted).status.reason
     'converged'
     """
     if max_points < 1:
         raise ValueError(f"max_points must be at least 1; got {max_points}")
     solution = fitted.solution
-    task = prepare(fitted.model, solution.X, y, solution.method, solution.weights, exposure, trials)
+    if not isinstance(solution, Solution):
+        raise ValueError("integrate takes models of one latent function; three or more classes are averaged by "
+                         "GaussianProcessClassifier(multi_class='one_vs_rest', hyperparameters='integrated')")  # fmt: skip
+    data = solution.data
+    if data is None:
+        raise ValueError("fitted holds no observations (its file is of an earlier version): fit it again")
+    exposure, trials = (None if (column == 1.0).all() else column for column in (data.exposure, data.trials))
+    task = prepare(fitted.model, solution.X, data.y, solution.method, solution.weights, exposure, trials)
+    if solution.posterior is not None and task.mesh is None:
+        raise ValueError(
+            "fitted holds a part of its rows only (they were divided among processes, or read from a file): integrate "
+            "in the job that learned it, or learn from a sample of the rows"
+        )
     return integrated_over(fitted, task, tol, SWEEPS, max_points, seed)
 
 

@@ -96,8 +96,8 @@ class Inducing(Process):
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
         n = len(prepared)
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
-        rows = divided((mean, prepared, jnp.ones(n)))
-        return InducingPrior(rows[0], basis, *rows[1:], None, self._holds(rows_in_one_memory(n)), self.learn)
+        mean, x, share = divided((mean, prepared, jnp.ones(n)))
+        return InducingPrior(mean, basis, x, share, None, self._holds(rows_in_one_memory(n)), self.learn)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
