@@ -15,14 +15,29 @@ from quantprop import kernels
 from quantprop.gaussian import Natural
 from quantprop.priors import Dense, DensePrior, Inducing, InducingPrior, Markov, MarkovPrior, Prior, Process
 from quantprop.priors.base import Cotangent
+from quantprop.priors.inducing.message import Belief, Message
 
 N, NEW = 12, 5
 KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)
 POINTS = np.linspace(-2.0, 2.0, 6)[:, None]
+
+
+def heard() -> Message:
+    """Of earlier rows: precisions of any sign, mean 0, and an integral of 1 under KERNEL."""
+    turn = np.random.default_rng(7).normal(size=(6, 6))
+    lower = np.linalg.cholesky(np.eye(6) + 0.1 * turn @ turn.T)
+    precision = turn @ np.diag([4.0, 2.0, 1.0, 0.5, 0.1, 0.0]) @ turn.T - 0.05 * np.eye(6)
+    with jax.enable_x64(True):
+        own = Inducing(POINTS).prior(KERNEL, jnp.zeros(N), jnp.zeros((N, 1))).basis.lower()
+        mass = Message(precision, np.zeros(6), lower, np.zeros(())).belief(own).mass
+    return Message(precision, np.zeros(6), lower, -np.asarray(mass))
+
+
 BACKENDS = {
     "dense": Dense(),
     "low rank": LowRank(POINTS),
     "inducing": Inducing(POINTS, learn=True),
+    "inducing after rows": Inducing(POINTS, learn=True, message=heard()),
     "markov": Markov(),
 }
 
@@ -36,6 +51,7 @@ class Setting(NamedTuple):
     prior: Prior
     k: np.ndarray
     cross: np.ndarray  # prior covariances of training with new values
+    own: np.ndarray  # of new values
     sites: Natural
 
 
@@ -56,12 +72,18 @@ def in_full(prior: Prior) -> np.ndarray:
     if isinstance(prior, InducingPrior):
         basis = prior.basis
         k_uu, k_uf = basis.kernel.cross(basis.z, basis.z), basis.kernel.cross(basis.z, prior.x)
-        low = np.array(k_uf.T @ np.linalg.solve(k_uu + basis.jitter * np.diag(np.diag(k_uu)), k_uf))
-        return float(basis.scale) * (low + np.diag(np.array(basis.kernel.diagonal(prior.x)) - np.diag(low)))
+        v = np.linalg.solve(np.linalg.cholesky(k_uu + basis.jitter * np.diag(np.diag(k_uu))), k_uf)
+        d = np.array(basis.kernel.diagonal(prior.x)) - np.sum(v**2, axis=0)
+        return float(basis.scale) * (v.T @ believed(prior) @ v + np.diag(d))
     if isinstance(prior, MarkovPrior):
         return chain_in_full(prior)
     assert isinstance(prior, LowRankPrior)
     return np.array(prior.v.T @ prior.v) + np.diag(prior.d)
+
+
+def believed(prior: InducingPrior) -> np.ndarray:
+    """The covariance of v before the rows."""
+    return np.eye(len(prior.basis.z)) if prior.before is None else np.linalg.inv(prior.before.precision)
 
 
 def chain_in_full(prior: MarkovPrior) -> np.ndarray:
@@ -99,18 +121,20 @@ def setting(request) -> Setting:
     x, new = np.sort(rng.uniform(-2, 2, (N, 1)), axis=0), rng.uniform(-2, 2, (NEW, 1))
     if name == "markov":  # new times before and after the data, two next to each other
         x, new = rng.permutation(x), np.array([[-3.0], [0.1], [2.5], [0.1001], [1.2]])
-    prior = made(process, jnp.asarray(rng.normal(size=N)), x)
+    prior, own = made(process, jnp.asarray(rng.normal(size=N)), x), np.array(KERNEL.gram(new))
     if isinstance(prior, LowRankPrior):
         cross = np.array(prior.v).T @ np.array(process.cross(KERNEL, x, new))
     elif isinstance(prior, InducingPrior):
-        cross = np.array(prior.for_sweeps().rows.v[0]).T @ np.array(process.cross(KERNEL, x, new))
+        v = np.array(prior.for_sweeps().rows.v[0])
+        more = np.array(process.cross(KERNEL, x, new))
+        cross, own = v.T @ believed(prior) @ more, own + more.T @ (believed(prior) - np.eye(6)) @ more
     else:
         cross = np.array(KERNEL.cross(x, new))
     tau = rng.uniform(0.2, 3.0, N)
     if sign == "signed":
         tau[[2, 7]] = -0.1, -0.2
     return Setting(
-        process, x, new, prior, in_full(prior), cross, Natural(jnp.asarray(rng.normal(size=N)), jnp.asarray(tau))
+        process, x, new, prior, in_full(prior), cross, own, Natural(jnp.asarray(rng.normal(size=N)), jnp.asarray(tau))
     )
 
 
@@ -200,7 +224,8 @@ def some_direction(prior: Prior) -> Prior:
     if isinstance(prior, DensePrior):
         return DensePrior(found.mean, 0.1 * (found.k + found.k.T))
     if isinstance(prior, InducingPrior):  # x and the shares are given
-        return found.made_of(found.mean, found.basis)
+        before = found.before and Belief(found.before.precision + found.before.precision.T, jnp.zeros(6), jnp.zeros(()))
+        return found.made_of(found.mean, found.basis, before)
     if isinstance(prior, MarkovPrior):  # Q symmetric, the order of rows as it is; slots without a row do not count
         chain = found.chain._replace(q=0.1 * (found.chain.q + np.swapaxes(found.chain.q, 1, 2)))
         still = jax.tree.map(jnp.zeros_like, prior.layout)
@@ -250,7 +275,7 @@ def test_predictions(setting, joint):
     weights = np.linalg.inv(k + np.diag(1.0 / tau))
     pseudo = np.asarray(setting.sites.nu) / tau - np.asarray(setting.prior.mean)
     np.testing.assert_allclose(found.mean, 0.5 + cross.T @ weights @ pseudo, rtol=1e-9)
-    covariance = np.array(KERNEL.gram(setting.new)) - cross.T @ weights @ cross
+    covariance = setting.own - cross.T @ weights @ cross
     np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=1e-9)
     if joint:
         np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-11)

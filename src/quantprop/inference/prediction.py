@@ -12,7 +12,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.task import weight_of
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.priors import Prior
+from quantprop.priors import Prior, Process
 from quantprop.priors.base import Predictor
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
@@ -37,6 +37,7 @@ _diagonal = program(lambda kernel, x: kernel.diagonal(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )
+_message = program(lambda prior, share, sites, log_evidence: prior.for_shares(share).message(sites, log_evidence))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 
 
@@ -61,6 +62,16 @@ def predictor_of(model: Model, method: Method, x: np.ndarray, sites: Natural, we
     """What predictions under these sites need."""
     share, signed = shares(method, weights, len(x)), bool((sites.tau < 0).any())
     return _predictor(padded_prior(model, x), share, padded_sites(sites), signed=signed)
+
+
+def process_after(
+    model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None, log_evidence: float
+) -> Process:
+    """The model's process, with what the sites of these rows say in the place of the rows."""
+    if not model.process.takes_further_rows:
+        raise TypeError(f"{type(model.process).__name__} cannot keep rows as a message: use process=Inducing(512)")
+    share, prior = shares(method, weights, len(x)), padded_prior(model, x)
+    return model.process.after(to_numpy(_message(prior, share, padded_sites(sites), log_evidence)))
 
 
 def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:

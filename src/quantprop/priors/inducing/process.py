@@ -13,8 +13,9 @@ from quantprop.kernels import Kernel
 from quantprop.parameters import Parameter, is_parameter
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.inducing.choice import chosen
+from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
-from quantprop.priors.inducing.rows import Basis, chunk_bytes
+from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
 from quantprop.runtime.memory import SMALL, capacity
 
 COLUMNS = 160  # float64 numbers a row that sweeps, their memory and the equation of QP's gradient hold
@@ -39,12 +40,14 @@ class Inducing(Process):
     """
 
     from_data: ClassVar[bool] = True
+    takes_further_rows: ClassVar[bool] = True
     copies_apart: ClassVar[bool] = True  # by the variance that the points leave unexplained
 
     points: Any = 512
     learn: bool = eqx.field(default=False, static=True)
     seed: int = eqx.field(default=0, static=True)
     jitter: float = eqx.field(default=1e-9, static=True)
+    message: Message | None = None  # of earlier rows, which `Solution.as_prior` leaves
 
     def __check_init__(self) -> None:
         points = self.points.value if is_parameter(self.points) else self.points
@@ -70,7 +73,9 @@ class Inducing(Process):
         return int(points) if np.ndim(points) == 0 else len(points)
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Inducing:
-        """Its points chosen from the rows of x, and declared as learned if they are."""
+        """Its points chosen from the rows of x, and declared as learned if they are; those of a message stay."""
+        if self.message is not None:
+            return self
         if self.count > len(x):
             raise ValueError(
                 f"Inducing: {self.count} points are more than the {len(x)} rows of X: use Dense(), which is exact and "
@@ -91,8 +96,16 @@ class Inducing(Process):
 
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
         n = len(prepared)
-        basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
-        return InducingPrior(mean, basis, prepared, jnp.ones(n), None, self._holds(n), self.learn)
+        basis, before = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter), None
+        if self.message is not None:
+            before = self.message.belief(basis.lower())
+            mean = mean + means_given(basis, before.centre, prepared)
+        return InducingPrior(mean, basis, prepared, jnp.ones(n), before, None, self._holds(n), self.learn)
+
+    def after(self, message: Message) -> Inducing:
+        """Its points do not move any more."""
+        points = self.points.value if is_parameter(self.points) else self.points
+        return Inducing(points, False, self.seed, self.jitter, message)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
