@@ -5,6 +5,9 @@
     python benchmarks/inducing.py cores             # two cores: 20,000 rows; cost and memory against n
     python benchmarks/inducing.py scores sets.npz   # EP and QP against VB, and a dense subset
     python benchmarks/inducing.py choice sets.npz   # where the points are: k-means++, greedily, at random
+    python benchmarks/inducing.py counts sets.npz   # counts with exposure and Student-t beside a GLM; calibration
+    python benchmarks/inducing.py noise             # the noise that is learned with few points
+    python benchmarks/inducing.py parts             # partial_fit in ten parts, and stochastic EP, beside all rows
 
 Every line printed is one JSON object.
 """
@@ -163,9 +166,42 @@ def choice(given: argparse.Namespace) -> None:
                 tell(set=name, way=way, **numbers, **_against(values, base))
 
 
+def counts(given: argparse.Namespace) -> None:
+    """Poisson, negative binomial and Student-t: densities, PIT and intervals."""
+    from inducing_counts import CASES, told
+
+    for name, case in CASES.items():
+        if not given.only or given.only in name:
+            began = time.perf_counter()
+            found = told(case, given.file, given.points, given.methods[0], given.evaluations, divided, given.seed)
+            tell(case=name, seconds=round(time.perf_counter() - began, 1), **found)
+
+
+def noise(given: argparse.Namespace) -> None:
+    """EP, power EP and VB with few points and more."""
+    from inducing_counts import noise
+
+    for likelihood in ("gaussian", "student-t"):
+        for points in (10, 20, 40, 80, 160):
+            for method in ("ep", "power ½", "vb"):
+                tell(**noise(method, likelihood, points))
+
+
+def parts(given: argparse.Namespace) -> None:
+    """All rows at once, in ten parts, and by one tied site."""
+    from inducing_parts import compared
+
+    for likelihood in ("probit", "poisson"):
+        for numbers in compared(likelihood, given.rows, given.points):
+            tell(likelihood=likelihood, rows=given.rows, points=given.points, **numbers)
+
+
+COMMANDS = {make.__name__: make for make in (speed, cores, scores, choice, counts, noise, parts)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("data", "speed", "cores", "scores", "choice"))
+    parser.add_argument("what", choices=("data", *COMMANDS))
     parser.add_argument("file", nargs="?", type=Path, default=Path("sets.npz"))
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--methods", nargs="+", default=["ep", "qp"])
@@ -173,12 +209,14 @@ def main() -> None:
     parser.add_argument("--points", type=int, default=512)
     parser.add_argument("--subset", type=int, default=5000)
     parser.add_argument("--evaluations", type=int, default=150)
+    parser.add_argument("--only", help="of counts: the cases whose name has this in it")
+    parser.add_argument("--rows", type=int, default=20_000, help="of parts")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.what == "data":
         write(given.file)
     else:
-        {"speed": speed, "cores": cores, "scores": scores, "choice": choice}[given.what](given)
+        COMMANDS[given.what](given)
 
 
 if __name__ == "__main__":

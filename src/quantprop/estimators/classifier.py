@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from functools import partial
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -15,9 +16,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
-from quantprop.estimators.core import Choice, Default, Recipe, build
+from quantprop.estimators.core import Choice, Core, Default, Recipe, build
 from quantprop.estimators.models import BinaryGaussianProcess, JointGaussianProcess, OneModel, Several
 from quantprop.estimators.shared import GaussianProcess, without_theta, written_out
+from quantprop.estimators.streaming import FurtherLabels, further
 from quantprop.inference.classes import factors_of
 from quantprop.kernels import Kernel, Terms
 from quantprop.likelihoods import Heaviside, Likelihood, Logit, MultinomialProbit, Probit
@@ -30,7 +32,11 @@ from quantprop.runtime.jobs import different
 LIKELIHOODS: dict[str, Callable[[], Likelihood]] = {"probit": Probit, "logit": Logit, "heaviside": Heaviside}
 
 
-class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
+def _learned(recipe: Recipe, chosen: Choice, model: Model, start: Any, x: Any, y: Any, rows: dict) -> Core:
+    return build(recipe, chosen, model, x, y, rows, start)
+
+
+class GaussianProcessClassifier(FurtherLabels, ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
     Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
@@ -120,20 +126,25 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         """
         X, y = self._learned_from(X, y=y, multi_output=False)
         check_classification_targets(y)
-        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-        classes = different(y if weights is None else y[weights > 0])
+        X, y, weights = self._counting(X, y, sample_weight)
+        classes = different(y)
         if len(classes) < 2:
             raise ValueError(
                 "GaussianProcessClassifier requires 2 or more distinct classes; got "
                 f"{len(classes)} class{f' (only class {classes[0]} is present)' if len(classes) else ''}"
             )
-        if weights is not None:
-            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]
         warm = self._last_sites() if self.warm_start else []
         self.classes_, self.n_classes_ = classes, len(classes)
         self._fit_all(X, y, weights, warm)
-        self._warn([model.core for model in self._models()])
+        self._warn(self._cores())
         return self
+
+    def _counting(self, X: np.ndarray, y: np.ndarray, given: Any) -> tuple[np.ndarray, np.ndarray, Any]:
+        """The rows whose weight is not zero, and their weights."""
+        if given is None:
+            return X, y, None
+        weights = _check_sample_weight(given, X, ensure_non_negative=True)
+        return X[weights > 0], y[weights > 0], weights[weights > 0]
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes or for all jointly; else one per class, or one per pair of classes."""
@@ -148,16 +159,29 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
             X, y, given = written_out(model, X, y, {"weights": weights})
             weights = given["weights"]
 
-        def one(rows: np.ndarray, positive: np.ndarray, start: Any) -> OneModel:
-            signs = np.where(positive, 1.0, -1.0)
-            given = {} if weights is None else {"weights": weights[rows]}
-            core = build(recipe, chosen, model, X[rows], signs[rows], given, start)
-            kept = X[rows].copy() if self.copy_X_train else X[rows]
-            return BinaryGaussianProcess(core, np.array([0, 1]), kept, (signs[rows] > 0).astype(int))
-
         tasks = self._tasks(y)
+        if not all(rows.any() for rows, _ in tasks):
+            raise ValueError("multi_class='one_vs_one' needs rows of every pair of classes to start with")
         starts = warm if len(warm) == len(tasks) else [None] * len(tasks)
-        models = [one(*task, start) for task, start in zip(tasks, starts, strict=True)]
+        learners = [partial(_learned, recipe, chosen, model, start) for start in starts]
+        self._finish([self._one(by, X, y, weights, task) for by, task in zip(learners, tasks, strict=True)])
+
+    def _further_all(self, X: np.ndarray, y: np.ndarray, weights: Any) -> None:
+        """Every model with the further rows that concern it."""
+        recipe, pairs = self._recipe(self.max_iter_predict), zip(self._models(), self._tasks(y), strict=True)
+        self._finish([
+            self._one(partial(further, recipe, model.core), X, y, weights, task) if task[0].any() else model
+            for model, task in pairs
+        ])  # fmt: skip
+
+    def _one(self, learner: Callable[..., Core], X: Any, y: Any, weights: Any, task: Any) -> BinaryGaussianProcess:
+        rows, positive = task
+        given = {} if weights is None else {"weights": weights[rows]}
+        core = learner(X[rows], np.where(positive[rows], 1.0, -1.0), given)
+        kept = X[rows].copy() if self.copy_X_train else X[rows]
+        return BinaryGaussianProcess(core, np.array([0, 1]), kept, positive[rows].astype(int))
+
+    def _finish(self, models: list[OneModel]) -> None:
         self.base_estimator_ = models[0] if self.n_classes_ == 2 else Several(models)
         self.log_marginal_likelihood_value_ = np.mean([m.log_marginal_likelihood_value_ for m in models])
 
@@ -197,8 +221,11 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         base = self.base_estimator_
         return base.estimators_ if isinstance(base, Several) else [base]
 
+    def _cores(self) -> list[Core]:
+        return [model.core for model in self._models()] if hasattr(self, "base_estimator_") else []
+
     def _last_sites(self) -> list:
-        return [m.solution_.sites for m in self._models()] if hasattr(self, "base_estimator_") else []
+        return [core.fitted.solution.sites for core in self._cores()]
 
     # --- what was learned --------------------------------------------------------------------------------------------
 

@@ -218,7 +218,7 @@ def _unlearned(recipe: Recipe, landscape: Landscape, theta: np.ndarray, x: Any, 
     value = value if recipe.objective.name == "loo" else solution.log_evidence
     reason = "nothing-to-learn" if solution.converged else "inference-failed"
     ending = Ending(reason, 1, int(not solution.converged), 0.0, ())
-    return Fitted(model, solution, recipe.objective.name, value, theta, (), ending)
+    return Fitted(solution.model, solution, recipe.objective.name, value, theta, (), ending)
 
 
 def _ending(point: Point, reason: str) -> Ending:

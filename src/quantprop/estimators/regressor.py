@@ -12,10 +12,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.estimators.core import Default, build
+from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
+from quantprop.estimators.streaming import FurtherObservations
 from quantprop.inference.task import has_white_noise
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.starts import size_of, with_noise_from
@@ -46,7 +47,7 @@ LIKELIHOODS: dict[str, Any] = {
 }
 
 
-class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
+class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, GaussianProcess):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
     Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
@@ -137,25 +138,28 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         rows, weights above 1 must be whole.
         """
         X, y = self._observed(X, y)
-        likelihood, noise = self._likelihood(y, sample_weight)
-        rows = {"weights": sample_weight, "exposure": exposure, "trials": trials}
-        rows = {name: value for name, value in rows.items() if value is not None}
-        if noise is not None:
-            rows["exposure"] = noise
-        if sample_weight is not None:
-            X, y, rows = self._counting(X, y, rows)
+        likelihood = self._likelihood(y, sample_weight)
+        X, y, rows = self._given_rows(X, y, sample_weight, exposure, trials)
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
         likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
         chosen = self._choice(X, default)
         model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
         if sample_weight is not None:
             X, y, rows = written_out(model, X, y, rows)
-        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), self._normalised(y, rows)
-        x, y, rows = self._distinct(model, X, self.y_train_, rows)
-        self._core = build(recipe, chosen, model, x, y, rows)
-        self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
+        y = self._normalised(y, rows)
+        x, distinct, rows, which = self._distinct(model, X, y, rows)
+        self._finish(build(recipe, chosen, model, x, distinct, rows), X, y, which)
         self._warn([self._core])
         return self
+
+    def _finish(self, core: Core, X: np.ndarray, y: np.ndarray, which: np.ndarray) -> None:
+        """Take over what was learned, and from what; `_rows` says which row of the model stands for a training row."""
+        self._core, self._rows = core, which
+        self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
+        self.log_marginal_likelihood_value_ = np.float64(core.fitted.objective_value)
+
+    def _cores(self) -> list[Core]:
+        return [self._core] if hasattr(self, "_core") else []
 
     def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """X and y, checked; ordered labels as whole numbers, in `_labels` what they stand for."""
@@ -174,31 +178,39 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
         kind = LIKELIHOODS[self.likelihood] if isinstance(self.likelihood, str) else self.likelihood
         return 1 if kind is None else kind.columns
 
-    def _counting(self, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
-        """The rows whose weight is not zero."""
-        weights = _check_sample_weight(rows["weights"], X, ensure_non_negative=True)
+    def _given_rows(
+        self, X: np.ndarray, y: np.ndarray, weights: Any, exposure: Any, trials: Any
+    ) -> tuple[np.ndarray, np.ndarray, dict]:
+        """The rows whose weight is not zero, with all that was given for each of them."""
+        noise = self._precisions(len(y))
+        rows = {"weights": weights, "exposure": exposure if noise is None else noise, "trials": trials}
+        rows = {name: value for name, value in rows.items() if value is not None}
+        if weights is None:
+            return X, y, rows
+        weights = _check_sample_weight(weights, X, ensure_non_negative=True)
         kept = weights > 0
         rows = {**rows, "weights": weights}
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
         return X[kept], y[kept], rows
 
-    def _distinct(self, model: Model, X: np.ndarray, y: np.ndarray, rows: dict) -> tuple[np.ndarray, np.ndarray, dict]:
-        """Equal rows (x, y and noise) as one that counts for all; `_rows` says which one stands for a training row.
+    def _distinct(
+        self, model: Model, X: np.ndarray, y: np.ndarray, rows: dict
+    ) -> tuple[np.ndarray, np.ndarray, dict, np.ndarray]:
+        """Equal rows (x, y and noise) as one that counts for all; and which one stands for each row.
 
         For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits. Not with
         white noise in the kernel, nor with inducing points: equal rows have values of their own then, each of them.
         """
-        self._rows = np.arange(len(X))
         if not self._gaussian() or model.process.copies_apart:
-            return X, y, rows
+            return X, y, rows, np.arange(len(X))
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
         if len(first) == len(X) or has_white_noise(model.plain_kernel, X):
-            return X, y, rows
+            return X, y, rows, np.arange(len(X))
         order = np.argsort(first)  # distinct rows in the order of their first appearance
-        first, self._rows = first[order], np.argsort(order)[which.ravel()]
+        first, which = first[order], np.argsort(order)[which.ravel()]
         kept = {name: np.broadcast_to(value, (len(X),))[first] for name, value in rows.items()}
-        return X[first], y[first], {**kept, "weights": np.bincount(self._rows, weights)}
+        return X[first], y[first], {**kept, "weights": np.bincount(which, weights)}, which
 
     def _named(self, name: str) -> bool:
         return isinstance(self.likelihood, str) and self.likelihood == name
@@ -209,22 +221,25 @@ class GaussianProcessRegressor(Forecasts, RegressorMixin, GaussianProcess):
     def _ordinal(self) -> bool:
         return self._named("ordinal")
 
-    def _likelihood(self, y: np.ndarray, weights: Any) -> tuple[Likelihood, np.ndarray | None]:
-        """The likelihood, and for Gaussian noise that differs between rows their precisions."""
-        n = len(y)
+    def _likelihood(self, y: np.ndarray, weights: Any) -> Likelihood:
         if not isinstance(self.likelihood, str):
-            return self.likelihood, None
+            return self.likelihood
         if self._ordinal():
-            return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights)), None
+            return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights))
         if not self._gaussian():
-            return LIKELIHOODS[self.likelihood](), None
-        if np.ndim(self.alpha) == 0:
-            return likelihoods.Gaussian(Parameter(np.sqrt(float(self.alpha)), fixed=True)), None
+            return LIKELIHOODS[self.likelihood]()
+        deviation = np.sqrt(float(self.alpha)) if np.ndim(self.alpha) == 0 else 1.0
+        return likelihoods.Gaussian(Parameter(deviation, fixed=True))
+
+    def _precisions(self, n: int) -> np.ndarray | None:
+        """Of Gaussian noise that differs between rows."""
+        if not self._gaussian() or np.ndim(self.alpha) == 0:
+            return None
         alpha = np.asarray(self.alpha, dtype=np.float64)
         if alpha.shape != (n,):
             raise ValueError(f"alpha must be a scalar or an array with same number of entries as y. "
                              f"({alpha.shape[0] if alpha.ndim else 0} != {n})")  # fmt: skip
-        return likelihoods.Gaussian(Parameter(1.0, fixed=True)), 1.0 / alpha
+        return 1.0 / alpha
 
     def _normalised(self, y: np.ndarray, rows: dict) -> np.ndarray:
         """y in units of its own mean and deviation, if asked for (real y only); a row of weight 2 counts as two."""

@@ -13,7 +13,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.task import Task, weight_of
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.priors import Prior
+from quantprop.priors import Prior, Process
 from quantprop.priors.base import Predictor
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
@@ -38,6 +38,7 @@ _diagonal = program(lambda kernel, x: kernel.diagonal(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )
+_message = program(lambda prior, share, sites, log_evidence: prior.for_shares(share).message(sites, log_evidence))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 
 
@@ -74,6 +75,16 @@ def predictor_at(model: Model, method: Method, task: Task, sites: Natural) -> Pr
     """The same of all rows of a task, sites on its devices: for predictions by any process on its own."""
     share, signed = task.placed(method.share(task.weight)), bool(jnp.any(sites.tau < 0))
     return to_numpy(_predictor(prior_at(model, task), share, sites, signed=signed))
+
+
+def process_after(
+    model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None, log_evidence: float
+) -> Process:
+    """The model's process, with what the sites of these rows say in the place of the rows."""
+    if not model.process.takes_further_rows:
+        raise TypeError(f"{type(model.process).__name__} cannot keep rows as a message: use process=Inducing(512)")
+    share, prior = shares(method, weights, len(x)), padded_prior(model, x)
+    return model.process.after(to_numpy(_message(prior, share, padded_sites(sites), log_evidence)))
 
 
 def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -13,12 +13,13 @@ from quantprop.data import inputs, scales
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.corrected import Corrected, correct
 from quantprop.inference.forecasting import Forecast, ahead
-from quantprop.inference.prediction import predicted, predictor_of
+from quantprop.inference.prediction import predicted, predictor_of, process_after
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model
+from quantprop.parameters import held
 from quantprop.priors.base import Predictor
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64
@@ -161,6 +162,28 @@ class Solution:
         values, vectors = np.linalg.eigh(latent.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
         return latent.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+
+    @float64
+    def as_prior(self) -> Model:
+        """The model whose prior is this posterior, for further rows (a process with inducing points).
+
+        The rows are kept as what their sites say about the values at the inducing points, and these sites are not
+        renewed. `infer` and `fit` on further rows give the posterior and the evidence of all rows; the prior mean and
+        the points stay as they are.
+
+        >>> import numpy as np
+        >>> from quantprop import Inducing, Model, infer, kernels, likelihoods
+        >>> X = np.linspace(-3, 3, 200)[:, None]
+        >>> y = np.sign(np.sin(2 * X[:, 0]))
+        >>> model = Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(20))
+        >>> first = infer(model, X[::2], y[::2], "ep")
+        >>> infer(first.as_prior(), X[1::2], y[1::2], "ep").converged
+        True
+        """
+        if not np.isfinite(self.log_evidence):
+            raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be a prior")
+        process = process_after(self.model, self.method, self.X, self.sites, self.weights, self.log_evidence)
+        return replace(self.model, mean=held(self.model.mean), process=process)
 
     def terms(self, Xnew: Any) -> Effects:
         """The posterior of each term of a sum of kernels at new inputs, by name: mean and variance; `.sample(n)` has

@@ -29,7 +29,9 @@ Moves = Float[Array, "2 n"]
 
 
 class Conditioned(eqx.Module):
-    """A prior under sites: marginals, log |I + S K|, and whether the posterior is a proper Gaussian."""
+    """A prior under sites: marginals, log |I + S K| (less twice its log mass where a prior's integral is not 1), and
+    whether the posterior is a proper Gaussian.
+    """
 
     sites: Natural
     marginals: Marginal
@@ -124,6 +126,10 @@ class Prior(eqx.Module):
         """Each value without one copy of its row's site: what leave-one-out densities are taken under."""
         return jax.vmap(cavity)(given.marginals, given.sites, Removal(1.0 / copies, jnp.zeros_like(copies)))
 
+    def message(self, sites: Natural, log_evidence: Array | float) -> Any:
+        """What these rows, and those that the prior knows of already, say to further ones (`Process.after`)."""
+        raise NotImplementedError
+
     def for_derivatives(self, factor: Any) -> tuple[Prior, Any]:
         """The prior and a factor without what `response` and `evidence_slope` do not need, which can be large."""
         return self, factor
@@ -200,6 +206,7 @@ class Process(eqx.Module):
     from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
 
     divisible: ClassVar[bool] = False  # whether rows may be divided among devices (`runtime.mesh.by_device`)
+    takes_further_rows: ClassVar[bool] = False  # whether `after` and `Prior.message` exist
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
         """The process with all that is left to the data chosen from x, or an error where it does not fit them."""
@@ -220,6 +227,10 @@ class Process(eqx.Module):
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
         """What ties values of one term of a sum at new inputs to those of the whole sum, `kernel`, at x."""
         raise TypeError(f"{type(self).__name__} cannot tell the terms of a sum apart: use process=Dense()")
+
+    def after(self, message: Any) -> Process:
+        """The process whose priors know what rows have said by `Prior.message`, without the rows."""
+        raise NotImplementedError
 
     def cost(self, n: int) -> Cost:
         """Of n rows."""

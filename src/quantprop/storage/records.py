@@ -16,7 +16,8 @@ from quantprop import kernels, likelihoods, means
 from quantprop.methods import EP, VB, Laplace
 from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import LogNormal, Parameter, is_parameter
-from quantprop.priors import PROCESSES, Process
+from quantprop.priors import PROCESSES, Inducing, Process
+from quantprop.priors.inducing import Message
 from quantprop.projections import KL, Projection, Wasserstein
 
 DEPTH = 50
@@ -92,6 +93,7 @@ RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("exponent", "power", "p", "median", "deviation", "seed", "jitter"), NUMBER),
     **dict.fromkeys(("fixed", "ordered", "learn"), FLAG),
     "points": TABLE,
+    "message": instance("None or the message of earlier rows", type(None), Message),
     "columns": Rule(
         "None or a tuple of names or positions",
         lambda value: value is None or (isinstance(value, tuple) and all(type(c) in (int, str) for c in value)),
@@ -193,7 +195,9 @@ REGISTRY = Registry((
     *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
     *(record("methods", make) for make in (EP, VB, Laplace)),
     *(record("projections", make) for make in (KL, Wasserstein)),
-    *(record("processes", make) for make in PROCESSES),
+    *(record("processes", make) for make in PROCESSES if make is not Inducing),
+    record("processes", Inducing, message=None),
+    record("processes", Message, TABLE),
     record("models", Model, process=DEFAULT_PROCESS),
     *(record("models", make) for make in (Parameter, LogNormal)),
     record("models", means.Linear, columns=None),

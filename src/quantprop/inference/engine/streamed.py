@@ -113,7 +113,7 @@ def renewed(
     return onward, prior.sums(onward)
 
 
-_factorised = program(lambda gram, sent: Factor(*factorised(gram, sent)))
+_factorised = program(lambda gram, sent: Factor(*factorised(gram, sent, jnp.eye(len(sent)))))
 _ahead = program(lambda factor, sent: factor.centre + factor.inverse.T @ (factor.inverse @ sent))
 
 

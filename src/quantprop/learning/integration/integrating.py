@@ -84,8 +84,10 @@ def integrate(
         raise ValueError(f"max_points must be at least 1; got {max_points}")
     solution = fitted.solution
     if not isinstance(solution, Solution):
-        raise ValueError("integrate takes models of one latent function; three or more classes are averaged by "
-                         "GaussianProcessClassifier(multi_class='one_vs_rest', hyperparameters='integrated')")  # fmt: skip
+        raise ValueError(
+            "integrate takes models of one latent function; three or more classes are averaged by "
+            "GaussianProcessClassifier(multi_class='one_vs_rest', hyperparameters='integrated')"
+        )
     data = solution.data
     if data is None:
         raise ValueError("fitted holds no observations (its file is of an earlier version): fit it again")

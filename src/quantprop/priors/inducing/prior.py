@@ -10,6 +10,9 @@ With C = Vᵀ B⁻¹ V, the posterior covariance of g, and δs = δτ/a², δr �
     δσ² = −((C/(a aᵀ))² + diag(2κ d C_nn/a³ + κ d²/a²)) δτ, squared entry by entry,
 
 which is symmetric, and for κ = 1 the posterior covariance of f and its square.
+
+Where earlier rows have left a `Belief` N(c₀, B₀⁻¹) about u in the place of N(0, I), the prior mean has Vᵀc₀ in it, B₀
+stands for I in B, and nothing else differs.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.numerics.triangular import lower_product, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
+from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
 from quantprop.runtime.mesh import divided, is_divided
 from quantprop.sites import Marginal, unit
@@ -35,18 +39,19 @@ class Factor(eqx.Module):
     """Of B = I + V diag(s) Vᵀ = L_B L_Bᵀ."""
 
     inverse: Float[Array, "m m"]  # L_B⁻¹
-    centre: Float[Array, " m"]  # B⁻¹ V r, the posterior mean of u
+    centre: Float[Array, " m"]  # B⁻¹ V r, the posterior mean of u, less what was believed before
     spread: Float[Array, " n"]  # C_nn, posterior variances of g
     residual: Float[Array, " n"]  # d
 
 
 class InducingPrior(Prior):
-    """N(mean, VᵀV + diag d). Learned are `basis` and `mean`; x and `share` are given, and have cotangents 0."""
+    """N(mean, VᵀV + diag d). Learned are `basis`, `mean` and `before`; x and `share` are given, with cotangents 0."""
 
     mean: Float[Array, " n"]
     basis: Basis
     x: Float[Array, "n d"]
     share: Float[Array, " n"]
+    before: Belief | None = None  # where earlier rows are known by their message
     rows: Rows | None = None  # while many sweeps need them
     hold: bool = eqx.field(default=True, static=True)  # whether V fits in memory
     moving: bool = eqx.field(default=False, static=True)  # whether the points are learned
@@ -57,30 +62,40 @@ class InducingPrior(Prior):
         return 1024 if not is_divided(self.x) and np.all(np.asarray(self.share) == 1.0) else 0
 
     def for_shares(self, share: Float[Array, " n"]) -> InducingPrior:
-        return eqx.tree_at(lambda p: p.share, self, jnp.asarray(share, dtype=jnp.float64))
+        return replace(self, share=jnp.asarray(share, dtype=jnp.float64))
 
     def for_sweeps(self) -> InducingPrior:
-        return eqx.tree_at(lambda p: p.rows, self, self.all_rows(), is_leaf=lambda node: node is None)
+        return replace(self, rows=self.all_rows())
 
     def all_rows(self) -> Rows:
         """V and d, as far as they are held."""
         return Rows.of(self.basis, self.x, self.hold) if self.rows is None else self.rows
 
     def is_psd(self) -> bool:
-        return bool(jnp.isfinite(self.basis.whitening()).all())
+        known = self.before is None or bool(jnp.isfinite(self.before.log_determinant()))
+        return known and bool(jnp.isfinite(self.basis.whitening()).all())
 
     def scaled(self, by: Any) -> InducingPrior:
-        new = eqx.tree_at(lambda p: p.basis.scale, self, by * self.basis.scale)
-        return eqx.tree_at(lambda p: p.rows, new, None, is_leaf=lambda node: isinstance(node, Rows))
+        return replace(self, basis=replace(self.basis, scale=by * self.basis.scale), rows=None)
 
     def variances(self) -> Float[Array, " n"]:
-        return self.basis.scale * self.basis.kernel.diagonal(self.x)
+        if self.before is None:
+            return self.basis.scale * self.basis.kernel.diagonal(self.x)
+        rows = self.all_rows()
+        return rows.forms(jnp.linalg.inv(self.before.precision)) + rows.residual
+
+    def precision(self) -> Float[Array, "m m"]:
+        """Of v, before the rows."""
+        return jnp.eye(len(self.basis.z)) if self.before is None else self.before.precision
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        """Its log determinant has the log mass of a belief in it, so that evidences are those of all rows."""
         rows = self.all_rows()
-        inverse, centre = factorised(*self._sums(rows, sites))
+        inverse, centre = factorised(*self._sums(rows, sites), self.precision())
         own = self._under(rows, inverse, centre, sites)
         size = own.log_determinant - 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse)))
+        if self.before is not None:
+            size = size - self.before.log_determinant() - 2.0 * self.before.mass
         return replace(own, log_determinant=size, proper=own.proper & jnp.isfinite(size))
 
     def sums(self, sites: Natural) -> tuple[Array, Array]:
@@ -146,20 +161,35 @@ class InducingPrior(Prior):
         return Normal(self.mean + (g - spread * pull / (a * copies)) / left, spread / left + d)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> InducingPrior:
-        return self.made_of(given.marginals.alpha, slope_of_log_integral(self, given))
+        before, factor = None, given.factor
+        if self.before is not None:
+            apart = jnp.linalg.inv(self.before.precision) - factor.inverse.T @ factor.inverse
+            by_precision = 0.5 * (apart - jnp.outer(factor.centre, factor.centre))
+            before = Belief(by_precision, jnp.zeros_like(factor.centre), jnp.ones(()))
+        return self.made_of(given.marginals.alpha, slope_of_log_integral(self, given), before)
 
     def response(self, given: Conditioned, signed: bool) -> InducingResponse:
         inner = Rows.turned(self.basis, given.factor.inverse, self.x, given.factor.residual, self.hold)
         return InducingResponse(self, inner, given)
 
-    def made_of(self, mean: Float[Array, " n"], basis: Basis) -> InducingPrior:
+    def made_of(self, mean: Float[Array, " n"], basis: Basis, before: Belief | None) -> InducingPrior:
         """A prior of the same form, with nothing where no derivative belongs."""
         x, share = divided((jnp.zeros_like(self.x), jnp.zeros_like(self.share)))
-        return InducingPrior(mean, basis, x, share, None, self.hold, self.moving)
+        return InducingPrior(mean, basis, x, share, before, None, self.hold, self.moving)
 
     def predictor(self, sites: Natural, signed: bool) -> InducingPredictor:
         factor = self.condition(sites, signed).factor
-        return InducingPredictor(factor.inverse, factor.centre)
+        return InducingPredictor(factor.inverse, factor.centre + self._believed())
+
+    def _believed(self) -> Array | float:
+        return 0.0 if self.before is None else self.before.centre
+
+    def message(self, sites: Natural, log_evidence: Array | float) -> Message:
+        """What all rows so far say about the values at the points."""
+        gram, sent = self.sums(sites)
+        precision = gram + self.precision()
+        centre = self._believed() + jnp.linalg.solve(precision, sent)
+        return message_of(precision, centre, self.basis.lower(), log_evidence)
 
 
 class InducingPredictor(Predictor):
@@ -176,10 +206,11 @@ class InducingPredictor(Predictor):
         return Normal(new_mean, jnp.diagonal(joint), joint)
 
 
-def factorised(gram: Float[Array, "m m"], sent: Float[Array, " m"]) -> tuple[Array, Array]:
-    """L_B⁻¹ and the posterior mean of u, from V diag(s) Vᵀ and V r."""
-    m = len(gram)
-    inverse = solve_triangular(jnp.linalg.cholesky(gram + jnp.eye(m)), jnp.eye(m), lower=True)
+def factorised(
+    gram: Float[Array, "m m"], sent: Float[Array, " m"], precision: Float[Array, "m m"]
+) -> tuple[Array, Array]:
+    """L_B⁻¹ and the posterior mean of v, from V diag(s) Vᵀ, V r and the precision of v before the rows."""
+    inverse = solve_triangular(jnp.linalg.cholesky(gram + precision), jnp.eye(len(gram)), lower=True)
     return inverse, inverse.T @ (inverse @ sent)
 
 
@@ -251,8 +282,12 @@ class InducingResponse(Response):
             ), by_d
 
         columns = (at.alpha, t, s, 2.0 * (omega + by.log_determinant * s), by_d)
-        basis = carried_back(prior.basis, prior.x, cotangent, prior.moving, *columns)
-        return prior.made_of(by.mean + t, basis)
+        basis, before = carried_back(prior.basis, prior.x, cotangent, prior.moving, *columns), None
+        if prior.before is not None:
+            hc, size = jnp.outer(h, factor.centre), precision - jnp.linalg.inv(prior.before.precision)
+            by_precision = by.log_determinant * size - both - 0.5 * (hc + hc.T)
+            before = Belief(by_precision, jnp.zeros_like(factor.centre), -2.0 * by.log_determinant)
+        return prior.made_of(by.mean + t, basis, before)
 
 
 def _a(prior: InducingPrior, given: Conditioned) -> Float[Array, " n"]:

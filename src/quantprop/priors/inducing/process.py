@@ -13,8 +13,9 @@ from quantprop.kernels import Kernel
 from quantprop.parameters import Parameter, is_parameter
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.inducing.choice import chosen
+from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
-from quantprop.priors.inducing.rows import Basis, chunk_bytes
+from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory
@@ -41,6 +42,7 @@ class Inducing(Process):
     """
 
     from_data: ClassVar[bool] = True
+    takes_further_rows: ClassVar[bool] = True
     copies_apart: ClassVar[bool] = True  # by the variance that the points leave unexplained
     divisible: ClassVar[bool] = True
 
@@ -48,6 +50,7 @@ class Inducing(Process):
     learn: bool = eqx.field(default=False, static=True)
     seed: int = eqx.field(default=0, static=True)
     jitter: float = eqx.field(default=1e-9, static=True)
+    message: Message | None = None  # of earlier rows, which `Solution.as_prior` leaves
 
     def __check_init__(self) -> None:
         points = self.points.value if is_parameter(self.points) else self.points
@@ -73,7 +76,9 @@ class Inducing(Process):
         return int(points) if np.ndim(points) == 0 else len(points)
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Inducing:
-        """Its points chosen from the rows of x, and declared as learned if they are."""
+        """Its points chosen from the rows of x, and declared as learned if they are; those of a message stay."""
+        if self.message is not None:
+            return self
         n = counted(len(x))
         if self.count > n:
             raise ValueError(
@@ -95,9 +100,17 @@ class Inducing(Process):
 
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
         n = len(prepared)
-        basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
+        basis, before = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter), None
+        if self.message is not None:
+            before = self.message.belief(basis.lower())
+            mean = mean + means_given(basis, before.centre, prepared)
         mean, x, share = divided((mean, prepared, jnp.ones(n)))
-        return InducingPrior(mean, basis, x, share, None, self._holds(rows_in_one_memory(n)), self.learn)
+        return InducingPrior(mean, basis, x, share, before, None, self._holds(rows_in_one_memory(n)), self.learn)
+
+    def after(self, message: Message) -> Inducing:
+        """Its points do not move any more."""
+        points = self.points.value if is_parameter(self.points) else self.points
+        return Inducing(points, False, self.seed, self.jitter, message)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)

@@ -55,11 +55,14 @@ class Basis(eqx.Module):
     scale: Float[Array, ""]  # of the covariance
     jitter: float = eqx.field(static=True)
 
-    def whitening(self) -> Float[Array, "m m"]:
-        """L⁻¹, NaN where K_uu is not positive definite: products with it take half as long as triangular solves."""
+    def lower(self) -> Float[Array, "m m"]:
+        """L, NaN where K_uu is not positive definite."""
         k = self.kernel.cross(self.z, self.z)
-        lower = jnp.linalg.cholesky(k + self.jitter * jnp.diag(jnp.diagonal(k)))
-        return solve_triangular(lower, jnp.eye(len(k)), lower=True)
+        return jnp.linalg.cholesky(k + self.jitter * jnp.diag(jnp.diagonal(k)))
+
+    def whitening(self) -> Float[Array, "m m"]:
+        """L⁻¹: products with it take half as long as triangular solves."""
+        return solve_triangular(self.lower(), jnp.eye(len(self.z)), lower=True)
 
     def explained(self, whitening: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
         """V and d of some rows. d is a variance: what rounding leaves below 0 is 0."""
@@ -161,6 +164,18 @@ def carried_back(
 
     (direct, by_whitening), _ = by_device(own, x, *columns)
     return jax.tree.map(jnp.add, direct, back_to_basis(by_whitening)[0])
+
+
+def means_given(basis: Basis, v: Float[Array, " m"], x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """Vᵀ v of every row, chunk by chunk; its derivative computes the chunks again."""
+    u = solve_triangular(basis.lower(), v, lower=True, trans=1)
+    split = x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
+
+    @jax.checkpoint
+    def one(basis, u, some):
+        return basis.kernel.cross(some, basis.z) @ u
+
+    return in_turn(lambda carry, some: (carry, one(basis, u, some)), None, split)[1].ravel()
 
 
 def _still(basis: Basis, moving: bool) -> Basis:

@@ -1,0 +1,40 @@
+"""Adversarial problems held by inducing points: no NaN, no negative variance, and statuses that are true."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from fuzz.problems import WHOLE_MENU, Menu, Problem, problem
+from fuzz.verdicts import verdict
+
+from quantprop import Inducing
+
+POINTS = 6  # or one, where X has fewer different rows
+PARTS = 20
+
+
+def held_by_points(number: int, menu: Menu) -> Problem:
+    """The problem of a number, its rows in parallel."""
+    of = problem(number, menu)
+    points = POINTS if len(np.unique(of.x, axis=0)) >= POINTS else 1
+    return replace(of, model=replace(of.model, process=Inducing(points, seed=number)), schedule="parallel")
+
+
+def faults(numbers: range, menu: Menu) -> list[str]:
+    """Of problems that doubles can solve; a status without a remedy is one anywhere."""
+    found = [verdict(held_by_points(number, menu)) for number in numbers]
+    bad = [one for one in found if one.faults and (one.resolvable or "remedy" in str(one.faults))]
+    return [f"{one.number}: {one.family}, {one.method}, {one.about}: {one.reason} {one.faults}" for one in bad]
+
+
+def test_a_dozen_problems():
+    menu = Menu((("probit", "ep"), ("probit", "qp")), ("se",), (2,), (32,), (32,), 1e5)
+    assert not faults(range(12), menu)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("part", range(PARTS))
+def test_five_hundred_problems(part):
+    assert not faults(range(part, 500, PARTS), WHOLE_MENU)
