@@ -121,6 +121,12 @@ def summary_table(rows: list[Row]) -> str:
     return table(head, lines)
 
 
+def ranked(said: list[float], true: list[float]) -> float:
+    """Spearman's rank correlation."""
+    found: Any = spearmanr(said, true)
+    return float(found.statistic)
+
+
 def trust_table(rows: list[Row]) -> str:
     """Rank correlations of what is said with what is true, over the cases without other modes and over all."""
     pairs = (
@@ -138,7 +144,7 @@ def trust_table(rows: list[Row]) -> str:
         every = [n for _, n in sizes(rows, method)]
         one = [n for n in every if n["other_modes"] <= 1e-3]
         for name, says, means, said, true in pairs if every else ():
-            found = [spearmanr([said(n) for n in some], [true(n) for n in some]).statistic for some in (one, every)]
+            found = [ranked([said(n) for n in some], [true(n) for n in some]) for some in (one, every)]
             lines.append([method, name, says, means, *(f"{r:.2f}" for r in found), f"{len(one)}, {len(every)}"])
     head = ("method", "number", "what it says", "what it is compared with", "one mode", "all cases", "cases")
     return table(head, lines)

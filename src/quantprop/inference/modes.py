@@ -84,7 +84,7 @@ def modes_of(solution: Solution) -> Modes:
 
 def _problem(solution: Solution) -> InferenceProblem:
     model, n = solution.model, len(solution.X)
-    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights)
+    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
     prior = model.process.refined(padded_prior(model, solution.X))
     return InferenceProblem.of(model.plain_likelihood, solution.method, prior, pad(solution.data, bucket(n)), weight)
 
