@@ -174,6 +174,11 @@ def test_explain_ranks_features_and_rows(fitted):
     text = call("explain", model).stdout
     assert text.index(ranked[0].feature) < text.index(ranked[-1].feature)
     assert f"line {learned.lines[worst[0]]} " in text
+    better = learned.fits[0].solution.corrected()
+    assert about["trust"][0]["evidence_shift"] == pytest.approx(better.evidence_shift)
+    assert about["trust"][0]["doubt_median"] == pytest.approx(np.median(better.doubt))
+    assert about["doubt"][0] == {"line": learned.lines[int(better.doubt.argmax())], "doubt": better.doubt.max()}
+    assert f"trust: a correction changes the log evidence by {better.evidence_shift:+.3g} nats" in text
 
 
 def test_influence_is_the_divergence_of_the_marginal_from_the_cavity(fitted):

@@ -1,17 +1,18 @@
 """Corrections of EP and QP against brute-force integration, closed forms and stored truths."""
 
-import itertools
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy import integrate, stats
+from scipy import optimize, special, stats
 from scipy.special import log_ndtr, logsumexp
 
 from quantprop import EP, QP, VB, Inducing, Laplace, Markov, Model, PowerEP, infer, kernels, likelihoods
-from quantprop.inference.corrections.marginals import Skewed
+from quantprop.inference.predictive import Predictive
+from quantprop.numerics.skewed import Skewed
 from quantprop.reference.truths import read
 
 TRUTHS = Path(__file__).parent / "oracles" / "ground_truth.npz"
@@ -118,33 +119,62 @@ SKEWED = Skewed(np.array([1.0, -2.0, 0.5, 3.0]), np.array([4.0, 0.25, 1.0, 2.0])
 
 
 def test_moments_of_the_density_are_those_that_it_was_made_of():
-    for row in range(4):
-        mean, sd = SKEWED.mean[row], np.sqrt(SKEWED.variance[row])
+    x = np.linspace(-200.0, 200.0, 2_000_001)[:, None]
+    sd = np.sqrt(SKEWED.variance)
+    density = np.exp(SKEWED.log_prob(SKEWED.mean + sd * x)) * sd * (x[1] - x[0])
+    for power, wanted in enumerate((np.ones(4), np.zeros(4), np.ones(4), SKEWED.skewness)):
+        np.testing.assert_allclose((x**power * density).sum(axis=0), wanted, atol=3e-4 if power == 3 else 1e-5)
 
-        def moment(power, row=row, mean=mean, sd=sd):
-            def of(f):
-                return ((f - mean) / sd) ** power * np.exp(SKEWED.log_prob(f)[row])
 
-            ends = mean + sd * np.array([-300.0, -30.0, -3.0, 0.0, 3.0, 30.0, 300.0])
-            return sum(integrate.quad(of, *pair, limit=200)[0] for pair in itertools.pairwise(ends))
-
-        found = [moment(power) for power in range(4)]
-        assert found == pytest.approx([1.0, 0.0, 1.0, SKEWED.skewness[row]], abs=2e-5)
+def bend_of(skewness: float) -> float:
+    """β with (exp(β²) + 2)√(exp(β²) − 1) = skewness, by bisection."""
+    found: Any = optimize.brentq(
+        lambda b: (np.exp(b * b) + 2.0) * np.sqrt(np.expm1(b * b)) - skewness, 1e-3, 2.0, xtol=1e-14
+    )
+    return found
 
 
 def test_cdf_and_quantiles_are_those_of_scipys_log_normal():
-    row, (mean, sd, bend) = 0, (1.0, 2.0, SKEWED.bend[0])
+    row, (mean, sd, bend) = 0, (1.0, 2.0, bend_of(0.8))
     scale = sd / np.sqrt(np.expm1(bend**2)) * np.exp(-0.5 * bend**2)
     same = stats.lognorm(bend, loc=mean - sd / np.sqrt(np.expm1(bend**2)), scale=scale)
-    levels = np.array([0.001, 0.3, 0.5, 0.99])
+    levels = np.array([1e-5, 0.3, 0.5, 0.99])  # within 5 standard scores
     f = SKEWED.quantile(levels)
     np.testing.assert_allclose(f[:, row], same.ppf(levels), rtol=1e-10)
     np.testing.assert_allclose([SKEWED.cdf(one)[row] for one in f], levels, rtol=1e-10)
     np.testing.assert_allclose(np.stack([SKEWED.cdf(one) for one in f]), np.repeat(levels[:, None], 4, 1), rtol=1e-10)
-    assert SKEWED.cdf(1e3)[1] == 1.0  # beyond its end
-    assert SKEWED.log_prob(1e3)[1] == -np.inf
+    assert SKEWED.quantile(1.0)[0] == np.inf
     with pytest.raises(ValueError, match=r"q must lie in \[0, 1\]"):
         SKEWED.quantile(1.5)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [pytest.param(likelihoods.Poisson(), marks=pytest.mark.campaign), likelihoods.Probit()],
+    ids=lambda one: one.name,
+)
+def test_y_under_a_skewed_f_is_that_of_quadrature(likelihood):
+    """Of counts, and of classes where f is so wide that a probit is a step beside it."""
+    wide = 1.0 if likelihood.name == "poisson" else 1e4
+    latent = Skewed(np.array([0.4, 1.0]), np.array([0.3, 0.2]) * wide**2, np.array([0.7, -0.5]))
+    found = Predictive(likelihood, latent, np.ones(2), np.ones(2))
+    x = np.linspace(-30.0, 30.0, 240_001)[:, None]
+    grid = latent.mean + np.sqrt(latent.variance) * x
+    mass = np.exp(latent.log_prob(grid)) * np.sqrt(latent.variance) * (x[1] - x[0])
+    for row in range(2):
+        f, weights = grid[:, row], mass[:, row]
+        if likelihood.name == "probit":
+            p = weights @ special.ndtr(f)
+            assert np.exp(found.log_prob(1.0)[row]) == pytest.approx(p, abs=1e-5)
+            assert found.cdf(0.0)[row] == pytest.approx(1.0 - p, abs=1e-5)
+            continue
+        rate = np.exp(f)
+        cdf = np.array([weights @ stats.poisson.cdf(k, rate) for k in range(30)])
+        assert found.mean[row] == pytest.approx(weights @ rate, rel=1e-6)
+        assert found.variance[row] == pytest.approx(weights @ (rate + rate**2) - (weights @ rate) ** 2, rel=1e-6)
+        assert np.exp(found.log_prob(2)[row]) == pytest.approx(cdf[2] - cdf[1], rel=1e-6)
+        assert found.cdf(3)[row] == pytest.approx(cdf[3], abs=1e-8)
+        assert found.quantile(0.9)[row] == np.searchsorted(cdf, 0.9)
 
 
 # --- rows, weights, backends -----------------------------------------------------------------------------------------
@@ -207,6 +237,30 @@ def test_other_methods_are_refused_by_name(method):
         solution.corrected()
     with pytest.raises(ValueError, match="holds no observations"):
         replace(solution, data=None, status=replace(solution.status, reason="converged")).corrected()
+
+
+# --- several modes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_log_concave_likelihood_has_one_mode():
+    solution = infer(Model(KERNEL, likelihoods.Probit()), X, LABELS, "ep", tol=1e-11)
+    modes = solution.modes()
+    assert not modes.several
+    assert str(modes) == "no other mode was found"
+
+
+@pytest.mark.campaign
+def test_a_square_link_has_modes_of_either_sign():
+    """Four rows that share one f: each mode holds the integral over its half of the line."""
+    m, v, y = 0.3, 4.0, np.array([6, 9, 7, 8])
+    model = Model(kernels.SquaredExponential(v, 1e3), likelihoods.Poisson("square"), m)
+    modes = infer(model, np.arange(4.0)[:, None], y, "ep").modes()
+    f = np.linspace(-12.0, 12.0, 200_001)[1::2]
+    log_density = y.sum() * np.log(f**2) - 4 * f**2 - 0.5 * (f - m) ** 2 / v
+    density = np.exp(log_density - log_density.max())
+    assert modes.several
+    assert modes.others == pytest.approx(density[f < 0].sum() / density.sum(), rel=0.05)
+    assert "from the other sign" in str(modes)
 
 
 # --- stored truths ---------------------------------------------------------------------------------------------------

@@ -186,8 +186,8 @@ def documented():
 
 RESULTS = {"Solution", "Status", "Fitted", "Ending", "Step", "Predictive", "Normal", "Natural", "Projected", "Draws",
            "Evidence", "Dataset", "Integrated", "IntegrationStatus", "HyperparameterMarginal", "MixedPredictive",
-           "NormalMixture", "Table", "TableModel", "Datum", "Likelihood", "ClassSolution",
-           "ClassPredictive"}  # fmt: skip
+           "NormalMixture", "Table", "TableModel", "Datum", "Likelihood", "ClassSolution", "ClassPredictive",
+           "Corrected", "Skewed", "Modes"}  # fmt: skip
 
 
 def test_every_argument_has_a_meaning():

@@ -48,7 +48,7 @@ from quantprop.cli.options import (
     words,
 )
 from quantprop.cli.screen import CODES, as_json, bars, evaluations, kept_programs, note, plainly
-from quantprop.cli.told import about, choice_code, comparison_code, told
+from quantprop.cli.told import about, choice_code, comparison_code, told, trust_record
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
@@ -247,24 +247,31 @@ def explain(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say how a fit ended, what was learned, which features count, and which rows surprise and move it most."""
+    """Say how a fit ended, what was learned, how far to trust it, which features count, and which rows surprise and
+    move it most.
+    """
     with plainly(debug):
+        import numpy as np
+
         from quantprop import tables
         from quantprop.comparison import insight
 
         learned = tables.load(model)
-        named = {"surprise": insight.surprise(learned), "influence": insight.influence(learned)}
+        trusts = [insight.trust(fitted.solution) for fitted in learned.fits]
+        doubt = np.max([trust.doubt for trust in trusts], axis=0)  # of several models of classes, the largest
+        named = {"surprise": insight.surprise(learned), "influence": insight.influence(learned), "doubt": doubt}
         most = {
             name: [{"line": learned.lines[i], name: float(values[i])} for i in insight.greatest(values, rows)]
             for name, values in named.items()
         }
         if json:
-            typer.echo(as_json({**about(learned), **most}))
+            typer.echo(as_json({**about(learned), **most, "trust": [trust_record(trust) for trust in trusts]}))
             return
-        typer.echo("\n".join(told(learned)))
+        typer.echo("\n".join([*told(learned), *(f"trust: {trust}" for trust in trusts)]))
         for name, title in (
             ("surprise", "most surprising rows, −log p(y | other rows)"),
             ("influence", "most influential rows, how far each moves f at its place, in nats"),
+            ("doubt", "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong"),
         ):
             typer.echo(f"{title}:")
             for row in most[name]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from quantprop.cli.options import Given
+    from quantprop.comparison.insight import Trust
     from quantprop.tables import Problem, Roles, TableModel
 
 
@@ -50,6 +51,19 @@ def about(model: TableModel) -> dict[str, Any]:
             }
             for i, fitted in enumerate(model.fits)
         ],
+    }
+
+
+def trust_record(trust: Trust) -> dict[str, Any]:
+    """How far a model is to be trusted, for machines."""
+    if trust.refused:
+        return {"refused": trust.refused, "modes": trust.modes}
+    rows = sorted(trust.doubt.tolist())
+    return {
+        "evidence_shift": trust.shift,
+        "doubt_median": 0.5 * (rows[(len(rows) - 1) // 2] + rows[len(rows) // 2]),
+        "doubt_max": rows[-1],
+        "modes": trust.modes,
     }
 
 

@@ -1,4 +1,6 @@
-"""What a learned model says of its rows and features: which rows surprise it, which move it, which features count."""
+"""What a learned model says of its rows and features: which rows surprise it, which move it, which features count; and
+how far it is to be trusted.
+"""
 
 from __future__ import annotations
 
@@ -47,6 +49,42 @@ def _moved(solution: Solution) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         nats = 0.5 * (left - 1.0 - np.log(left) + shift**2 / (variance * left))
     return np.where(left > 0, nats, np.inf)
+
+
+@dataclass(frozen=True)
+class Trust:
+    """How far a Gaussian posterior is to be trusted: what a correction would change (see docs/corrections.md).
+
+    Attributes:
+        shift: of the log evidence, in nats; NaN where there is no correction.
+        doubt: of every row, the most by which a probability about its f changes; NaN likewise.
+        refused: why there is no correction, empty where there is one.
+        modes: what starts elsewhere found.
+    """
+
+    shift: float
+    doubt: Float[np.ndarray, " n"]
+    refused: str
+    modes: str
+
+    def __str__(self) -> str:
+        if self.refused:
+            return f"no correction: {self.refused}; {self.modes}"
+        usual, worst = np.median(self.doubt), self.doubt.max()
+        return (
+            f"a correction changes the log evidence by {self.shift:+.3g} nats, and probabilities about f by at most "
+            f"{usual:.2g} in the median row, {worst:.2g} in the worst; {self.modes}"
+        )
+
+
+def trust(solution: Solution) -> Trust:
+    """The size of the correction of a solution, or why it has none."""
+    modes = str(solution.modes()) if solution.data is not None else "other modes were not looked for"
+    try:
+        better = solution.corrected()
+    except ValueError as error:  # the method, process or posterior has none: a part of the answer
+        return Trust(np.nan, np.full(len(solution.X), np.nan), str(error), modes)
+    return Trust(better.evidence_shift, better.doubt, "", modes)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The distribution of new observations y when the latent value is Gaussian."""
+"""The distribution of new observations y when the latent value is Gaussian, or skewed."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Float
 from scipy.special import ndtri
 
 from quantprop.data import bucket, encode, pad, real_array
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.numerics.mixtures import COARSE, FINE, Fineness
+from quantprop.numerics.mixtures import COARSE, FINE, Fineness, Places, expectation
+from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
+from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.display import html, of_predictive, text
 from quantprop.runtime.precision import float64
@@ -24,6 +28,8 @@ from quantprop.runtime.programs import program
 
 NONE = float(np.finfo(np.float64).tiny)  # a variance below which there is none: compiled programs round it to 0
 ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
+
+Latent = Normal | Skewed
 
 
 @dataclass(frozen=True)
@@ -36,7 +42,7 @@ class Predictive:
     """
 
     likelihood: Likelihood
-    latent: Normal
+    latent: Any  # Normal, or Skewed where it was corrected
     exposure: Float[np.ndarray, " n"]
     trials: Float[np.ndarray, " n"]
 
@@ -75,7 +81,7 @@ class Predictive:
         if np.isnan(at).any():
             raise ValueError("cdf: y must hold numbers; got NaN. Leave out rows without a y")
         out, finite = np.where(at > 0, 1.0, 0.0), np.isfinite(at)
-        out[finite] = _cdf(self.likelihood, *_some(self._data(at), self.latent, finite), FINE)
+        out[finite] = _cdf(self.likelihood, *_some(self._data(at), self._marginal, finite), FINE)
         return out
 
     def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
@@ -84,7 +90,7 @@ class Predictive:
 
     def cdf_of(self, rows: np.ndarray, y: np.ndarray, fineness: Fineness) -> np.ndarray:
         """P(Y ≤ y) of some of the inputs, which may repeat, at one y each."""
-        data, latent = _some(self._data(self.exposure), self.latent, rows)
+        data, latent = _some(self._data(self.exposure), self._marginal, rows)
         return _cdf(self.likelihood, data._replace(y=y), latent, fineness)
 
     @float64
@@ -92,7 +98,7 @@ class Predictive:
         """n independent draws of y at every input (rows: draws)."""
         rng = np.random.default_rng(seed)
         shape = (n, *np.shape(self.latent.mean))
-        f = rng.normal(self.latent.mean, np.sqrt(self.latent.variance), size=shape)
+        f = _drawn(rng, self.latent, shape)
         scales = Datum(np.zeros(shape), np.broadcast_to(self.exposure, shape), np.broadcast_to(self.trials, shape))
         return self.likelihood.draw(rng, scales, f)
 
@@ -100,13 +106,19 @@ class Predictive:
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:
         return self._rows(_predictive_moments, np.zeros_like(self.exposure))
 
+    @property
+    def _marginal(self) -> Latent:
+        """The latent values, each by itself."""
+        latent = self.latent
+        return latent if isinstance(latent, Skewed) else Normal(latent.mean, latent.variance)
+
     def _data(self, y: np.ndarray) -> Datum:
         return Datum(y, self.exposure, self.trials)
 
     def _rows(self, function: Callable, y: np.ndarray, *more: Any) -> Any:
         """A compiled function of (likelihood, data, latent, ...) over the rows, padded to a shape that recurs."""
         n = len(self.exposure)
-        rows = (self._data(y), Normal(self.latent.mean, self.latent.variance))
+        rows = (self._data(y), self._marginal)
         out = function(self.likelihood, *pad(rows, bucket(n)), *more)
         return jax.tree.map(lambda column: np.asarray(column)[:n], out)
 
@@ -116,42 +128,79 @@ def _per_row(function: Callable) -> Callable:
     return program(lambda likelihood, *rows: rowwise(lambda *row: function(likelihood, *row), *rows))
 
 
-def _some(data: Datum, latent: Normal, rows: np.ndarray) -> tuple[Datum, Normal]:
-    return Datum(*(column[rows] for column in data)), _latent(latent, rows)
+def _some(data: Datum, latent: Latent, rows: np.ndarray) -> tuple[Datum, Latent]:
+    return jax.tree.map(lambda column: column[rows], (data, latent))
 
 
-def _latent(latent: Normal, rows: np.ndarray) -> Normal:
+def _latent(latent: Latent, rows: np.ndarray) -> Normal:
+    """Means and variances of some of the latent values, which is all that a first guess needs."""
     return Normal(latent.mean[rows], latent.variance[rows])
 
 
-def _unless_known(latent: Normal, given: Any, averaged: Callable) -> Any:
-    """What is `given` f = mean, where f has no variance, else what is `averaged` over a Gaussian."""
+def _drawn(rng: np.random.Generator, latent: Latent, shape: tuple[int, ...]) -> np.ndarray:
+    if isinstance(latent, Skewed):
+        return np.asarray(latent.value(rng.standard_normal(shape)))
+    return rng.normal(latent.mean, np.sqrt(latent.variance), size=shape)
+
+
+def _unless_known(latent: Latent, given: Any, averaged: Callable) -> Any:
+    """What is `given` f = mean, where f has no variance, else what is `averaged` over f."""
     known = latent.variance < NONE
-    average = averaged(Normal(latent.mean, jnp.where(known, 1.0, latent.variance)))
-    return jax.tree.map(lambda at_mean, mixed: jnp.where(known, at_mean, mixed), given, average)
+    spread = eqx.tree_at(lambda latent: latent.variance, latent, jnp.where(known, 1.0, latent.variance))
+    return jax.tree.map(lambda at_mean, mixed: jnp.where(known, at_mean, mixed), given, averaged(spread))
 
 
 @_per_row
-def _log_prob(likelihood: Likelihood, datum: Datum, latent: Normal) -> Any:
-    given = likelihood.log_prob(datum, latent.mean)
-    return _unless_known(latent, given, lambda spread: likelihood.predictive_log_prob(datum, spread))
+def _log_prob(likelihood: Likelihood, datum: Datum, latent: Latent) -> Any:
+    def averaged(spread: Latent) -> Any:
+        if isinstance(spread, Normal):
+            return likelihood.predictive_log_prob(datum, spread)
+        density, f = skewed_nodes(likelihood.landmarks(datum), spread)
+        return logsumexp(jax.vmap(jax.vmap(lambda f: likelihood.log_prob(datum, f)))(f), b=density.mass)
+
+    return _unless_known(latent, likelihood.log_prob(datum, latent.mean), averaged)
 
 
 @_per_row
-def _predictive_moments(likelihood: Likelihood, datum: Datum, latent: Normal) -> Any:
+def _predictive_moments(likelihood: Likelihood, datum: Datum, latent: Latent) -> Any:
+    def averaged(spread: Latent) -> Any:
+        if isinstance(spread, Normal):
+            return likelihood.predictive_moments(datum, spread)
+        density, f = skewed_nodes(likelihood.landmarks(datum), spread)
+        mean, within = (jax.vmap(jax.vmap(lambda f, of=of: of(datum, f)))(f)
+                        for of in (likelihood.mean, likelihood.variance))  # fmt: skip
+        centre = density.expect(mean)
+        return centre, density.expect(within) + density.expect((mean - centre) ** 2)
+
     given = likelihood.mean(datum, latent.mean), likelihood.variance(datum, latent.mean)
-    return _unless_known(latent, given, lambda spread: likelihood.predictive_moments(datum, spread))
+    return _unless_known(latent, given, averaged)
 
 
-def _cdf(likelihood: Likelihood, data: Datum, latent: Normal, fineness: Fineness) -> np.ndarray:
+def _cdf(likelihood: Likelihood, data: Datum, latent: Latent, fineness: Fineness) -> np.ndarray:
     """P(Y ≤ y) row by row: that given f = mean where f has no variance."""
     out, known = np.empty(len(latent.mean)), latent.variance < NONE
     if known.any():
         some, at = _some(data, latent, known)
         out[known] = likelihood.cdf(some, at.mean)
     if not known.all():
-        out[~known] = likelihood.predictive_cdf(*_some(data, latent, ~known), fineness)
+        out[~known] = _averaged_cdf(likelihood, *_some(data, latent, ~known), fineness)
     return out
+
+
+def _averaged_cdf(likelihood: Likelihood, data: Datum, latent: Latent, fineness: Fineness) -> np.ndarray:
+    if isinstance(latent, Normal):
+        return likelihood.predictive_cdf(data, latent, fineness)
+    at = likelihood.cdf_places(data)
+    where = scored(Landmarks(at.location, at.scale), latent)  # pyright: ignore[reportArgumentType]
+
+    def given(rows: np.ndarray, z: np.ndarray) -> np.ndarray:
+        some, spread = jax.tree.map(lambda column: column[rows, None], (data, latent))
+        return likelihood.cdf(some, np.asarray(spread.value(z)))
+
+    n = len(latent.mean)
+    return expectation(
+        given, np.zeros(n), np.ones(n), Places(*map(np.asarray, (where.location, where.scale))), fineness
+    )
 
 
 @float64

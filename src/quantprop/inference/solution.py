@@ -13,6 +13,7 @@ from quantprop.data import inputs, scales
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.corrected import Corrected, correct
 from quantprop.inference.forecasting import Forecast, ahead
+from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import predicted, predictor_of, process_after
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
@@ -219,6 +220,17 @@ class Solution:
         (-1.77, -1.764)
         """
         return self._corrected
+
+    def modes(self) -> Modes:
+        """Whether starts elsewhere end elsewhere: the posterior then has several modes, and this solution is one.
+
+        Corrections do not see that. Where the likelihood is log-concave there is one mode, and nothing is computed.
+        """
+        return self._modes
+
+    @cached_property
+    def _modes(self) -> Modes:
+        return modes_of(self)
 
     @cached_property
     def _corrected(self) -> Corrected:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantprop.comparison import Comparison, Evaluated
-from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise
+from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
 from quantprop.report.conclusion import conclusion
 from quantprop.report.figures import pictures
 from quantprop.report.names import (
@@ -65,7 +65,7 @@ def section(study: Study, key: str) -> Markup:
         _differences(found), element("p", PAIRED.format(called(found.first.method)), _errors(found), class_="note"),
         element("h3", "Time"), _times(found),
         element("h3", "Figures"), element("div", *figures, class_="figures"),
-        element("h3", "What was learned, and how it ended"), _endings(found), _numbers(found),
+        element("h3", "What was learned, and how it ended"), _endings(found), _trusted(found), _numbers(found),
         element("h3", f"The rows that {called(found.first.method)} expected least"), _rows(found),
         element("h3", "The same in Python"), element("pre", element("code", study.code)),
     )  # fmt: skip
@@ -151,6 +151,17 @@ def _endings(found: Comparison) -> Markup:
     rows = [[called(one.method), _share(one), *_status(one)] for one in found.all]
     header = ("method", "fits converged", "log evidence", "learning", "inference")
     return table(header, rows, "How learning and inference ended")
+
+
+def _trusted(found: Comparison) -> Markup:
+    """How far the first method's posteriors are to be trusted, a sentence for each of its models."""
+    model = found.first.model
+    names = [f"{label}: " for label in model.labels] if len(model.fits) > 1 else [""]
+    said = [
+        element("p", f"{name}{trust(fitted.solution)}.", class_="note")
+        for name, fitted in zip(names, model.fits, strict=True)
+    ]
+    return element("div", element("h3", f"How far to trust {called(found.first.method)}"), *said)
 
 
 def _share(one: Evaluated) -> str:

@@ -11,16 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.data import bucket, inputs, pad
+from quantprop.data import bucket, inputs, pad, scales
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.cumulants import cumulants
 from quantprop.inference.corrections.expansion import Shifts, Vertices, evidence_shift, shifts, vertices
-from quantprop.inference.corrections.marginals import Skewed
 from quantprop.inference.prediction import above_rounding, at_new, padded_prior, padded_sites
+from quantprop.inference.predictive import Predictive
 from quantprop.inference.task import weight_of
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import EP
 from quantprop.methods.base import Weight
+from quantprop.numerics.skewed import Skewed
 from quantprop.priors import Prior
 from quantprop.projections import KL, Wasserstein
 from quantprop.runtime.precision import float64, to_numpy
@@ -58,6 +59,11 @@ class Corrected:
         x = inputs(Xnew, "Xnew", features=self.solution.X.shape[1])
         parts = [self._predicted(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
         return Skewed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
+        """The corrected distribution of y at new inputs; see `Solution.predict_y`."""
+        latent, likelihood = self.predict(Xnew), self.solution.model.plain_likelihood
+        return Predictive(likelihood, latent, **scales(likelihood, np.shape(latent.mean), exposure, trials))
 
     def _predicted(self, x: Float[np.ndarray, "k d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         solution, k = self.solution, len(x)

@@ -1,0 +1,99 @@
+"""Whether a posterior has other modes: inference from starts elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from quantprop.data import bucket, pad
+from quantprop.gaussian import Natural
+from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
+from quantprop.inference.prediction import padded_prior, padded_sites
+from quantprop.inference.task import weight_of
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
+
+Solution = Any  # of `solution`, which imports this
+APART = 1.0  # posterior standard deviations between two means from which two ends are two modes
+SWEEPS = 500
+SMALLEST = 1e-3  # share of the evidence from which another mode matters
+
+_solved = program(lambda problem, start, tol: solve_parallel(problem, start, tol, SWEEPS)[0])
+
+
+@dataclass(frozen=True)
+class Modes:
+    """The log evidences of a solution and of every other end that starts elsewhere led to.
+
+    Attributes:
+        log_evidences: this solution's first.
+        starts: how each was reached.
+        unfinished: starts from which inference did not converge, so that nothing is known of them.
+    """
+
+    log_evidences: tuple[float, ...]
+    starts: tuple[str, ...]
+    unfinished: tuple[str, ...] = ()
+
+    @property
+    def others(self) -> float:
+        """The share of the evidence that is not this mode's."""
+        weights = np.exp(np.array(self.log_evidences) - max(self.log_evidences))
+        return float(1.0 - weights[0] / weights.sum())
+
+    @property
+    def several(self) -> bool:
+        """Whether another mode matters."""
+        return self.others > SMALLEST
+
+    def __str__(self) -> str:
+        rest = "".join(f"; a start from {name} did not converge" for name in self.unfinished)
+        if len(self.starts) == 1:
+            return f"no other mode was found{rest}"
+        ends = ", ".join(f"{e:.3f} from {s}" for e, s in zip(self.log_evidences[1:], self.starts[1:], strict=True))
+        said = (
+            "several modes: means, variances and evidence are those of one" if self.several else "one mode that matters"
+        )
+        return (f"{said}; log evidence {self.log_evidences[0]:.3f} here, {ends}: other modes hold "
+                f"{100.0 * self.others:.3g} %{rest}")  # fmt: skip
+
+
+@float64
+def modes_of(solution: Solution) -> Modes:
+    """The ends of inference from the other sign, and from the prior."""
+    here = Modes((solution.log_evidence,), ("this start",))
+    likelihood = solution.model.plain_likelihood
+    if likelihood.log_concave:  # times a Gaussian: one mode
+        return here
+    if solution.data is None:
+        raise ValueError("the solution holds no observations (its file is of an earlier version): infer it again")
+    problem, ends = _problem(solution), [(solution.log_evidence, solution.marginals.mean, "this start")]
+    unfinished = []
+    for name, start in _starts(solution).items():
+        out: Outcome = _solved(problem, padded_sites(start), solution.status.tol)
+        mean = np.asarray(out.at.marginals.mean)[: len(solution.X)]
+        if REASONS[int(out.reason)] != "converged":
+            unfinished.append(name)
+        elif all(_apart(mean, other, solution) for _, other, _ in ends):
+            ends.append((float(out.at.evidence), mean, name))
+    return Modes(tuple(end[0] for end in ends), tuple(end[2] for end in ends), tuple(unfinished))
+
+
+def _problem(solution: Solution) -> InferenceProblem:
+    model, n = solution.model, len(solution.X)
+    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
+    prior = model.process.refined(padded_prior(model, solution.X))
+    return InferenceProblem.of(model.plain_likelihood, solution.method, prior, pad(solution.data, bucket(n)), weight)
+
+
+def _starts(solution: Solution) -> dict[str, Natural]:
+    """The sites that pull f as far to the other side of 0 (the square link knows f up to its sign), and none."""
+    sites = solution.sites
+    return {"the other sign": Natural(-sites.nu, sites.tau), "the prior": jax.tree.map(np.zeros_like, sites)}
+
+
+def _apart(mean: np.ndarray, other: np.ndarray, solution: Solution) -> bool:
+    return bool(np.max(np.abs(mean - other) / np.sqrt(solution.marginals.variance)) > APART)
