@@ -11,7 +11,7 @@ from quantprop.runtime.garbage import uncollected
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
-    from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
+    from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRanker, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
     from quantprop.inference.batched import predict_many
     from quantprop.inference.inferring import infer
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
 __version__ = "0.1.0"
 
 _HOME = {
-    **dict.fromkeys(("GaussianProcessClassifier", "GaussianProcessRegressor"), "estimators"),
+    **dict.fromkeys(("GaussianProcessClassifier", "GaussianProcessRanker", "GaussianProcessRegressor"), "estimators"),
     **dict.fromkeys(("load", "save"), "estimators.storage"),
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
     **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
@@ -80,6 +80,7 @@ __all__ = [
     "Dense",
     "Fitted",
     "GaussianProcessClassifier",
+    "GaussianProcessRanker",
     "GaussianProcessRegressor",
     "Inducing",
     "Integrated",

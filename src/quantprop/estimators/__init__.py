@@ -2,7 +2,14 @@
 
 from quantprop.estimators import storage  # noqa: F401  # so that estimators can be saved
 from quantprop.estimators.classifier import GaussianProcessClassifier
+from quantprop.estimators.ranker import GaussianProcessRanker
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import from_sklearn, to_sklearn
 
-__all__ = ["GaussianProcessClassifier", "GaussianProcessRegressor", "from_sklearn", "to_sklearn"]
+__all__ = [
+    "GaussianProcessClassifier",
+    "GaussianProcessRanker",
+    "GaussianProcessRegressor",
+    "from_sklearn",
+    "to_sklearn",
+]

@@ -18,13 +18,14 @@ from quantprop.estimators.columns import Coding
 from quantprop.estimators.core import TOLERANCE, Choice, Core, untranslated, with_priors_of
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.models import BinaryGaussianProcess, JointGaussianProcess, OneModel, Several
+from quantprop.estimators.ranker import GaussianProcessRanker, compared
 from quantprop.estimators.regressor import GaussianProcessRegressor
 from quantprop.estimators.translate import translate
 from quantprop.inference.classes import ClassSolution, as_factors
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import WRITERS, Fitted
 from quantprop.inference.task import prepare
-from quantprop.kernels import Kernel, PerClass, Terms
+from quantprop.kernels import Difference, Kernel, PerClass, Terms
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods import Likelihood
@@ -38,7 +39,7 @@ from quantprop.storage import records
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, built, decode, encode, instance, refusing, require
 
-Estimator = GaussianProcessClassifier | GaussianProcessRegressor
+Estimator = GaussianProcessClassifier | GaussianProcessRanker | GaussianProcessRegressor
 
 # --- what may be stored ----------------------------------------------------------------------------------------------
 
@@ -115,10 +116,11 @@ _COMMON = {
     "log_marginal_likelihood_value_": instance("a number", float),
     "_coding": instance("the coding of columns", Coding),
 }
-CLASSIFIER, REGRESSOR = (
+CLASSIFIER, RANKER, REGRESSOR = (
     Family(_kind(name, make, _PARAMETERS.__getitem__), {**_COMMON, **own})
     for name, make, own in (
         ("classifier", GaussianProcessClassifier, {"classes_": Rule("a vector of labels", _vector_of("biufUO"))}),
+        ("ranker", GaussianProcessRanker, {}),
         (
             "regressor",
             GaussianProcessRegressor,
@@ -132,6 +134,8 @@ CLASSIFIER, REGRESSOR = (
         ),
     )
 )
+
+FAMILIES = (CLASSIFIER, RANKER, REGRESSOR)
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
@@ -153,7 +157,7 @@ def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -
     """
     if isinstance(model, Integrated):
         return mixtures.save(model, path)
-    families = [family for family in (CLASSIFIER, REGRESSOR) if family.kind.make is type(model)]
+    families = [family for family in FAMILIES if family.kind.make is type(model)]
     if not families:
         return storage.save(model, path)  # type: ignore[arg-type]  # which says so where it cannot
     check_is_fitted(model, "log_marginal_likelihood_value_")
@@ -161,7 +165,7 @@ def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -
     write(ModelFile(families[0].kind.name, _packed(model, families[0], tensors), tensors, note), path)
 
 
-WRITERS.update(dict.fromkeys((GaussianProcessClassifier, GaussianProcessRegressor), save))
+WRITERS.update({family.kind.make: save for family in FAMILIES})
 
 
 def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -175,6 +179,8 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
     if family is REGRESSOR:
         tensors["y_train"] = np.asarray(model.y_train_, dtype=np.float64)
         tensors["rows"] = model._rows.astype(np.float64)
+    if family is RANKER:
+        tensors["items"], tensors["pairs"] = model.X_train_, model.pairs_.astype(np.float64)
     return {
         "parameters": {name: encode(value, name, BOTH) for name, value in parameters.items()},
         "attributes": {name: encode(value, name, BOTH) for name, value in attributes.items()},
@@ -227,7 +233,7 @@ def load_with_note(path: Path) -> tuple[Fitted | Integrated | Estimator, Any]:
     """What a file holds, and the note beside it: JSON as it was given to `save`, unchecked; None without one."""
     with reading(path):
         document = read(path)
-        families = {family.kind.name: family for family in (CLASSIFIER, REGRESSOR)}
+        families = {family.kind.name: family for family in FAMILIES}
         if document.kind == mixtures.KIND:
             with refusing("the integrated model"):
                 return mixtures.loaded(document), document.note
@@ -255,13 +261,14 @@ def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
     require(isinstance(content["cores"], list) and content["cores"], "it holds no model")
     cores = [_unpacked_core(node, f"{i}.", shelf) for i, node in enumerate(content["cores"])]
     features = attributes["n_features_in_"]
-    require(all(_inputs(core).shape[1] == features for core in cores), "X has another number of columns")
+    seen = 2 * features if family is RANKER else features
+    require(all(_inputs(core).shape[1] == seen for core in cores), "X has another number of columns")
     _set_names(estimator, attributes.pop("feature_names_in_"), features)
     value = attributes.pop("log_marginal_likelihood_value_")
     estimator._source, estimator.log_marginal_likelihood_value_ = Source(), np.float64(value)
     for name, attribute in attributes.items():
         setattr(estimator, name, attribute)
-    (_finish_classifier if family is CLASSIFIER else _finish_regressor)(estimator, cores, shelf)
+    _FINISH[family.kind.name](estimator, cores, shelf)
     return estimator
 
 
@@ -315,6 +322,19 @@ def _finish_regressor(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
     estimator.y_train_ = shelf.take("y_train", (len(rows), *task.data.y.shape[1:]))
 
 
+def _finish_ranker(estimator: Any, cores: list[Core], shelf: Shelf) -> None:
+    require(len(cores) == 1, "it holds too many models")
+    x = cores[0].landscape.task.x
+    items = shelf.take("items", (None, estimator.n_features_in_))
+    pairs = shelf.take("pairs", (len(x), 2)).astype(int)
+    require(((pairs >= 0) & (pairs < len(items))).all(), "its comparisons are of other items")
+    require(np.array_equal(compared(items, pairs), x), "its comparisons do not fit its model")
+    estimator._core, estimator.X_train_, estimator.pairs_ = cores[0], items, pairs
+
+
+_FINISH = {"classifier": _finish_classifier, "ranker": _finish_ranker, "regressor": _finish_regressor}
+
+
 def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     parts = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
     require(isinstance(node, dict) and set(node) | {"integrated"} == parts, "a model has other parts")
@@ -326,6 +346,8 @@ def _unpacked_core(node: Any, prefix: str, shelf: Shelf) -> Core:
     kernel, known = choice.translation.kernel, fitted.model.kernel
     if isinstance(known, PerClass) and not isinstance(kernel, PerClass):
         kernel = PerClass((kernel,), known.classes)
+    if isinstance(known, Difference) and not isinstance(kernel, Difference):
+        kernel = Difference(kernel)
     model = Model(kernel, start["likelihood"], start["mean"], fitted.model.process)
     landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")

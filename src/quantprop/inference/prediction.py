@@ -11,6 +11,7 @@ import numpy as np
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.task import Task, weight_of
+from quantprop.kernels import Kernel
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors import Prior, Process
@@ -40,6 +41,7 @@ _predictor = program(
 )
 _message = program(lambda prior, share, sites, log_evidence: prior.for_shares(share).message(sites, log_evidence))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
+_cross_of = program(lambda process, kernel, other, x, new: process.cross_of(kernel, other, x, new))
 
 
 def padded_prior(model: Model, x: np.ndarray) -> Prior:
@@ -103,7 +105,22 @@ def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full
     mean, cross, own = at_new(model, x, new)
     latent = _at(by, mean, cross, gram_of(model.plain_kernel, pad(new, bucket(k))) if full_cov else own)
     latent, prior = to_numpy((latent, own))
-    variance = above_rounding(latent.variance[:k], prior[:k], len(x))
+    return _bounded(latent, prior, k, len(x), full_cov)
+
+
+def predicted_of(by: Predictor, model: Model, other: Kernel, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
+    """The posterior of another function, of mean 0, at its own inputs: `other.cross(x, new)` ties it to f at x."""
+    k, more = len(new), pad(new, bucket(len(new)))
+    cross = _cross_of(model.plain_process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
+    own = _diagonal(other, more)
+    latent = _at(by, np.zeros(len(more)), cross, gram_of(other, more) if full_cov else own)
+    latent, prior = to_numpy((latent, own))
+    return _bounded(latent, prior, k, len(x), full_cov)
+
+
+def _bounded(latent: Normal, prior: np.ndarray, k: int, n: int, full_cov: bool) -> Normal:
+    """The first k of what was predicted from n rows, variances above what double precision resolves."""
+    variance = above_rounding(latent.variance[:k], prior[:k], n)
     if not full_cov:
         return Normal(latent.mean[:k], variance)
     joint = np.array(latent.covariance[:k, :k])

@@ -29,6 +29,7 @@ from quantprop.kernels.base import (
     Sum,
 )
 from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
+from quantprop.kernels.difference import Difference
 from quantprop.kernels.distances import squared_distances
 from quantprop.kernels.grammar import TermError
 from quantprop.kernels.pairwise import Pairwise, from_tinygp
@@ -56,6 +57,7 @@ __all__ = [
     "Columns",
     "Constant",
     "Coregion",
+    "Difference",
     "IntegratedWiener",
     "Kernel",
     "Linear",

@@ -183,7 +183,7 @@ def register(make: type) -> type:
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
     "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White", "Columns", "Categories", "Coregion",
-    "Terms", "PerClass",
+    "Terms", "PerClass", "Difference",
 )  # fmt: skip
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",

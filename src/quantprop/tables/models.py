@@ -142,7 +142,7 @@ def load(path: str | os.PathLike[str]) -> TableModel:
     """The model that `TableModel.save` wrote."""
     model, note = estimator_storage.load_with_note(path)
     with reading(path):
-        if note is None or isinstance(model, (Fitted, Integrated)):
+        if note is None or not isinstance(model, Estimator):
             raise Unreadable("it holds no encoding of a table; it was not written by `quantprop fit` (in Python, "
                              "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):

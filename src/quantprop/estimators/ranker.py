@@ -1,0 +1,171 @@
+"""Utilities learned from comparisons of two items at a time."""
+
+from __future__ import annotations
+
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from quantprop.estimators.classifier import LIKELIHOODS
+from quantprop.estimators.core import Core, Default, build
+from quantprop.estimators.shared import GaussianProcess
+from quantprop.inference.prediction import predicted_of
+from quantprop.kernels import Difference, Kernel, Terms
+from quantprop.kernels.difference import Item
+from quantprop.likelihoods.binary import Binary
+from quantprop.methods import Method
+from quantprop.model import Model
+from quantprop.runtime.precision import float64
+
+
+class GaussianProcessRanker(GaussianProcess):
+    """A Gaussian process as the utility of items, learned from which of two was preferred, with scikit-learn's
+    interface.
+
+    Of two items the one with the greater utility f tends to win: P(x beats x') = Φ(f(x) − f(x')) with the probit
+    likelihood. Comparisons may contradict each other. Only differences of utilities are learned from, so their level
+    is that of the prior, 0.
+
+    - `kernel`: of the utility, over the columns of X; as in `GaussianProcessClassifier`: a kernel of either library,
+      terms, "ard", or None for a constant times an RBF, both learned.
+    - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
+    - `method`, `objective`, `max_sweeps`, `optimizer`, `n_restarts_optimizer`, `random_state`: as there.
+
+    >>> import numpy as np
+    >>> from quantprop import GaussianProcessRanker
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> ranker = GaussianProcessRanker().fit(X, [[1, 0], [2, 1], [3, 2], [3, 0]])  # winner, loser
+    >>> np.argsort(-ranker.predict(X)).tolist()
+    [3, 2, 1, 0]
+    >>> bool(ranker.predict_proba(X[[3]], X[[0]])[0] > 0.5)
+    True
+    """
+
+    process, hyperparameters = "dense", "point"
+    _parameter_constraints: ClassVar[dict] = {
+        "kernel": [SklearnKernel, Kernel, Terms, str, None],
+        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
+        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
+        "random_state": ["random_state"],
+        "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
+        "method": [str, Method],
+        "objective": [StrOptions({"evidence", "loo", "elbo"})],
+        "max_sweeps": [Interval(Integral, 1, None, closed="left")],
+    }
+    _core: Core
+
+    def __init__(
+        self,
+        kernel=None,
+        *,
+        optimizer="fmin_l_bfgs_b",
+        n_restarts_optimizer=0,
+        random_state=None,
+        likelihood="probit",
+        method="qp",
+        objective="evidence",
+        max_sweeps=200,
+    ):
+        self.kernel = kernel
+        self.optimizer = optimizer
+        self.n_restarts_optimizer = n_restarts_optimizer
+        self.random_state = random_state
+        self.likelihood = likelihood
+        self.method = method
+        self.objective = objective
+        self.max_sweeps = max_sweeps
+
+    def fit(self, X, pairs, sample_weight=None):
+        """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.
+
+        Where there are two tables of the same columns, one of winners and one of losers, X is the one below the other
+        and `pairs` is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two.
+        """
+        x, _ = self._learned_from(X)
+        self.X_train_, self.pairs_ = x, checked(pairs, len(x))
+        chosen = self._choice(x, Default())
+        likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
+        model = Model(Difference(chosen.translation.kernel), likelihood)
+        rows = {} if sample_weight is None else {"weights": sample_weight}
+        won = np.ones(len(self.pairs_))
+        self._core = build(self._recipe(self.max_sweeps), chosen, model, compared(x, self.pairs_), won, rows)
+        self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
+        self._warn([self._core])
+        return self
+
+    @float64
+    def predict(self, X, return_std=False, return_cov=False):
+        """The mean of the utility of items, with its standard deviation or the covariance of all on request."""
+        if return_std and return_cov:
+            raise RuntimeError("At most one of return_std or return_cov can be requested.")
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        solution, items = self.solution_, self._new_inputs(X)
+        kernel = Item(solution.model.plain_kernel.kernel)
+        utility = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
+        if return_cov:
+            return utility.mean, utility.covariance
+        return (utility.mean, np.sqrt(utility.variance)) if return_std else utility.mean
+
+    def predict_proba(self, X, others):
+        """The probability that the item of each row of X beats the one in the same row of `others`."""
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        one, other = self._new_inputs(X), self._new_inputs(others)
+        if len(one) != len(other):
+            raise ValueError(f"X and others must have as many rows; got {len(one)} and {len(other)}")
+        return np.exp(self.solution_.predict_y(np.hstack([one, other])).log_prob(1.0))
+
+    def score(self, X, pairs, sample_weight=None):
+        """The mean log probability of comparisons of items X, rows (winner, loser): the larger the better."""
+        check_is_fitted(self, "log_marginal_likelihood_value_")
+        items = self._new_inputs(X)
+        rows = compared(items, checked(pairs, len(items)))
+        return float(np.average(self.solution_.predict_y(rows).log_prob(1.0), weights=sample_weight))
+
+    # --- what was learned --------------------------------------------------------------------------------------------
+
+    @property
+    def kernel_(self):
+        """The learned kernel of the utility, a scikit-learn one where it has a counterpart."""
+        found = self._core.kernel
+        return found.kernel if isinstance(found, Difference) else found
+
+    @property
+    def solution_(self):
+        """The posterior of the difference of utilities in every comparison."""
+        return self._core.fitted.solution
+
+    @property
+    def fitted_(self):
+        """What learning returned: the learned model and how it ended."""
+        return self._core.fitted
+
+    @property
+    def loo_(self):
+        """Leave-one-out log probabilities of the comparisons."""
+        return self.solution_.loo
+
+
+def compared(x: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Rows [winner, loser] as `Difference` sees them."""
+    return np.hstack([x[pairs[:, 0]], x[pairs[:, 1]]])
+
+
+def checked(pairs: Any, items: int) -> np.ndarray:
+    """Comparisons as positions in X, or an error that names the first that is none."""
+    found = np.asarray(pairs)
+    if found.ndim != 2 or found.shape[1] != 2 or len(found) == 0:
+        raise ValueError(f"pairs must be rows (winner, loser) of positions in X; got shape {found.shape}")
+    if found.dtype.kind not in "iu":
+        raise ValueError(f"pairs must be whole numbers, positions in X; got {found.dtype}")
+    wrong = (found < 0) | (found >= items)
+    if wrong.any():
+        row, column = np.argwhere(wrong)[0]
+        raise ValueError(f"pairs[{row}, {column}] = {found[row, column]} is no row of X, which has {items}, from 0")
+    same = found[:, 0] == found[:, 1]
+    if same.any():
+        raise ValueError(f"pairs[{int(np.argmax(same))}] compares item {found[same][0, 0]} with itself: leave it out")
+    return found

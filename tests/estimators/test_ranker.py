@@ -1,0 +1,150 @@
+"""Preferences: differences of a process against dense formulas, utilities, win probabilities, contradictions, files."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import ndtr
+from scipy.stats import kendalltau, norm
+from sklearn.base import clone
+
+from quantprop import GaussianProcessRanker, kernels, load
+
+RNG = np.random.default_rng(0)
+ITEMS, COMPARED = 12, 30
+X = RNG.normal(size=(ITEMS, 2))
+PAIRS = np.array([RNG.choice(ITEMS, 2, replace=False) for _ in range(COMPARED)])
+PAIRS = np.where(
+    (X[PAIRS[:, 0], 0] > X[PAIRS[:, 1], 0])[:, None] | (RNG.random((COMPARED, 1)) < 0.2), PAIRS, PAIRS[:, ::-1]
+)
+ROWS = np.hstack([X[PAIRS[:, 0]], X[PAIRS[:, 1]]])
+D = np.eye(ITEMS)[PAIRS[:, 0]] - np.eye(ITEMS)[PAIRS[:, 1]]
+KERNEL = kernels.SquaredExponential(1.5, 1.1)
+K = 1.5 * np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1) / 1.1**2)
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [KERNEL, kernels.Linear(0.7).on(1) + kernels.SquaredExponential().on(0) * kernels.Constant(2.0)],
+    ids=["plain", "terms"],
+)
+def test_covariances_of_differences(kernel):
+    with jax.enable_x64(True):
+        differences, rows = kernels.Difference(kernel), jnp.asarray(ROWS)
+        expected = D @ np.asarray(kernel.gram(jnp.asarray(X))) @ D.T
+        np.testing.assert_allclose(differences.gram(rows), expected, atol=1e-13)
+        np.testing.assert_allclose(differences.cross(rows, rows[:3]), expected[:, :3], atol=1e-13)
+        np.testing.assert_allclose(differences(rows[0], rows[1]), expected[0, 1], atol=1e-13)
+        np.testing.assert_allclose(differences.diagonal(rows), np.diagonal(expected), atol=1e-13)
+        white = kernels.Difference(kernel + kernels.White(0.3))
+        np.testing.assert_allclose(white.gram(rows), expected + 0.6 * np.eye(COMPARED), atol=1e-13)
+        np.testing.assert_allclose(white.noise(rows), 0.6, atol=1e-13)
+        with pytest.raises(ValueError, match=r"as many columns .* got 3"):
+            differences.gram(rows[:, :3])
+
+
+@pytest.fixture(scope="module")
+def ranker():
+    return GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(X, PAIRS)
+
+
+def test_utilities_follow_from_the_sites(ranker):
+    """Gaussian conditioning on D f, noise 1/τ: written out in full."""
+    nu, tau = ranker.solution_.sites.nu, ranker.solution_.sites.tau
+    cross = K @ D.T
+    gain = np.linalg.solve(D @ cross + np.diag(1.0 / tau), cross.T).T
+    mean, covariance = ranker.predict(X, return_cov=True)
+    np.testing.assert_allclose(mean, gain @ (nu / tau), atol=1e-8)
+    np.testing.assert_allclose(covariance, K - gain @ cross.T, atol=1e-8)
+    np.testing.assert_allclose(ranker.predict(X, return_std=True)[1] ** 2, np.diagonal(covariance), atol=1e-12)
+
+
+def test_win_probabilities_are_those_of_the_utilities(ranker):
+    mean, covariance = ranker.predict(X, return_cov=True)
+    m, v = D @ mean, np.diagonal(D @ covariance @ D.T)
+    p = ranker.predict_proba(X[PAIRS[:, 0]], X[PAIRS[:, 1]])
+    np.testing.assert_allclose(p, ndtr(m / np.sqrt(1.0 + v)), atol=1e-9)
+    np.testing.assert_allclose(ranker.predict_proba(X[PAIRS[:, 1]], X[PAIRS[:, 0]]), 1.0 - p, atol=1e-12)
+    assert ranker.score(X, PAIRS) == pytest.approx(np.log(p).mean(), abs=1e-9)
+    assert kendalltau(mean, X[:, 0]).statistic > 0.5
+
+
+def test_one_comparison_by_hand():
+    """f(x) − f(x') ~ N(0, v) seen once through a probit: mean v φ(0)/(Φ(0) √(1 + v))."""
+    one = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(X, PAIRS[:1])
+    v = (D @ K @ D.T)[0, 0]
+    assert D[0] @ one.predict(X) == pytest.approx(2.0 * v * norm.pdf(0.0) / np.sqrt(1.0 + v), abs=1e-9)
+
+
+def test_a_cycle_ends_honestly():
+    """Each of three beats the next: no order is learned, held or learned hyperparameters alike."""
+    cycle = [[0, 1], [1, 2], [2, 0]] * 3
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])  # the same distance apart
+    held = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(corners, cycle)
+    assert held.solution_.converged
+    np.testing.assert_allclose(held.predict(corners), 0.0, atol=1e-8)
+    np.testing.assert_allclose(held.predict_proba(corners, corners[[1, 2, 0]]), 0.5, atol=1e-8)
+    learned = GaussianProcessRanker(method="ep").fit(corners, cycle)
+    assert learned.fitted_.converged
+    np.testing.assert_allclose(learned.predict_proba(corners, corners[[1, 2, 0]]), 0.5, atol=1e-6)
+    assert learned.solution_.log_evidence < 9 * np.log(0.5)  # no better than tosses of a coin
+
+
+def test_files_and_scikit_learns_ways(ranker, tmp_path):
+    ranker.save(tmp_path / "ranker.safetensors")
+    loaded = load(tmp_path / "ranker.safetensors")
+    np.testing.assert_array_equal(loaded.predict(X), ranker.predict(X))
+    np.testing.assert_array_equal(loaded.pairs_, PAIRS)
+    assert loaded.get_params()["method"] == "ep"
+    assert repr(loaded.kernel_) == repr(ranker.kernel_)
+    assert not hasattr(clone(ranker), "pairs_")
+
+
+@pytest.mark.parametrize(
+    ("pairs", "message"),
+    [
+        ([[0, 1, 2]], r"rows \(winner, loser\)"),
+        ([[0.0, 1.0]], "whole numbers"),
+        ([[0, 1], [3, ITEMS]], rf"pairs\[1, 1\] = {ITEMS} is no row of X, which has {ITEMS}"),
+        ([[0, 1], [2, 2]], r"pairs\[1\] compares item 2 with itself"),
+    ],
+)
+def test_wrong_pairs_are_named(pairs, message):
+    with pytest.raises(ValueError, match=message):
+        GaussianProcessRanker().fit(X, pairs)
+
+
+@pytest.mark.campaign
+def test_against_laplace_on_a_known_utility(record_property):
+    """500 comparisons of 100 items: rank correlation and log loss at least Laplace's, and calibrated."""
+    found = {"qp": [], "ep": [], "laplace": []}
+    calibration = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        items = rng.uniform(-2.0, 2.0, size=(100, 2))
+        utility = 2.0 * np.sin(1.5 * items[:, 0]) + items[:, 1]
+        pairs = np.array([rng.choice(100, 2, replace=False) for _ in range(500)])
+        won = rng.random(500) < ndtr(utility[pairs[:, 0]] - utility[pairs[:, 1]])
+        pairs = np.where(won[:, None], pairs, pairs[:, ::-1])
+        one, other = np.triu_indices(100, 1)
+        truth = ndtr(utility[one] - utility[other])
+        for method, scores in found.items():
+            ranker = GaussianProcessRanker(method=method).fit(items, pairs)
+            mean, covariance = ranker.predict(items, return_cov=True)
+            p = ranker.predict_proba(items[one], items[other])
+            loss = -np.mean(truth * np.log(p) + (1.0 - truth) * np.log1p(-p))  # expected, over outcomes
+            scores.append((kendalltau(mean, utility).statistic, loss))
+            if method == "qp":
+                about = utility - utility.mean() - (mean - mean.mean())
+                centred = covariance - covariance.mean(0) - covariance.mean(1)[:, None] + covariance.mean()
+                calibration.append(np.mean(np.abs(about) < 1.645 * np.sqrt(np.diagonal(centred))))
+                bins = np.digitize(p, np.linspace(0.1, 0.9, 9))
+                gaps = [abs(p[bins == b].mean() - truth[bins == b].mean()) for b in range(10) if (bins == b).any()]
+                assert max(gaps) < 0.1
+    scores = {method: np.mean(pairs, axis=0) for method, pairs in found.items()}
+    record_property("scores", {method: pair.round(4).tolist() for method, pair in scores.items()})
+    print(scores, calibration)
+    for method in ("qp", "ep"):
+        assert scores[method][0] >= scores["laplace"][0] - 1e-3
+        assert scores[method][1] <= scores["laplace"][1]
+    assert 0.8 < np.mean(calibration) < 0.98  # of 90 % intervals of centred utilities
