@@ -45,4 +45,5 @@ def loo_apart(
 @float64
 def loo_at(likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
     """The same, of a task."""
-    return loo_program(likelihood, *task.placed((task.data, task.weight)), at)
+    data, weight = task.placed((task.data, task.weight))
+    return loo_program(likelihood, data, weight, at)
