@@ -54,7 +54,7 @@ class Forecasts:
             latent = self.posterior_.predict(x, full_cov=return_cov)
             mean = self._y_mean + self._y_std * latent.mean
             if return_cov:
-                return mean, self._y_std**2 * latent.covariance
+                return mean, self._y_std**2 * np.asarray(latent.covariance)
             return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
         if return_cov:
             raise ValueError(

@@ -178,11 +178,13 @@ class Integrated:
     @property
     def parameters(self) -> dict[str, HyperparameterMarginal]:
         """The posterior of every hyperparameter by name: mean, sd, median and 95 % interval, in natural units."""
-        tail = 0.5 * (1.0 - LEVEL)
+        levels = np.array([0.5 * (1.0 - LEVEL), 0.5, 0.5 * (1.0 + LEVEL)])
         found = {}
         for name, values in self._values().items():
             mean = float(self.weights @ values)
-            lower, median, upper = (float(q[0]) for q in self.marginal(name).quantile([tail, 0.5, 1.0 - tail]))
+            lower, median, upper = (
+                float(q[0]) for q in self.marginal(name).quantile(np.array([tail, 0.5, 1.0 - tail]))
+            )
             ends = np.exp([lower, median, upper]) if self.logarithmic[name] else (lower, median, upper)
             spread = float(np.sqrt(self.weights @ (values - mean) ** 2))
             found[name] = HyperparameterMarginal(

@@ -21,7 +21,8 @@ def hyperparameter(source: Any, name: str, point: float | None = None, ax: Axes 
         raise TypeError("expected what integrate returned, or an estimator with hyperparameters='integrated'; got "
                         f"{type(source).__name__}")  # fmt: skip
     marginal, found, logarithmic = integrated.marginal(name), integrated.parameters[name], integrated.logarithmic[name]
-    at = np.linspace(*(float(end[0]) for end in marginal.quantile([0.001, 0.999])), 300)
+    first, last = (float(end[0]) for end in marginal.quantile(np.array([0.001, 0.999])))
+    at = np.linspace(first, last, 300)
     density = np.exp([marginal.log_prob(value)[0] for value in at])
     shown = np.exp(at) if logarithmic else at
     inside = (shown >= found.lower) & (shown <= found.upper)

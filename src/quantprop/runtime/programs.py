@@ -35,6 +35,9 @@ MOST = 256  # programs kept: those of some 35 different fits; each takes about 3
 FEWEST = 32  # kept whatever else the process holds: more than one fit needs
 SHARE = 1 / 3  # of the memory maps that a process may have, above which programs are evicted; at the limit it would die
 WATCHED = 8  # new programs between two counts of the memory maps
+ROUNDS = (
+    8  # evictions between two at which JAX's own traces go too, 1 to 2 MB for every shape; what is left compiles anew
+)
 
 
 class Compiled:
@@ -57,7 +60,7 @@ class ProgramCache:
         self.programs: dict[Hashable, Compiled] = {}
         self.ahead: set[Hashable] = set()  # keys whose programs have all been compiled, and none evicted since
         self.parts: list[Any] = []  # functions inside programs, whose traces JAX would keep
-        self.gate, self.clock, self.made = Lock(), count(), 0
+        self.gate, self.clock, self.made, self.evictions = Lock(), count(), 0, 0
 
     def find(self, key: Hashable) -> Compiled | None:
         """The program of this key, if it is there."""
@@ -84,6 +87,9 @@ class ProgramCache:
         for part in self.parts:
             part.clear_cache()
         self.ahead.clear()
+        self.evictions += 1
+        if self.evictions % ROUNDS == 0:
+            jax.clear_caches()
         gc.collect()  # functions and their traces refer to each other
         return_freed_memory()
 

@@ -137,7 +137,7 @@ def _columns(kernel: Any, path: str, d: int) -> np.ndarray:
     node, columns = kernel, np.arange(d)
     for step in path.split("."):
         if isinstance(node, Columns):
-            columns = columns[list(node.columns)]
+            columns = columns[np.array(node.columns, dtype=int)]
         node = getattr(node, step, None)
     return columns
 
