@@ -182,9 +182,7 @@ class Integrated:
         found = {}
         for name, values in self._values().items():
             mean = float(self.weights @ values)
-            lower, median, upper = (
-                float(q[0]) for q in self.marginal(name).quantile(np.array([tail, 0.5, 1.0 - tail]))
-            )
+            lower, median, upper = (float(q[0]) for q in self.marginal(name).quantile(levels))
             ends = np.exp([lower, median, upper]) if self.logarithmic[name] else (lower, median, upper)
             spread = float(np.sqrt(self.weights @ (values - mean) ** 2))
             found[name] = HyperparameterMarginal(
