@@ -43,6 +43,24 @@ def test_covariances_of_differences(kernel):
             differences.gram(rows[:, :3])
 
 
+@pytest.mark.parametrize("n", [20, 100])
+def test_compiled_gradients_of_differences(n):
+    """The gram is linear in the variance: its derivative is a difference of values. XLA once got this wrong at 100."""
+    with jax.enable_x64(True):
+        rows, weights = (jnp.asarray(RNG.normal(size=shape)) for shape in ((n, 4), (n, n)))
+
+        def total(variance):
+            return jnp.sum(weights * kernels.Difference(kernels.SquaredExponential(variance, 1.1)).gram(rows))
+
+        np.testing.assert_allclose(jax.jit(jax.grad(total))(1.5), (total(2.5) - total(0.5)) / 2.0, rtol=1e-9)
+
+
+def test_the_slope_of_the_evidence(ranker):
+    landscape = ranker._core.landscape
+    below, at, above = (landscape.from_cold(np.array([0.1, 0.2 + step])) for step in (-1e-4, 0.0, 1e-4))
+    assert at.gradient[1] == pytest.approx((above.value - below.value) / 2e-4, rel=1e-5)
+
+
 @pytest.fixture(scope="module")
 def ranker():
     return GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(X, PAIRS)
