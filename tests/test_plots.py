@@ -424,6 +424,7 @@ SLOW = {
     "class_probability",
     "effect",
     "effects",
+    "hyperparameter",
     "trace",
     "variances",
 }  # they infer: most of the time is compilation

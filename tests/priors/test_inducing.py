@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -186,8 +187,7 @@ def test_chunks_and_what_is_held_change_nothing(share, monkeypatch):
 
     def all_of(hold):
         prior = process.prior(kernels.Matern52(1.2, np.array([0.8, 1.1])), jnp.zeros(40), jnp.asarray(x))
-        made = type(prior)(prior.mean, prior.basis, prior.x, share * prior.share, None, hold, True)
-        prior = made.for_sweeps()
+        prior = replace(prior, share=share * prior.share, hold=hold).for_sweeps()
         given = prior.condition(sites, False)
         response = prior.response(given, False)
         slopes = prior.evidence_slope(given, False), response.to_prior(by)

@@ -15,6 +15,14 @@ def hyperparameter(source: Any, name: str, point: float | None = None, ax: Axes 
 
     `source` is what `integrate` returned, or an estimator with hyperparameters="integrated". A hyperparameter that is
     learned by its logarithm has a logarithmic axis, and the density is that of the logarithm.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, fit, integrate, kernels, likelihoods, plots
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> y = np.sin(2 * X[:, 0]) + 0.3 * np.cos(9 * X[:, 0])
+    >>> integrated = integrate(fit(Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3)), X, y, method="ep"))
+    >>> plots.hyperparameter(integrated, "kernel.lengthscale").get_xscale()
+    'log'
     """
     integrated = getattr(source, "posterior_", source)
     if not isinstance(integrated, Integrated):
