@@ -118,7 +118,13 @@ def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Stand
         warnings.simplefilter("ignore")  # how each ended is in its status
         model = candidate.problem.fit(method, **settings)
     unit = float(np.log(getattr(model.estimator, "_y_std", 1.0) * model.units.scale))
-    return Standing(candidate.name, model, -surprise(model) - unit, unreliable(model))
+    return Standing(candidate.name, model, -surprise(model) - unit * _have_density(model), unreliable(model))
+
+
+def _have_density(model: TableModel) -> Any:
+    """Whether rows have a density of y, which has a unit: censored ones have probabilities."""
+    data = model.fits[0].solution.data
+    return 1.0 if data is None or data.y.ndim == 1 else data.y[:, 0] == data.y[:, 1]
 
 
 def _check_comparable(standings: Sequence[Standing]) -> None:
