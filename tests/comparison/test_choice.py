@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import norm
 
 from quantprop import comparison, tables
+from quantprop.comparison.choice import summed
 
 
 def table(seed, n=120):
@@ -84,3 +85,12 @@ def test_the_search_finds_the_generating_terms_and_stops():
         found.append(sorted(grown.best.name.split(" + ")))
         print(seed, grown.best.name)
     assert sum(terms == ["group(g)", "linear(b)", "se(a)"] for terms in found) >= 8
+
+
+def test_a_row_counts_as_often_as_its_weight():
+    """Sums and their errors are those of repeated rows."""
+    rows, weights = np.array([-1.0, 0.5, 2.0, -0.25]), np.array([3.0, 1.0, 2.0, 4.0])
+    counted, repeated = summed(rows, weights), summed(np.repeat(rows, weights.astype(int)))
+    assert counted.value == pytest.approx(repeated.value, rel=1e-14)
+    assert counted.error == pytest.approx(repeated.error, rel=1e-14)
+    assert counted.freedom == repeated.freedom == 9

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.special import ndtr
 from scipy.stats import kendalltau, norm
@@ -166,3 +167,12 @@ def test_against_laplace_on_a_known_utility(record_property):
         assert scores[method][0] >= scores["laplace"][0] - 1e-3
         assert scores[method][1] <= scores["laplace"][1]
     assert 0.8 < np.mean(calibration) < 0.98  # of 90 % intervals of centred utilities
+
+
+def test_items_may_have_a_level_each():
+    """Bradley and Terry's model: a strength for every team, no two of which share one."""
+    pairs = np.array([(0, 1), (0, 2), (1, 2), (3, 0), (1, 3), (0, 3), (2, 3)] * 2)
+    teams = pd.DataFrame({"team": list("ABCD")})
+    strength = GaussianProcessRanker("group(team)", method="ep").fit(teams, pairs).predict(teams)
+    assert np.argmax(strength) == 0
+    assert np.argmin(strength) == 3

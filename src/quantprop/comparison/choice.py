@@ -47,11 +47,11 @@ class Standing:
     @property
     def total(self) -> Estimate:
         """The sum over rows, with its standard error."""
-        return summed(self.loo)
+        return summed(self.loo, self.model.fits[0].solution.weights)
 
     def less(self, other: Standing) -> Estimate:
         """Its sum less another's, paired row by row."""
-        return summed(self.loo - other.loo)
+        return summed(self.loo - other.loo, self.model.fits[0].solution.weights)
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,14 @@ class Choice:
         return tuple(found)
 
 
-def summed(rows: Float[np.ndarray, " n"]) -> Estimate:
-    """A sum over rows; its standard error is √n times the deviation of one row's part."""
-    n = len(rows)
+def summed(rows: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | None = None) -> Estimate:
+    """A sum over rows, each counted by its weight; its standard error is √n times the deviation of one row's part."""
+    w = np.ones(len(rows)) if weights is None else weights
+    n = float(np.sum(w))
     with np.errstate(invalid="ignore"):
-        return Estimate(float(np.sum(rows)), float(np.sqrt(n) * np.std(rows, ddof=1)), n - 1)
+        total = float(np.sum(w * rows))
+        spread = np.sum(w * (rows - total / n) ** 2) / (n - 1.0)
+        return Estimate(total, float(np.sqrt(n * spread)), round(n) - 1)
 
 
 def candidates(problem_of: Callable[[str | None, str], Problem], likelihoods: Sequence[str | None],

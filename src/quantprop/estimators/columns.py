@@ -34,8 +34,13 @@ class Coding:
             return X
         _check_frame(X, self.names)
         levels = {self.names[i]: levels for i, levels in self.levels}
-        columns = (_codes(X[name], levels[name]) if name in levels else _numbers(X, name) for name in self.names)
+        columns = (_codes(X[name], name, levels[name]) if name in levels else _numbers(X, name) for name in self.names)
         return np.column_stack(list(columns))
+
+    def check(self, rows: int) -> None:
+        """Refuse groups in which no two of so many rows share a level."""
+        for i, levels in self.levels:
+            check_levels(len(levels), rows, self.names[i] if self.names else str(i))
 
     def warn_of_new_levels(self, X: Any, x: Float[np.ndarray, "n d"], where: str) -> None:
         """One warning that names all levels of new rows that were not learned from."""
@@ -123,12 +128,15 @@ def _numbers(X: Any, name: str) -> np.ndarray:
 
 
 def _levels(column: Any, name: str) -> tuple[str, ...]:
+    return tuple(sorted({label(value) for value in _present(column, name)}, key=in_order))
+
+
+def _present(column: Any, name: str) -> np.ndarray:
+    """The values of a column, of which none may be missing."""
     values = np.asarray(column)
     if missing := [i for i, value in enumerate(values) if value is None or value != value]:
         raise ValueError(f"X[{name!r}] is missing in row {missing[0]}: fill it in, or leave the row out")
-    found = sorted({label(value) for value in values}, key=in_order)
-    check_levels(len(found), len(values), name)
-    return tuple(found)
+    return values
 
 
 def in_order(text: str) -> tuple[bool, float, str]:
@@ -153,8 +161,8 @@ def _check_coregions(kernel: Kernel, levels: dict[Any, int]) -> None:
                              f"numbers for each, of {MOST} at most; Categories (group) learns one for all")  # fmt: skip
 
 
-def _codes(column: Any, levels: Sequence[str]) -> np.ndarray:
-    found = [label(value) for value in np.asarray(column)]
+def _codes(column: Any, name: str, levels: Sequence[str]) -> np.ndarray:
+    found = [label(value) for value in _present(column, name)]
     new = sorted(set(found) - set(levels))
     place = {level: float(i) for i, level in enumerate([*levels, *new])}
     return np.array([place[level] for level in found])

@@ -57,6 +57,7 @@ class GaussianProcessRanker(GaussianProcess):
         "max_sweeps": [Interval(Integral, 1, None, closed="left")],
     }
     _core: Core
+    _items: ClassVar[bool] = True
 
     def __init__(
         self,

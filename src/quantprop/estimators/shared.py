@@ -6,7 +6,7 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import numpy as np
@@ -84,6 +84,7 @@ class GaussianProcess(BaseEstimator):
     method: Any
     objective: str
     process: Any
+    _items: ClassVar[bool] = False  # whether a row of X stands in several data
     hyperparameters: str
 
     def save(self, path):
@@ -98,6 +99,8 @@ class GaussianProcess(BaseEstimator):
         self._source = Source() if self._vectors() else Source([])
         self._coding = columns.learned(self.kernel, X)
         X = self._coding.matrix(X)
+        if not self._items:
+            self._coding.check(len(X))
         self._check_no_dates(X)
         checked = validate_data(self, X, **self._options(), **more)
         x, y = checked if "y" in more else (checked, None)

@@ -39,8 +39,8 @@ def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
         raise ValueError("weights must be whole numbers for the multinomial probit likelihood, whose rows of weight w "
                          "are written w times; round them")  # fmt: skip
     copies = total.astype(int)
-    x, labels = np.repeat(x, copies, axis=0), np.repeat(labels, copies)
     model = _of_factors(model, int(labels.max()) + 1)
+    x, labels = np.repeat(x, copies, axis=0), np.repeat(labels, copies)
     assert isinstance(model.kernel, PerClass)
     rows = _rows(x, labels, model.kernel.classes)
     return Factors(model, rows, np.ones(len(rows)))
