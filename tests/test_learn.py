@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 
-from quantprop import Model, Parameter, datasets, fit, infer, kernels, likelihoods
+from quantprop import (
+    KernelWarning,
+    Model,
+    Parameter,
+    PrecisionWarning,
+    datasets,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+)
 from quantprop.learning.fitting import Landscape
 from quantprop.learning.landscape import Point
 
@@ -127,3 +137,14 @@ def test_numbers_that_must_be_positive_are_checked():
         Model(kernels.SquaredExponential(-1.0), likelihoods.Probit())
     with pytest.raises(ValueError, match=r"likelihood\.scale must be positive"):
         Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.0))
+
+
+def test_warnings_point_at_the_line_that_called():
+    blind = Model(kernels.SquaredExponential(1.0, 1e-3), likelihoods.Probit())
+    with pytest.warns(KernelWarning) as found:
+        fit(blind, X, Y, "ep", max_evaluations=1)
+    assert found[0].filename == __file__
+    sharp = Model(kernels.SquaredExponential(1e8, 1.0), likelihoods.Gaussian(1e-4))
+    with pytest.warns(PrecisionWarning) as found:
+        infer(sharp, X, Y, "ep")
+    assert found[0].filename == __file__

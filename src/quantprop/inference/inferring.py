@@ -168,7 +168,7 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

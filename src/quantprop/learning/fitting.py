@@ -102,7 +102,7 @@ def fit(
     theta, bounds = starting_point(landscape.parts)
     if len(theta):
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_if_blind(model.kernel, task.x, "fit", remedy, 3)
+        warn_if_blind(model.kernel, task.x, "fit", remedy, 4)
     if sites is not None:
         landscape.warmed(theta, sites)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))

@@ -36,7 +36,6 @@ from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
-from quantprop.priors import Classes
 from quantprop.runtime.jobs import agreed
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
@@ -79,7 +78,7 @@ class Landscape:
     known_parts: Declared | None = None  # of the model, where another landscape has them already
 
     def __post_init__(self) -> None:
-        if self.objective.name == "loo" and isinstance(self.model.process, Classes):
+        if self.objective.name == "loo" and self.model.process.several_sites:
             raise ValueError(
                 "objective='loo' does not exist for three or more classes, whose data leave the posterior with several "
                 "sites each: use objective='evidence'; solution.loo has the leave-one-out densities"

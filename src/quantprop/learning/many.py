@@ -105,7 +105,10 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
-    if all(isinstance(one.likelihood, MultinomialProbit) for one in models):
+    several = [isinstance(one.likelihood, MultinomialProbit) for one in models]
+    if any(several):
+        if not all(several):
+            raise ValueError("fit_many takes models of three or more classes by themselves: call it twice")
         made = [factors_of(*of_one) for of_one in zip(models, X, y, extra[0], strict=True)]
         models, rows, ones = (list(column) for column in zip(*made, strict=True))
         more: dict[str, Any] = {"tol": tol, "max_evaluations": max_evaluations, "ftol": ftol, "report": report}

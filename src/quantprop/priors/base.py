@@ -205,6 +205,7 @@ class Process(eqx.Module):
     copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
     from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
 
+    several_sites: ClassVar[bool] = False  # whether a datum has more than one, which leave it together
     divisible: ClassVar[bool] = False  # whether rows may be divided among devices (`runtime.mesh.by_device`)
     takes_further_rows: ClassVar[bool] = False  # whether `after` and `Prior.message` exist
 

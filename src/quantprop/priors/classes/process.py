@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -29,6 +29,8 @@ class Classes(Process):
 
     `infer` and `fit` choose it for `likelihoods.MultinomialProbit`.
     """
+
+    several_sites: ClassVar[bool] = True
 
     classes: int = eqx.field(static=True)
 

@@ -1,6 +1,6 @@
 """How far class probabilities are from the exact ones: the exact posterior of C n latent values by chains.
 
-    python scripts/classes_truth.py [--data FOLDER] [--steps 4000] [--chains 4] [--rows 0] [name ...]
+    python benchmarks/classes_truth.py [--data FOLDER] [--steps 4000] [--chains 4] [--rows 0] [name ...]
 
 Hyperparameters are those that the method has learned from nine tenths of the rows; the probabilities are those of the
 others. Chains are elliptical slices (Murray, Adams and MacKay 2010) in the coordinates of EP's posterior N(m, Σ): what
@@ -18,24 +18,14 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
+from classes import rows_of
 from jax.scipy.special import log_ndtr, logsumexp
-from sklearn.datasets import load_iris, load_wine
 
 from quantprop import GaussianProcessClassifier, Model, infer, likelihoods
 from quantprop.reference.slices import ChainState, step
 
 NODES, REACH = 40, 6.0  # of u
 EVERY = 20  # steps between draws that are kept
-
-
-def rows_of(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
-    if name in ("iris", "wine"):
-        return (load_iris if name == "iris" else load_wine)(return_X_y=True)
-    with open(folder / f"{name}.csv", encoding="utf-8") as file:
-        header = file.readline().strip().split(",")
-        table = np.array([line.strip().split(",") for line in file])
-    features = [i for i, column in enumerate(header[:-1]) if column != "Id"]
-    return table[:, features].astype(float), np.unique(table[:, -1], return_inverse=True)[1]
 
 
 def log_class(mean, variance, label):
