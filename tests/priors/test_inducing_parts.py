@@ -168,6 +168,7 @@ def held_out(parts: int, n: int, kind: str, seed: int = 0) -> float:
     return float(model.log_predictive_density(x[n:], y[n:]).mean())
 
 
+@pytest.mark.campaign
 def test_ten_parts_score_as_the_whole():
     assert held_out(10, 1500, "probit") == pytest.approx(held_out(1, 1500, "probit"), abs=0.01)
 
