@@ -119,7 +119,7 @@ def test_the_structure_changes_nothing(method):
 
 
 @pytest.mark.parametrize("variance", [1.0, LONGER(100.0)])
-@pytest.mark.parametrize("method", [LONGER("ep"), "qp"])
+@pytest.mark.parametrize("method", ["ep", LONGER("qp")])
 def test_three_data_against_brute_force(method, variance):
     """The posterior by rejection: functions and noise are drawn, and kept where every datum's class is the largest."""
     x, y = np.array([[-0.5], [0.2], [0.9]]), np.array([0, 1, 2])
@@ -139,7 +139,7 @@ def test_three_data_against_brute_force(method, variance):
 # --- learning --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", [QP(), *map(LONGER, (EP(), PowerEP(0.5), VB(), Laplace()))])
+@pytest.mark.parametrize("method", [Laplace(), *map(LONGER, (EP(), QP(), PowerEP(0.5), VB()))])
 @pytest.mark.parametrize("kernel", [KERNEL, LONGER(EACH)])
 def test_gradients_are_those_of_finite_differences(method, kernel):
     model, rows, y = factors_of(Model(kernel, likelihoods.MultinomialProbit()), X, Y)

@@ -127,10 +127,10 @@ def test_many_fits_are_those_one_by_one():
 def test_more_problems_than_memory_holds_at_once(monkeypatch):
     x, y = problems(5)
     model = Model(kernels.SquaredExponential(), likelihoods.Probit())
-    whole = fit_many(model, x, y, "ep")
+    whole = fit_many(model, x, y, "laplace")
     monkeypatch.setattr(batches, "HELD", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 where 8 GiB are assumed
     assert batches.held(Dense().cost(64)) == 1
-    for one, other in zip(fit_many(model, x, y, "ep"), whole, strict=True):
+    for one, other in zip(fit_many(model, x, y, "laplace"), whole, strict=True):
         assert one.objective_value == pytest.approx(other.objective_value, rel=1e-9)
 
 
@@ -196,6 +196,7 @@ def test_columns_of_different_length_are_refused():
         predict_many([], x)
 
 
+@pytest.mark.campaign
 def test_learning_that_begins_next_to_its_optimum_ends_there():
     """The first value must be exact enough for the small gains that are left from there."""
     x, y = problems(1)

@@ -51,7 +51,7 @@ def pair(likelihood, mean=0.0) -> tuple[Model, Model]:
     [
         (PROBIT, LABELS, EP()),
         (PROBIT, LABELS, QP()),
-        (POISSON, COUNTS, VB()),
+        pytest.param(POISSON, COUNTS, VB(), marks=pytest.mark.campaign),
         (STUDENT, COUNTS, Laplace()),
     ],
     ids=["ep", "qp", "vb", "laplace"],
@@ -92,7 +92,9 @@ def test_learning_finds_the_dense_optimum(method, objective, tmp_path):
     np.testing.assert_array_equal(again.model.process.points, X)
 
 
-@pytest.mark.parametrize("make", [GaussianProcessClassifier, GaussianProcessRegressor])
+@pytest.mark.parametrize(
+    "make", [GaussianProcessClassifier, pytest.param(GaussianProcessRegressor, marks=pytest.mark.campaign)]
+)
 def test_estimators_learn_predict_and_are_stored(make, tmp_path):
     """Few evaluations: what is learned is compared with the dense process, not with the truth."""
     kernel, y = 1.5 * sk.Matern(0.3, nu=1.5), LABELS if make is GaussianProcessClassifier else np.sin(X[:, 0])

@@ -122,7 +122,12 @@ def gradients(kernel, likelihood: str, method: str, n: int, objective: str = "ev
 
 
 def test_gradients_equal_the_dense_ones():
-    """QP's evidence is not stationary: this goes through the adjoint equation, responses and cotangents."""
+    """Laplace's evidence is not stationary: this goes through the adjoint equation, responses and cotangents."""
+    gradients(KERNELS["matern32"], "probit", "laplace", 40)
+
+
+@pytest.mark.campaign
+def test_gradients_of_qp_equal_the_dense_ones():
     gradients(KERNELS["matern32"], "probit", "qp", 40)
 
 
@@ -233,7 +238,10 @@ def test_forms_have_the_kernels_covariances(name):
         np.testing.assert_allclose(in_full(KERNELS[name], t), dense, rtol=1e-11, atol=1e-12)
 
 
-@pytest.mark.parametrize(("lengthscale", "harmonics"), [(2.0, 3), (1.0, 6), (0.5, 12)])
+@pytest.mark.parametrize(
+    ("lengthscale", "harmonics"),
+    [(2.0, 3), *(pytest.param(*case, marks=pytest.mark.campaign) for case in ((1.0, 6), (0.5, 12)))],
+)
 def test_periodic_kernels_are_as_near_as_their_truncation_says(lengthscale, harmonics):
     t, told = np.linspace(-3, 4, 40), Markov(harmonics=harmonics).truncation(lengthscale)
     kernel = kernels.Periodic(2.0, lengthscale, 1.3)
@@ -267,7 +275,7 @@ def test_learning_files_and_many_problems(tmp_path):
     dense, chain = (
         Model(kernels.Matern32(1.5, 0.8), LIKELIHOODS["probit"], process=process) for process in (Dense(), Markov())
     )
-    one, other = fit(dense, x, y, "ep"), fit(chain, x, y, "ep")
+    one, other = fit(dense, x, y, "laplace"), fit(chain, x, y, "laplace")
     assert other.status.reason == "converged"
     assert other.objective_value == pytest.approx(one.objective_value, abs=1e-6)
     other.save(tmp_path / "series.safetensors")

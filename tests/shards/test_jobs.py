@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shards.job import inferred, problem, small
+from shards.job import inferred, problem, small, small_by_qp
 from shards.jobs import results
 
 THETA = 1e-6
@@ -37,8 +37,9 @@ def test_two_processes_are_one(two):
 
 
 @pytest.mark.campaign
-def test_inference_by_two_processes_is_that_of_one(tmp_path):
-    compare(results(tmp_path, "inferred", 400, 2), inferred(problem(400)))
+@pytest.mark.parametrize("case", [small_by_qp, inferred])
+def test_two_processes_are_one_in_other_cases(case, tmp_path):
+    compare(results(tmp_path, case.__name__, 400, 2), case(problem(400)))
 
 
 def test_what_one_process_cannot_take_all_refuse(two):
