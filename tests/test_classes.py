@@ -153,6 +153,7 @@ def test_gradients_are_those_of_finite_differences(method, kernel):
         assert slope[i] == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
+@pytest.mark.campaign
 def test_a_learned_model_and_its_file(tmp_path):
     """Kernels and means of their own; the mean of each class is learned."""
     mean = means.PerClass((0.0, Parameter(0.1), Parameter(-0.1)))
