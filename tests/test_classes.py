@@ -25,6 +25,7 @@ from quantprop import (
     Parameter,
     PowerEP,
     fit,
+    fit_many,
     infer,
     kernels,
     likelihoods,
@@ -173,6 +174,12 @@ def test_a_learned_model_and_its_file(tmp_path):
     np.testing.assert_array_equal(back.solution.predict_y(new).probabilities, expected)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).solution.predict_y(new).probabilities, expected)
     assert back.hyperparameters == fitted.hyperparameters
+
+
+def test_many_fits_refuse_what_one_fit_refuses():
+    for learn, given in ((fit, lambda one: one), (fit_many, lambda one: [one])):
+        with pytest.raises(ValueError, match="exposure"):
+            learn(JOINT, given(X), given(Y), "ep", exposure=given(np.ones(len(X))))
 
 
 def test_loo_as_an_objective_is_refused():

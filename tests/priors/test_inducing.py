@@ -31,7 +31,7 @@ from quantprop.gaussian import Natural
 from quantprop.priors.base import Cotangent
 from quantprop.priors.inducing import rows
 
-CHEAP = {("probit", "laplace")}
+CHEAP = {("probit", "ep")}
 
 
 CELLS = [

@@ -68,6 +68,7 @@ def slopes_agree(likelihood: str, method) -> None:
         assert at.gradient[i] == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.campaign
 def test_gradients_with_a_message_are_those_of_finite_differences():
     slopes_agree("probit", METHODS["laplace"])
 

@@ -50,6 +50,7 @@ KERNELS = {
     "periodic": kernels.Periodic(1.0, 2.0, 1.7) + kernels.Matern12(0.2, 3.0),  # its truncation is below rounding
     "square": kernels.Matern32(1.0, 0.9) ** 2 + kernels.Matern12() * kernels.Matern32(),
 }
+BASIC = ("matern32", "local trend", "product", "oscillation")
 METHODS = {"ep": EP(), "qp": QP(), "vb": VB(), "laplace": Laplace()}
 LIKELIHOODS = {"probit": likelihoods.Probit(), "poisson": likelihoods.Poisson(), "student": likelihoods.StudentT()}
 
@@ -229,7 +230,9 @@ def in_full(kernel, t: np.ndarray, harmonics: int = 8) -> np.ndarray:
     return k
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.campaign] * (name not in BASIC)) for name in KERNELS]
+)
 def test_forms_have_the_kernels_covariances(name):
     t = np.sort(np.random.default_rng(3).uniform(-4, 6, 15))
     t[4] = t[3]
@@ -270,6 +273,7 @@ def test_what_has_no_state_space_form_says_so():
 # --- all the way -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_learning_files_and_many_problems(tmp_path):
     x, y = series(40, "probit")
     dense, chain = (
@@ -287,6 +291,7 @@ def test_learning_files_and_many_problems(tmp_path):
     np.testing.assert_allclose(draws.mean(0), other.solution.predict(new).mean, atol=0.15)
 
 
+@pytest.mark.campaign
 def test_estimators_take_it_by_name():
     x, y = series(40, "probit")
     kernel = 1.5 * Matern(0.8, nu=1.5)
@@ -323,6 +328,7 @@ def test_many_problems_at_once():
     assert both[0].objective_value == pytest.approx(alone.objective_value, abs=1e-6)
 
 
+@pytest.mark.campaign
 def test_other_columns_have_linear_effects():
     """A chain in one column and a mean of the others, by both processes."""
     x, y = series(40, "probit")

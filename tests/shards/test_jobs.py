@@ -51,7 +51,8 @@ def test_what_one_process_cannot_take_all_refuse(two):
         assert all("use process=Inducing(points)" in words for words in job["refused"])
 
 
-@pytest.mark.parametrize("method", ["qp", pytest.param("ep", marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("method", ["ep", "qp"])
 def test_what_is_sent_depends_on_the_points_alone(tmp_path, method):
     (found,) = results(tmp_path, f"collectives_of_{method}", 1000, 1, devices=2)
     m, d, scalars = 16, 2, 40  # what Anderson's equations and the norms of a sweep send is smaller than that
