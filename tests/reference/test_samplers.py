@@ -63,7 +63,10 @@ def probit_truth() -> dict[str, np.ndarray]:
     return by_quadrature(lambda f: log_ndtr(Y * f), lambda m, v: ndtr(m / np.sqrt(1.0 + v)))
 
 
-@pytest.mark.parametrize("sites", [None, PRIOR], ids=["guided by EP", "guided by the prior"])
+@pytest.mark.parametrize(
+    "sites",
+    [pytest.param(None, id="guided by EP"), pytest.param(PRIOR, id="guided by the prior", marks=pytest.mark.campaign)],
+)
 def test_three_points(sites):
     """Any guide gives the same answer."""
     truth, probit = probit_truth(), model(likelihoods.Probit())
