@@ -64,7 +64,7 @@ def test_the_file_and_the_library_have_the_first_likelihoods_in_common():
     assert {name.split(",")[0] for name in CASES} >= FIRST_SIX
 
 
-# By default one of each way to the moments: closed forms, few nodes with one peak, panels around kinks, poles and jumps.
+# By default one of each way to the moments: closed forms, few nodes at one peak, panels around kinks, poles and jumps.
 BY_DEFAULT = {"gaussian", "probit", "heaviside", "poisson, exp", "poisson, square", "student-t", "double-exponential"}
 
 
