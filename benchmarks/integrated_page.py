@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "integration.md"
 sys.path.append(str(ROOT / "scripts"))
 
-from markers import between, table  # noqa: E402
+from markers import between, table  # noqa: E402  # pyright: ignore[reportMissingImports]
 
 LEVELS = (0.5, 0.9, 0.99)
 QUANTITIES = {"variance": "log variance", "lengthscale": "log lengthscale", "f": "f", "y": "y"}

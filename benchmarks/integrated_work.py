@@ -10,8 +10,8 @@ import numpy as np
 from joint_chains import Target, chain, target_of
 from parts import Row
 
-from quantprop import EP, Integrated, LogNormal, Model, Parameter, fit, integrate, kernels, likelihoods
-from quantprop.experiments.protocol import Experiment, model_of, split
+from quantprop import EP, Fitted, Integrated, LogNormal, Model, Parameter, fit, integrate, kernels, likelihoods
+from quantprop.experiments.protocol import Experiment, TrainTest, model_of, split
 from quantprop.inference.task import prepare
 from quantprop.learning.integration.belief import belief_of
 from quantprop.learning.landscape import Landscape
@@ -68,9 +68,8 @@ def drawn(start: Model, x: np.ndarray, rng: np.random.Generator) -> tuple[np.nda
     landscape = Landscape(start, prepare(start, x, y, EP(), None, None, None), EP(), Evidence())
     belief, ends = belief_of(landscape), box(landscape.parts)
     given = [getattr(start.kernel, name) for name in NAMES]
-    centre = [
-        np.log(p.prior.median) if isinstance(p, Parameter) else c for p, c in zip(given, belief.centre, strict=True)
-    ]
+    medians = [getattr(p.prior, "median", None) if isinstance(p, Parameter) else None for p in given]
+    centre = [c if median is None else np.log(median) for median, c in zip(medians, belief.centre, strict=True)]
     while True:
         theta = np.array(centre) + belief.widest * rng.standard_normal(len(NAMES))
         if ((theta >= ends[:, 0]) & (theta <= ends[:, 1])).all():
@@ -86,25 +85,42 @@ def ended(found: Integrated) -> Row:
 # --- scores against the point estimate -------------------------------------------------------------------------------
 
 
+def division(part: Row) -> tuple[Experiment, TrainTest]:
+    """The experiment of a part, and its rows."""
+    by = "year" if part["set"] == "mining" else "fold"
+    experiment = Experiment(part["set"], "clean", split=by, round=part["round"], fold=part["fold"])
+    return experiment, split(experiment)
+
+
 def scored(part: Row) -> Row:
     """One division of a set: what the point estimate and the average say of the test rows, and CPU seconds."""
-    name, method = part["set"], part["method"]
-    experiment = Experiment(
-        name, "clean", split="year" if name == "mining" else "fold", round=part["round"], fold=part["fold"]
-    )
-    parts = split(experiment)
+    (experiment, parts), method = division(part), part["method"]
     began = time.process_time()
     fitted = fit(model_of(experiment, method, parts.x.shape[1]), parts.x, parts.y, method)
     middle = time.process_time()
     found = integrate(fitted)
     end = time.process_time()
-    point, mixed = (
-        -float(one.predict_y(parts.x_test).log_prob(parts.y_test).mean()) for one in (fitted.solution, found)
-    )
+    point, mixed = (judged(one.predict_y(parts.x_test), parts.y_test) for one in (fitted.solution, found))
     return {
-        "point": point, "integrated": mixed, "fit_s": middle - began, "integrate_s": end - middle,
-        "evaluations": fitted.status.evaluations, **ended(found),
+        "point": point["ntll"], "integrated": mixed["ntll"], "judged": [point, mixed], "fit_s": middle - began,
+        "integrate_s": end - middle, "evaluations": fitted.status.evaluations, **ended(found),
     }  # fmt: skip
+
+
+def judged(new: Any, y: np.ndarray) -> Row:
+    """Scores of forecasts of test rows, the smaller the better: NTLL, and of classes the Brier score and by how much
+    the probability of the likelier class exceeds the share that it is right in; of counts, the share of randomised
+    transforms outside the central 90 % less 10 %.
+    """
+    log_prob = new.log_prob(y)
+    if set(np.unique(y)) <= {-1.0, 1.0}:
+        p = np.exp(log_prob)
+        brier, gap = float(((1.0 - p) ** 2).mean()), float((np.maximum(p, 1.0 - p) - (p > 0.5)).mean())
+    else:
+        u = np.random.default_rng(0).uniform(size=len(y))
+        places = new.cdf(y - 1.0) * (1.0 - u) + u * new.cdf(y)
+        brier, gap = float("nan"), float((np.abs(places - 0.5) > 0.45).mean() - 0.1)
+    return {"ntll": -float(log_prob.mean()), "brier": brier, "gap": gap}
 
 
 # --- long chains -----------------------------------------------------------------------------------------------------
@@ -145,19 +161,25 @@ def forecast(found: Integrated, target: Target) -> np.ndarray:
 
 def timed(part: Row) -> Row:
     """Seconds of a fit and of integration after the first call: of the CPU, and by the clock."""
-    experiment = Experiment(part["set"], "clean", split="year" if part["set"] == "mining" else "fold")
-    parts = split(experiment)
+    experiment, parts = division(part | {"round": 0, "fold": 0})
     start = model_of(experiment, part["method"], parts.x.shape[1])
-    times = []
-    for _ in range(1 + REPEATS):
-        clocks = [np.array([time.process_time(), time.perf_counter()])]
-        fitted = fit(start, parts.x, parts.y, part["method"])
-        clocks.append(np.array([time.process_time(), time.perf_counter()]))
-        found = integrate(fitted)
-        clocks.append(np.array([time.process_time(), time.perf_counter()]))
-        times.append(np.diff(clocks, axis=0))
-    (fit_cpu, fit_wall), (cpu, wall) = np.min(times[1:], axis=0)
+    runs = [_run(start, parts, part["method"]) for _ in range(1 + REPEATS)]
+    fitted, found, _ = runs[-1]
+    (fit_cpu, fit_wall), (cpu, wall) = np.min([clock for _, _, clock in runs[1:]], axis=0)
     return {
         "backend": jax.default_backend(), "rows": len(parts.y), "fit_cpu": fit_cpu, "fit_wall": fit_wall,
         "integrate_cpu": cpu, "integrate_wall": wall, "evaluations": fitted.status.evaluations, **ended(found),
     }  # fmt: skip
+
+
+def _run(start: Model, parts: TrainTest, method: str) -> tuple[Fitted, Integrated, np.ndarray]:
+    """A fit, its integral, and seconds of both: rows are fit and integral, columns CPU and clock."""
+
+    def now() -> list[float]:
+        return [time.process_time(), time.perf_counter()]
+
+    clocks = [now()]
+    fitted = fit(start, parts.x, parts.y, method)
+    clocks.append(now())
+    found = integrate(fitted)
+    return fitted, found, np.diff([*clocks, now()], axis=0)
