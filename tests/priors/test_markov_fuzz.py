@@ -81,7 +81,7 @@ def tried(seed: int, case, kind: str = "matern52", max_sweeps: int = 200) -> boo
 
 
 def test_some_series():
-    assert np.mean([tried(seed, CASES[1]) for seed in range(50)]) >= 0.98
+    assert np.mean([tried(seed, CASES[1]) for seed in range(20)]) == 1.0
 
 
 @pytest.mark.campaign
@@ -90,7 +90,8 @@ def test_some_series():
 def test_two_thousand_series(case, kind):
     """168 series each; of those with a log-concave likelihood at most one in 200 may not converge: none of 168.
 
-    With Student-t noise some have no proper cavities, or several modes: nine in ten converge, most of the rest by paths.
+    With Student-t noise some have no proper cavities, or several modes: nine in ten converge, most of the
+    rest by paths.
     """
     *_, log_concave = case
     seeds = range(1000, 1000 + EACH)
