@@ -290,6 +290,7 @@ def test_a_square_link_has_modes_of_either_sign():
 # --- stored truths ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["wine2", "wine3"])
 def test_evidence_and_variances_of_stored_truths(name):
     (truth,) = (one for one in read(TRUTHS) if (one.dataset, one.setting) == (name, "learned"))

@@ -18,6 +18,7 @@ from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
+from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
@@ -112,7 +113,7 @@ def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
 
 
 @program
-def _parallel(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+def _parallel(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Scalar) -> Outcome:
     return solve_parallel(problem, start, tol, max_sweeps)[0]
 
 
