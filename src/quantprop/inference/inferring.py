@@ -23,6 +23,7 @@ from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
 from quantprop.projections import Wasserstein
+from quantprop.runtime.jobs import counted
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
@@ -193,7 +194,7 @@ def _without_variance(weight: jax.Array, out: Outcome) -> bool:
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
     """Warn where data determine f so precisely that rounding errors of the prior are as large as the posterior."""
-    contrast = float(jnp.max(sites.tau) * jnp.max(problem.prior.variances()))
+    contrast = float(_contrast(problem.prior, sites.tau))
     if contrast > MOST_CONTRAST:
         warnings.warn(
             f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
@@ -202,6 +203,9 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             PrecisionWarning,
             stacklevel=5,
         )
+
+
+_contrast = program(lambda prior, tau: jnp.max(tau) * jnp.max(prior.variances()))
 
 
 @float64
@@ -215,9 +219,9 @@ def solution_of(
         share, data, weight = task.placed((method.share(task.weight), task.data, task.weight))
         loo = loo_apart(model.plain_likelihood, prior_at(model, task), share, data, weight, out.at.sites, signed=signed)
     predictor = None if task.mesh is None else predictor_at(model, method, task, out.at.sites)
-    negative = int(jnp.sum(out.at.sites.tau < 0))
     kept = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
     sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], kept)
+    negative = counted(int((sites.tau < 0).sum()))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
