@@ -19,8 +19,8 @@ from quantprop import (
     VB,
     Dense,
     GaussianProcessClassifier,
-    Inducing,
     Laplace,
+    Markov,
     Model,
     Parameter,
     PowerEP,
@@ -279,7 +279,7 @@ def test_weights_are_repeated_rows(by_ep):
         (Model(KERNEL, likelihoods.MultinomialProbit(2)), Y, {}, "classes - 1|classes − 1"),
         (Model(EACH, likelihoods.MultinomialProbit()), Y + 1, {}, "classes: y shows 4"),
         (Model(KERNEL, likelihoods.MultinomialProbit(), Parameter(1.0)), Y, {}, "cancels"),
-        (Model(KERNEL, likelihoods.MultinomialProbit(), process=Inducing(3)), Y, {}, "process must be Dense"),
+        (Model(KERNEL, likelihoods.MultinomialProbit(), process=Markov()), Y, {}, "process must be Dense"),
         (JOINT, Y, {"exposure": 2.0}, "exposure was given"),
     ],
 )

@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 from fuzz.problems import problem
 
-from quantprop import Model, PowerEP, PrecisionWarning, infer, kernels, likelihoods, project, projections
+from quantprop import (
+    EP,
+    FixedPointWarning,
+    Model,
+    PowerEP,
+    PrecisionWarning,
+    infer,
+    kernels,
+    likelihoods,
+    project,
+    projections,
+)
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods.base import Datum
@@ -166,14 +177,21 @@ def test_quantiles_of_a_noisy_threshold():
 
 @pytest.mark.campaign
 def test_contradictory_labels_have_no_fixed_point_of_qp():
-    """1378: QP's sites are narrower than EP's, and where they contradict each other no Gaussian is left."""
+    """1378: QP's sites are narrower than EP's, and where they contradict each other no Gaussian is left: EP's answer
+    takes its place, and is named.
+    """
     _, ep = contradictory(3, 2, 7.46e-6, projections.KL())
     _, qp = contradictory(3, 2, 7.46e-6, projections.Wasserstein(2))
     assert ep > 0 > qp
-    solution = replayed(1378)
-    assert finite(solution)
-    assert not solution.converged
-    assert solution.status.remedy
+    with pytest.warns(FixedPointWarning, match="the solution is that of EP"):
+        solution = replayed(1378)
+    assert solution.converged
+    assert solution.method == EP()
+    assert solution.status.schedule.endswith("in place of QP()")
+    p = problem(1378)
+    same = infer(p.model, p.x, p.y, "ep", **p.options)
+    np.testing.assert_allclose(solution.marginals.mean, same.marginals.mean, rtol=1e-4)
+    np.testing.assert_allclose(solution.log_evidence, same.log_evidence, rtol=1e-6)
 
 
 def test_variational_bounds_under_wide_priors():

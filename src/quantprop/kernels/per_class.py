@@ -102,3 +102,10 @@ class PerClass(Kernel):
 
     def by_column(self, count: int) -> Kernel:
         return PerClass(tuple(kernel.by_column(count) for kernel in self.kernels), self.classes)
+
+
+def functions_of(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The kernels of the classes, or the one that all share."""
+    if not isinstance(kernel, PerClass):
+        raise TypeError(f"the process of several classes is one of kernels.PerClass; got {type(kernel).__name__}")
+    return kernel.kernels

@@ -181,3 +181,13 @@ def continued(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Ev
         if reached is not None:
             end = direct.newton(direct.visit(0.0, reached.at.sites), tol)
     return (end.at if end.converged(tol) else None), visits + direct.visits
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def by_newton(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
+    """A fixed point by Newton's method from these sites alone, which are taken to be near it."""
+    if len(sites.nu) > MOST_ROWS:
+        return None, 0
+    direct = Follower(problem, Narrow())
+    end = direct.newton(direct.visit(0.0, sites), tol)
+    return (end.at if end.converged(tol) else None), direct.visits
