@@ -10,6 +10,6 @@ where a cavity or the posterior becomes improper, or where sites diverge.
 Coordinates are the scaled ones of `implicit`: p = σ(δν − μ δτ), q = σ² δτ of each datum, stacked.
 """
 
-from quantprop.inference.continuation.following import continued
+from quantprop.inference.continuation.following import by_newton, continued
 
-__all__ = ["continued"]
+__all__ = ["by_newton", "continued"]
