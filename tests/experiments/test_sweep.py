@@ -125,6 +125,7 @@ def hopeless(fold):
     return Unit(experiment, ("qp",), ep)
 
 
+@pytest.mark.campaign
 def test_workers_of_this_machine():
     units = [hopeless(k) for k in range(4)]
     results = [{unit: rows_ for unit, rows_ in ((u.experiment, by_key(r)) for u, r in Local(jobs).carry_out(units))}
