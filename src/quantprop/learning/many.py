@@ -36,7 +36,7 @@ from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
-from quantprop.likelihoods import MultinomialProbit
+from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import unpacked, values
@@ -105,7 +105,7 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
-    several = [isinstance(one.likelihood, MultinomialProbit) for one in models]
+    several = [isinstance(one.likelihood, ClassLikelihood) for one in models]
     if any(several):
         if not all(several):
             raise ValueError("fit_many takes models of three or more classes by themselves: call it twice")
