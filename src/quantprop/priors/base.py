@@ -103,7 +103,7 @@ class Prior(eqx.Module):
         """Of the training values."""
         raise NotImplementedError
 
-    def for_shares(self, share: Float[Array, " n"]) -> Prior:
+    def for_shares(self, share: Float[Array | np.ndarray, " n"]) -> Prior:
         """The prior as a method meets it that removes such a share of each site at a time (`Method.share`).
 
         Only backends that approximate the process differ between methods.

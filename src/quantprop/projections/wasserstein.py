@@ -15,18 +15,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import (
-    Datum,
-    Likelihood,
-    Moments,
-    Scalar,
-    Tilted,
-    on_few_nodes,
-    quadrature_moments,
-    tilt,
-)
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.selection import unless_trusted
 from quantprop.numerics.smooth import summed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,7 @@ from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes.factors import one_function
 from quantprop.inference.classes.predictive import ClassPredictive
+from quantprop.inference.modes import Modes
 from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, shares
 from quantprop.inference.solution import Solution, Status
 from quantprop.kernels import PerClass
@@ -197,6 +198,17 @@ class ClassSolution:
     def predict_y(self, Xnew: Any) -> ClassPredictive:
         """The distribution of the class at new inputs: probabilities, log_prob and sample."""
         return ClassPredictive(self.predict(Xnew), self.likelihood)
+
+    def corrected(self) -> NoReturn:
+        """Refused: corrections are those of one latent function."""
+        raise ValueError(
+            "corrections exist for models of one latent function, not for several classes jointly: use "
+            "GaussianProcessClassifier(multi_class='one_vs_rest'), each of whose models has them"
+        )
+
+    def modes(self) -> Modes:
+        """One: the probability of the largest of several functions is log-concave in them."""
+        return Modes((self.log_evidence,), ("this start",))
 
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k classes"]:
         """n joint draws of all functions at new inputs."""

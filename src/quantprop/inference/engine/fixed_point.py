@@ -34,7 +34,9 @@ class InferenceProblem(eqx.Module):
     @staticmethod
     def of(likelihood: Likelihood, method: Method, prior: Prior, data: Datum, weight: Weight) -> InferenceProblem:
         """The problem, with the prior as this method and these weights meet it."""
-        return InferenceProblem(likelihood, method, prior.for_shares(method.share(weight)), data, weight)
+        if type(prior).for_shares is not Prior.for_shares:
+            prior = prior.for_shares(method.share(weight))
+        return InferenceProblem(likelihood, method, prior, data, weight)
 
     def for_sweeps(self) -> InferenceProblem:
         """The same with whatever many sweeps share computed once."""
