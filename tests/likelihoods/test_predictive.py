@@ -224,8 +224,8 @@ CASES = {
 }
 # Averages over f are one piece of code for all likelihoods, whose own part is compared with
 # scipy in the first test. So by default one or two of each kind are run (a program takes seconds to compile).
-BY_QUADRATURE = {"double exponential", "gamma, exp", "binomial, logit"}
-CLOSED_FORMS = {"gaussian", "probit", "heaviside", "poisson, square", "ordinal", "censored"}
+BY_QUADRATURE = {"double exponential", "gamma, exp"}
+CLOSED_FORMS = {"gaussian", "probit", "poisson, square", "ordinal"}
 
 
 def cases(default: set[str]) -> pytest.MarkDecorator:
@@ -260,7 +260,7 @@ def by_brute_force(case: Case, of: Callable, y: np.ndarray) -> np.ndarray:
     return np.array([average(case, row, lambda d, row=row: of(d, y[row]), y[row]) for row in range(4)])
 
 
-@every_case
+@cases(set(CASES) - {"warped"})  # whose moments scipy lacks: by quadrature they take longer than all others
 def test_given_f_the_distribution_is_scipys(case):
     f = np.linspace(-2.1, 2.3, 5)
     ys = case.y[:4] if case.discrete else np.linspace(*case.y, 4)

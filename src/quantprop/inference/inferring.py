@@ -18,15 +18,22 @@ from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
+from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
+from quantprop.projections import Wasserstein
+from quantprop.runtime.jobs import counted
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
 
 SCHEDULES = ("parallel", "sequential")
 MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
+
+
+class FixedPointWarning(UserWarning):
+    """A method has no fixed point on these data, and the solution is another method's."""
 
 
 @by_factors
@@ -47,7 +54,8 @@ def infer(
 ) -> Solution:
     """The posterior of a model given data, at the model's hyperparameters.
 
-    Never raises for lack of convergence: `solution.status` says how it ended and what to try.
+    Never raises for lack of convergence: `solution.status` says how it ended and what to try. Where QP has no fixed
+    point and EP has one, the solution is EP's: `solution.method` and the status say so, with a FixedPointWarning.
 
     Args:
         model: Kernel, likelihood, mean and process, at whose numbers the posterior is taken.
@@ -91,8 +99,9 @@ def infer(
         is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
         if is_psd and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
+            problem, out, schedule = _by_ep(problem, start, out, schedule, tol, max_sweeps)
         _warn_of_lost_digits(problem, out.at.sites)
-    solution = solution_of(model, method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
+    solution = solution_of(model, problem.method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
@@ -105,7 +114,7 @@ def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
 
 
 @program
-def _parallel(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+def _parallel(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Scalar) -> Outcome:
     return solve_parallel(problem, start, tol, max_sweeps)[0]
 
 
@@ -154,6 +163,30 @@ def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: floa
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
 
 
+def _by_ep(
+    problem: InferenceProblem, start: Natural, out: Outcome, schedule: str, tol: float, max_sweeps: int
+) -> tuple[InferenceProblem, Outcome, str]:
+    """EP's answer where QP has none: labels of a threshold that contradict each other leave it without a fixed point,
+    since its sites are narrower than EP's (docs/robustness.md).
+    """
+    method = problem.method
+    if REASONS[int(out.reason)] == "converged" or not isinstance(method, EP):
+        return problem, out, schedule
+    if not isinstance(method.projection, Wasserstein) or _without_variance(problem.weight.total, out):
+        return problem, out, schedule
+    instead = replace(problem, method=EP(power=method.power))
+    found, way = _continued(instead, *_solve(instead, start, schedule.split(",")[0], tol, max_sweeps), tol)
+    if REASONS[int(found.reason)] != "converged":
+        return problem, out, schedule
+    warnings.warn(
+        f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
+        f"{instead.method!r}, as solution.method says",
+        FixedPointWarning,
+        stacklevel=5,
+    )
+    return instead, found, f"{schedule}, then {instead.method!r} ({way}) in place of {method!r}"
+
+
 def _without_variance(weight: jax.Array, out: Outcome) -> bool:
     """Whether the prior gives a datum no variance: it has no cavity, whatever the schedule."""
     return bool(jnp.any((out.at.marginals.variance == 0.0) & (weight > 0)))
@@ -161,7 +194,7 @@ def _without_variance(weight: jax.Array, out: Outcome) -> bool:
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
     """Warn where data determine f so precisely that rounding errors of the prior are as large as the posterior."""
-    contrast = float(jnp.max(sites.tau) * jnp.max(problem.prior.variances()))
+    contrast = float(_contrast(problem.prior, sites.tau))
     if contrast > MOST_CONTRAST:
         warnings.warn(
             f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
@@ -170,6 +203,9 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             PrecisionWarning,
             stacklevel=5,
         )
+
+
+_contrast = program(lambda prior, tau: jnp.max(tau) * jnp.max(prior.variances()))
 
 
 @float64
@@ -183,9 +219,9 @@ def solution_of(
         share, data, weight = task.placed((method.share(task.weight), task.data, task.weight))
         loo = loo_apart(model.plain_likelihood, prior_at(model, task), share, data, weight, out.at.sites, signed=signed)
     predictor = None if task.mesh is None else predictor_at(model, method, task, out.at.sites)
-    negative = int(jnp.sum(out.at.sites.tau < 0))
     kept = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
     sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], kept)
+    negative = counted(int((sites.tau < 0).sum()))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"

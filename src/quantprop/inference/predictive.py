@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,7 +85,7 @@ class Predictive:
         out[finite] = _cdf(self.likelihood, *_some(self._data(at), self._marginal, finite), FINE)
         return out
 
-    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+    def quantile(self, q: Float[np.ndarray, "*shape"] | Sequence[float] | float) -> np.ndarray:
         """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
         return quantiles(self, self.cdf_of, q)
 

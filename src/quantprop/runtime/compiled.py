@@ -1,8 +1,9 @@
 """Compiled programs kept on disk, so that another process need not compile them again.
 
-JAX keeps them itself, but writes a file in place: one that was cut short would be read as it is, and never replaced.
-Here every process has a folder of its own, of links to what is kept, for JAX to read and to write; what is new there at
-the end of the process is linked back. Nobody ever sees a part of a file, and nobody waits.
+The library's own programs are found by what they are made from (`stored`), all others by JAX, which writes a file in
+place: one that was cut short would be read as it is, and never replaced. Here every process has a folder of its own,
+with links to what is kept, to read and to write; what is new there at the end of the process is linked back. Nobody
+ever sees a part of a file, and nobody waits.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ import zlib
 from importlib import import_module
 from pathlib import Path
 
+from quantprop.runtime.seals import MARK, SEALED, unsealed
+
 SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
 OFF = frozenset({"off", "0", "no", "false"})
 MOST = 512 * 2**20  # bytes kept; the oldest programs go first
 STORE, WORKSPACE = "programs", "running"
+JAXS = "-cache"  # how the names of JAX's programs end
 ZSTANDARD = b"\x28\xb5\x2f\xfd"  # how a stream of that kind begins
 STALE = 7 * 86400  # seconds after which the workspace of a process that was killed is removed
 
@@ -60,10 +64,13 @@ def _tell_jax(workspace: Path) -> None:
     import jax
     from jax.experimental.compilation_cache import compilation_cache
 
+    from quantprop.runtime.stored import keep_in
+
     jax.config.update("jax_compilation_cache_dir", str(workspace))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too: there are many
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # whose folder would be part of every key
     compilation_cache.reset_cache()  # JAX looks at its settings once
+    keep_in(workspace)
 
 
 def _users_folder() -> Path:
@@ -108,16 +115,19 @@ def _closed(workspace: Path, store: Path, owner: int) -> None:
     if os.getpid() != owner:  # a fork: its parent's folder is not its own
         return
     for file in workspace.iterdir() if store.is_dir() and workspace.is_dir() else ():
-        if file.is_file() and not (store / file.name).exists() and _whole(file):
+        if file.is_file() and MARK not in file.name and not (store / file.name).exists() and _whole(file):
             _linked(file, store / file.name)
     shutil.rmtree(workspace, ignore_errors=True)  # a file held open by another process on Windows is removed later
 
 
 def _whole(file: Path) -> bool:
-    """Whether a program was written to its end: on a full disk JAX leaves a part of it behind, which nobody else shall
-    have. Programs are compressed, and a part of a compressed stream does not unpack. Other files are times of access.
+    """Whether a program was written to its end: on a full disk a part of it is left behind, which nobody else shall
+    have. JAX's programs are compressed, and a part of a compressed stream does not unpack; other files of JAX are times
+    of access.
     """
-    if not file.name.endswith("-cache"):
+    if file.name.endswith(SEALED):
+        return unsealed(file.read_bytes()) is not None
+    if not file.name.endswith(JAXS):
         return True
     packed = file.read_bytes()
     if packed.startswith(ZSTANDARD):

@@ -15,10 +15,12 @@ from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import jax
+import numpy as np
 
 from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.memory import explained
 from quantprop.runtime.mesh import mesh_of
+from quantprop.runtime.stored import kept
 from quantprop.runtime.system import cores, memory_maps, most_memory_maps, return_freed_memory
 
 P = ParamSpec("P")
@@ -27,9 +29,15 @@ R = TypeVar("R")
 # XLA's newer generator for fused loops takes about twice as long over programs of many small scalar formulas, and what
 # it makes is no faster: at n = 200, 2.4 s against 1.3 s to compile probit EP.
 OLDER_GENERATOR = {"xla_cpu_use_fusion_emitters": False}
+# A sum as a tree of sums takes five times as long to compile as a loop, and is no faster over a few thousand rows.
+MANY_ROWS = 4096  # from which on a tree adds up more accurately too
+PLAIN_SUMS = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 # LLVM's level 3 takes a quarter longer than level 1, and fits are 2 to 3 % faster with it: loops over data are short,
 # and matrices are BLAS's.
 LOWER_LEVEL = {"xla_backend_optimization_level": 1}
+LOWEST_LEVEL = {
+    "xla_backend_optimization_level": 0
+}  # takes a third of the time, and makes loops over data twice as slow
 
 MOST = 256  # programs kept: those of some 35 different fits; each takes about 3 MB and 70 memory maps
 FEWEST = 32  # kept whatever else the process holds: more than one fit needs
@@ -107,8 +115,8 @@ class Program(Generic[P, R]):
     passed by name.
     """
 
-    def __init__(self, function: Callable[P, R], static_argnames: str | None) -> None:
-        self.function, self.static_argnames = function, static_argnames
+    def __init__(self, function: Callable[P, R], static_argnames: str | None, few: dict[str, Any] = PLAIN_SUMS) -> None:
+        self.function, self.static_argnames, self.few = function, static_argnames, few
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -135,25 +143,35 @@ class Program(Generic[P, R]):
             kwargs = dict(kwargs)
             static = {self.static_argnames: kwargs.pop(self.static_argnames)}
         leaves, form = jax.tree.flatten((args, kwargs))
-        key = (self, form, *static.items(), *[getattr(leaf, "shape", ()) for leaf in leaves])
-        found = _cache.find(key) or _cache.add(key, self._jitted(static, form))
+        kinds = [(getattr(leaf, "shape", ()), getattr(leaf, "dtype", float)) for leaf in leaves]
+        key = (self, form, *static.items(), *kinds)
+        found = _cache.find(key) or _cache.add(key, self._jitted(static, form, leaves))
         return found.call, leaves
 
-    def _jitted(self, static: dict[str, Any], form: Any) -> Any:
-        function = self.function
+    def _jitted(self, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
+        function, few = self.function, all(size < MANY_ROWS for leaf in leaves for size in np.shape(leaf))
 
         def of_arrays(*leaves: Any) -> Any:
             args, kwargs = jax.tree.unflatten(form, leaves)
             return function(*args, **kwargs, **static)
 
-        of_arrays.__name__ = getattr(function, "__name__", "program")
-        chosen = _compiler_options() if jax.default_backend() == "cpu" else None
-        return jax.jit(of_arrays, compiler_options=chosen)
+        def jitted(mark: str = "") -> Any:
+            of_arrays.__name__ = getattr(function, "__name__", "program") + mark
+            if jax.default_backend() != "cpu":
+                return jax.jit(of_arrays)
+            return jax.jit(of_arrays, compiler_options=_compiler_options() | (_unless_chosen(self.few) if few else {}))
+
+        return kept(jitted, function, static, form, leaves)
 
 
 def program(function: Callable[P, R], static_argnames: str | None = None) -> Program[P, R]:
     """The function as a program."""
     return Program(function, static_argnames)
+
+
+def seldom(function: Callable[P, R]) -> Program[P, R]:
+    """The function as a program that runs once in many sweeps: of few rows it is compiled as soon as can be."""
+    return Program(function, None, PLAIN_SUMS | LOWEST_LEVEL)
 
 
 def part(function: Callable[P, R]) -> Callable[P, R]:
@@ -182,9 +200,14 @@ def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
 @cache
 def _compiler_options() -> dict[str, Any]:
     """For CPUs: the older generator, where this XLA still has it, and the lower level, unless the user chose one."""
-    chosen = {} if next(iter(LOWER_LEVEL)) in os.environ.get("XLA_FLAGS", "") else LOWER_LEVEL
     try:
         jax.jit(lambda x: x, compiler_options=OLDER_GENERATOR).lower(0.0).compile()
     except jax.errors.JaxRuntimeError:  # an XLA with one generator only
-        return chosen
-    return chosen | OLDER_GENERATOR
+        return _unless_chosen(LOWER_LEVEL)
+    return _unless_chosen(LOWER_LEVEL) | OLDER_GENERATOR
+
+
+def _unless_chosen(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of XLA, but for those that the user has set."""
+    told = os.environ.get("XLA_FLAGS", "")
+    return {name: value for name, value in options.items() if name not in told}

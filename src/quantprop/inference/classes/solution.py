@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -15,16 +14,19 @@ from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes.factors import one_function
 from quantprop.inference.classes.predictive import ClassPredictive
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites
+from quantprop.inference.modes import Modes
+from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, shares
 from quantprop.inference.solution import Solution, Status
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
-from quantprop.likelihoods import MultinomialProbit
+from quantprop.likelihoods import MultinomialProbit, Softmax
+from quantprop.likelihoods.multinomial import ClassLikelihood
+from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.numerics.largest import log_largest
-from quantprop.priors import ClassesPrior
 from quantprop.priors.base import Predictor
+from quantprop.priors.classes import holding_functions
+from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -57,7 +59,23 @@ class ClassSolution:
         """The model with the numbers that inference used."""
         kernel = self._kernel
         own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
-        return Model(own, MultinomialProbit(self.classes), self.factors.model.mean)
+        process = holding_functions(self.factors.model.process)
+        return Model(own, self.likelihood, self.factors.model.mean, process)
+
+    @property
+    def likelihood(self) -> ClassLikelihood:
+        """That of the classes."""
+        kind = Softmax if isinstance(self.factors.model.likelihood, SoftmaxFactor) else MultinomialProbit
+        return kind(self.classes)
+
+    @property
+    def _layout(self) -> Any:
+        return LAYOUTS[getattr(self.factors.model.process, "rows", "differences")]
+
+    @property
+    def _one_difference(self) -> bool:
+        """Of two classes, by probit."""
+        return self._layout.each(self.classes) == 1
 
     @property
     def _kernel(self) -> PerClass:
@@ -77,7 +95,7 @@ class ClassSolution:
 
     @property
     def _data(self) -> ClassRows:
-        rows: Any = self.factors.X[:: self.classes - 1]
+        rows: Any = self.factors.X[:: self._layout.each(self.classes)]
         return ClassRows.of(rows, self.classes)
 
     @property
@@ -88,6 +106,9 @@ class ClassSolution:
     @property
     def y(self) -> np.ndarray:
         """Their classes."""
+        if isinstance(self.likelihood, Softmax):
+            assert self.factors.data is not None
+            return np.argmax(np.asarray(self.factors.data.y).reshape(-1, self.classes), axis=1)
         return np.argmax(self._data.weights, axis=1)
 
     @property
@@ -124,15 +145,17 @@ class ClassSolution:
     @float64
     def loo(self) -> Float[np.ndarray, " n"]:
         """log probability of every datum's class from the other data: all its factors are left out together."""
-        if self.classes == 2:
+        if self._one_difference:
             return self.factors.loo
         model, sites = self.factors.model, self.factors.sites
-        size = bucket(len(sites.nu))
-        data = -(-size // (self.classes - 1))
-        means = pad(self._prior_means(self.X), data)
+        share = shares(self.method, None, len(sites.nu))
         prior: Any = padded_prior(model, self.factors.X)
-        found = _left_out(prior, padded_sites(sites), means)
-        return np.asarray(found)[: len(self.X)]
+        means = pad(self._prior_means(self.X), len(prior.labels))
+        mean, covariance = (
+            part[: len(self.X)] for part in to_numpy(_left_out(prior, share, padded_sites(sites), means))
+        )
+        latent = Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)
+        return ClassPredictive(latent, self.likelihood).log_prob(self.y)
 
     def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
         k, model = len(x), self.factors.model
@@ -152,7 +175,7 @@ class ClassSolution:
         return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance)
 
     def _functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.classes == 2:
+        if self._one_difference:
             return self._two_functions(x)
         k, model, eye = len(x), self.factors.model, np.eye(self.classes)
         new = pad(one_function(x, self.classes)[:: self.classes], bucket(k))
@@ -174,7 +197,18 @@ class ClassSolution:
 
     def predict_y(self, Xnew: Any) -> ClassPredictive:
         """The distribution of the class at new inputs: probabilities, log_prob and sample."""
-        return ClassPredictive(self.predict(Xnew))
+        return ClassPredictive(self.predict(Xnew), self.likelihood)
+
+    def corrected(self) -> NoReturn:
+        """Refused: corrections are those of one latent function."""
+        raise ValueError(
+            "corrections exist for models of one latent function, not for several classes jointly: use "
+            "GaussianProcessClassifier(multi_class='one_vs_rest'), each of whose models has them"
+        )
+
+    def modes(self) -> Modes:
+        """One: the probability of the largest of several functions is log-concave in them."""
+        return Modes((self.log_evidence,), ("this start",))
 
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k classes"]:
         """n joint draws of all functions at new inputs."""
@@ -195,22 +229,7 @@ def _functions(by: Any, process: Any, kernel: Any, x: Any, new: Any) -> Any:
 
 
 @program
-def _left_out(prior: ClassesPrior, sites: Natural, means: Any) -> Any:
-    """log p(y) of every datum under the posterior without its factors.
-
-    A datum's factors are a Gaussian in f with precision P = D − d dᵀ/s, s = 1ᵀd, and linear term −ν + d 1ᵀν/s (u being
-    integrated out); the posterior N(μ, V) without it has covariance (I − V P)⁻¹ V.
-    """
-    mean, covariance = prior.of_functions(sites)
-    layout = prior.layout
-    d, nu = layout.grid(sites.tau, 1.0 / prior.own).T, layout.grid(sites.nu - sites.tau * prior.mean, 0.0).T
-
-    def one(row: Any) -> Any:
-        mu, v, d, nu, m, label = row
-        precision = jnp.diag(d) - d[:, None] * d / jnp.sum(d)
-        pull = d * (jnp.sum(nu) / jnp.sum(d)) - nu
-        apart = jnp.eye(len(d)) - v @ precision
-        rest = jnp.linalg.solve(apart, jnp.concatenate([v, (mu - v @ pull)[:, None]], axis=1))
-        return log_largest(rest[:, -1] + m, rest[:, :-1] + jnp.eye(len(d)), label.astype(int))
-
-    return jax.lax.map(one, (mean, covariance, d, nu, means, prior.labels))
+def _left_out(prior: Any, share: Any, sites: Natural, means: Any) -> Any:
+    """The functions at every datum under the posterior without its factors."""
+    mean, covariance = prior.for_shares(share).functions_without(sites)
+    return prior.layout.sign * mean + means, covariance

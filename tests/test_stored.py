@@ -1,0 +1,148 @@
+"""Programs on file, named by what they are made from: found untraced by other processes, and by no wrong name."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from jax.experimental import serialize_executable
+
+from quantprop import EP, QP, LogNormal, Model, Parameter, infer, kernels, likelihoods
+from quantprop.runtime import compiled, programs, seals, stored
+
+SOURCE = Path(__file__).resolve().parent.parent / "src"
+PROBE = """
+import logging, sys
+logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
+import numpy as np
+import quantprop
+from quantprop import Model, infer, kernels, likelihoods
+quantprop.cache()
+X = np.linspace(-1.0, 1.0, 6)[:, None]
+solution = infer(Model(kernels.Matern32(), likelihoods.Probit()), X, np.sign(X[:, 0]), "ep")
+print("value", solution.log_evidence.hex(), [mean.hex() for mean in solution.marginals.mean.tolist()])
+"""
+
+
+def ran(folder):
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE), "QUANTPROP_CACHE": str(folder)}
+    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    return [line for line in lines if line.startswith("value")], [line for line in lines if "Finished tracing" in line]
+
+
+def test_another_process_traces_no_program_and_has_the_same_bits(tmp_path):
+    first, traced = ran(tmp_path)
+    assert any("_parallel" in line for line in traced)
+    second, again = ran(tmp_path)
+    assert second == first
+    assert not [line for line in again if "_parallel" in line or "loo_of" in line]
+    for file in tmp_path.glob(f"*/{compiled.STORE}/*{seals.SEALED}"):
+        file.unlink()  # as if they had been made by other code: what JAX has kept is not taken for them
+    assert ran(tmp_path)[0] == ran(tmp_path)[0] == first
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty cache of programs, and a folder to keep them in."""
+    monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
+    monkeypatch.setattr(stored, "_folders", [tmp_path])
+    return tmp_path
+
+
+def doubled(x):
+    return {"twice": 2.0 * x, "sum": x.sum()}
+
+
+def test_a_program_comes_back_from_its_file(folder, monkeypatch):
+    x, double = np.arange(3.0), programs.program(doubled)
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    with jax.enable_x64(True):
+        first = double(x)
+        (file,) = folder.iterdir()
+        monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
+        monkeypatch.setattr(doubled, "__code__", doubled.__code__)  # the same code: the same name
+        again = programs.program(doubled)
+        shapes = again.shapes(x)
+        assert (shapes["twice"].shape, shapes["sum"].shape) == ((3,), ())
+        np.testing.assert_array_equal(again(x)["twice"], first["twice"])
+        assert list(folder.iterdir()) == [file]
+
+
+def test_a_program_that_cannot_be_loaded_is_compiled_again(folder, monkeypatch):
+    def refused(*_):
+        raise jax.errors.JaxRuntimeError("INTERNAL: made for another processor")
+
+    x = np.arange(4.0)
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    with jax.enable_x64(True):
+        programs.program(doubled)(x)
+        monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
+        monkeypatch.setattr(serialize_executable, "deserialize_and_load", refused)
+        with pytest.warns(RuntimeWarning, match="another processor"):
+            assert float(programs.program(doubled)(x)["sum"]) == 6.0
+
+
+def test_half_a_file_is_no_program(folder, monkeypatch):
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    x = np.arange(5.0)
+    with jax.enable_x64(True):
+        programs.program(doubled)(x)
+        (file,) = folder.iterdir()
+        file.write_bytes(file.read_bytes()[:-10])
+        monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
+        assert float(programs.program(doubled)(x)["sum"]) == 10.0
+    assert stored._read(file) is not None  # written anew
+
+
+def name(*arguments, static=None):
+    leaves, form = jax.tree.flatten((arguments, {}))
+    return stored._name(infer_like, static or {}, form, leaves)
+
+
+def infer_like(*arguments):
+    raise AssertionError("a name is made without a call")
+
+
+infer_like.__module__ = "quantprop.like"
+
+
+def test_names_tell_apart_all_that_changes_a_program():
+    x = np.zeros(3)
+    names = [
+        name(likelihoods.Probit(), EP(), x),
+        name(likelihoods.Logit(), EP(), x),
+        name(likelihoods.Probit(), QP(), x),
+        name(likelihoods.Probit(), QP(3), x),
+        name(likelihoods.Probit(), EP(power=0.5), x),
+        name(likelihoods.Probit(), EP(), np.zeros(4)),
+        name(likelihoods.Probit(), EP(), np.zeros(3, np.float32)),
+        name(likelihoods.Probit(), EP(), [x]),
+        name(likelihoods.Probit(), EP(), x, static={"exact": True}),
+        name(likelihoods.Probit(), EP(), x, static={"exact": False}),
+    ]
+    for prior in (LogNormal(1.0, 2.0), LogNormal(1.0, 3.0)):
+        names.append(name(likelihoods.Gaussian(Parameter(1.0, prior=prior)), EP(), x))
+    assert None not in names
+    assert len(set(names)) == len(names)
+    assert name(likelihoods.Probit(), EP(), np.ones(3)) == names[0]  # numbers are not compiled in
+
+
+class Probit(likelihoods.Probit):
+    """A user's own, of the same name."""
+
+
+def test_what_is_not_the_librarys_own_has_no_name():
+    assert name(likelihoods.Custom(lambda y, f: -((y - f) ** 2)), EP()) is None
+    assert name(Probit(), EP()) is None
+    outer = 2.0
+    assert stored._name(lambda x: outer * x, {}, jax.tree.structure(((0,), {})), [0.0]) is None
+
+
+def test_programs_of_users_parts_still_run(folder):
+    x, y = np.linspace(-1.0, 1.0, 5)[:, None], np.array([-1.0, -1.0, 1.0, 1.0, 1.0])
+    own, given = (infer(Model(kernels.Matern32(), kind), x, y, "ep") for kind in (Probit(), likelihoods.Probit()))
+    assert own.log_evidence == given.log_evidence
