@@ -25,8 +25,8 @@ demo: $(VENV)/.stamp-plots ## Run the guided example
 test: $(VENV)/.stamp-test ## Run the tests, without the long campaigns
 	$(QUICK) $(TEST)
 
-test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included
-	$(TEST) -m "not browser"
+test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included, and check shapes and types in all of them
+	QUANTPROP_CHECKED=1 $(TEST) -m "not browser"
 
 test-browser: $(VENV)/.stamp-browser chromium ## Open the report in a headless Chromium
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser

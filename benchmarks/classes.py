@@ -1,25 +1,32 @@
 """Three and more classes: joint models beside one-vs-rest, scikit-learn's and a gradient-boosted tree; what they cost.
 
-    python benchmarks/classes.py compare [--folds 10] [--data FOLDER] [name ...]
+    python benchmarks/classes.py compare iris wine --data FOLDER --jobs 12 --out folds.jsonl
+    python benchmarks/classes.py compare segment --models joint --data FOLDER --out folds.jsonl    # on an accelerator
+    python benchmarks/classes.py table --out folds.jsonl
     python benchmarks/classes.py time
 
-`compare` prints, for every data set, the mean test log-probability of the class, the error, and the calibration error
-(the mean of |confidence − accuracy| over ten bins, weighted by their rows) over stratified folds. Iris and wine come
-with scikit-learn; other sets are CSV files in FOLDER, with a header and the class in the last column (an Id is left
-out). `time` prints how long learning takes for 200 rows of three classes, in a process that has learned such a model
-before, and how the time of one inference and of one gradient grows with the number of classes.
+`compare` appends one line to the file for every data set, model and stratified fold, and leaves out those that it has
+already: parts of it may run at different times and on different machines; `--seconds` ends it. `table` makes of them
+the mean test log-probability of the class, the error, and the calibration error (the mean of |confidence − accuracy|
+over ten bins, weighted by their rows). FOLDER holds NAME.npz with X and y, or NAME.csv with a header and the class in
+the last column (an Id is left out); iris and wine come with scikit-learn. `time` prints how long learning takes for 200
+rows of three classes, in a process that has learned such a model before, and how the time of one inference and of one
+gradient grows with the number of classes; the exponent is that of the processor's time.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
+from pinned import ONE_THREAD
 from sklearn.datasets import load_iris, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.gaussian_process import GaussianProcessClassifier as Theirs
@@ -27,6 +34,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import StratifiedKFold
 
 from quantprop import GaussianProcessClassifier, Model, fit, infer, kernels, likelihoods
+from quantprop.experiments.pool import in_processes
 from quantprop.inference.classes import factors_of
 from quantprop.inference.task import as_method, prepare
 from quantprop.learning.landscape import Landscape
@@ -48,6 +56,9 @@ LEARNERS: dict[str, Callable] = {
 
 def rows_of(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     """Features and classes as codes."""
+    if (folder / f"{name}.npz").exists():
+        with np.load(folder / f"{name}.npz") as file:
+            return file["X"], file["y"].astype(int)
     if name in ("iris", "wine"):
         return (load_iris if name == "iris" else load_wine)(return_X_y=True)
     with open(folder / f"{name}.csv", encoding="utf-8") as file:
@@ -57,30 +68,81 @@ def rows_of(name: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
     return table[:, features].astype(float), np.unique(table[:, -1], return_inverse=True)[1]
 
 
-def scores(probabilities: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Mean log-probability of the class, error and calibration error."""
-    chosen, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
-    bins = np.minimum((BINS * confidence).astype(int), BINS - 1)
-    gaps = [abs(np.sum(confidence[bins == b] - (chosen == y)[bins == b])) for b in range(BINS)]
-    of_class = np.maximum(probabilities[np.arange(len(y)), y], SMALLEST)
-    return np.array([np.mean(np.log(of_class)), np.mean(chosen != y), np.sum(gaps) / len(y)])
+class Counts(NamedTuple):
+    """What the scores of some rows are made of; those of several folds add up."""
+
+    rows: int
+    log_prob: float
+    wrong: int
+    gaps: list[float]  # of every bin, Σ (confidence − 1 where the class was right)
+
+    @staticmethod
+    def of(probabilities: np.ndarray, y: np.ndarray) -> Counts:
+        chosen, confidence = probabilities.argmax(axis=1), probabilities.max(axis=1)
+        bins = np.minimum((BINS * confidence).astype(int), BINS - 1)
+        gaps = [float(np.sum((confidence - (chosen == y))[bins == b])) for b in range(BINS)]
+        of_class = np.maximum(probabilities[np.arange(len(y)), y], SMALLEST)
+        return Counts(len(y), float(np.sum(np.log(of_class))), int(np.sum(chosen != y)), gaps)
+
+    def scores(self) -> tuple[float, float, float]:
+        """Mean log-probability of the class, error and calibration error."""
+        return self.log_prob / self.rows, self.wrong / self.rows, float(np.abs(self.gaps).sum() / self.rows)
 
 
-def compare(names: list[str], folds: int, folder: Path) -> None:
+class Fold(NamedTuple):
+    """One fit."""
+
+    data: str
+    model: str
+    fold: int
+    folds: int
+
+
+def of_fold(task: tuple[Fold, Path]) -> dict[str, Any]:
+    """The counts of one fold, and the seconds that it took."""
+    (name, learner, fold, folds), folder = task
+    warnings.simplefilter("ignore")  # lengthscales at their bounds
+    X, y = rows_of(name, folder)
+    train, test = list(StratifiedKFold(folds, shuffle=True, random_state=0).split(X, y))[fold]
+    centre, spread = X[train].mean(axis=0), X[train].std(axis=0)
+    X = (X - centre) / np.where(spread > 0, spread, 1.0)
+    start = time.perf_counter()
+    p = LEARNERS[learner]().fit(X[train], y[train]).predict_proba(X[test])
+    seconds = time.perf_counter() - start
+    return task[0]._asdict() | Counts.of(p, y[test])._asdict() | {"classes": int(y.max()) + 1, "seconds": seconds}
+
+
+def known(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def compare(given: argparse.Namespace) -> None:
+    chosen = [learner for learner in LEARNERS if any(part in learner for part in given.models or [""])]
+    there = {tuple(row[field] for field in Fold._fields) for row in known(given.out)}
+    folds = [Fold(n, m, f, given.folds) for f in range(given.folds) for n in given.names for m in chosen]
+    tasks, began = [(fold, given.data) for fold in folds if fold not in there], time.perf_counter()
+    found = map(of_fold, tasks) if given.jobs == 1 else (
+        row for _, row in in_processes(of_fold, tasks, given.jobs, ONE_THREAD)
+    )  # fmt: skip
+    for row in found:
+        with open(given.out, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(row["data"], row["model"], row["fold"], f"{row['seconds']:.1f} s", flush=True)
+        if time.perf_counter() - began > given.seconds:
+            break
+
+
+def table(given: argparse.Namespace) -> None:
     print(f"| data | rows, classes | model | log-likelihood | error | calibration | seconds a fold |\n|{'---|' * 7}")
-    for name in names:
-        X, y = rows_of(name, folder)
-        for learner, make in LEARNERS.items():
-            predicted, start = np.zeros((len(y), y.max() + 1)), time.perf_counter()
-            for train, test in StratifiedKFold(folds, shuffle=True, random_state=0).split(X, y):
-                centre, spread = X[train].mean(axis=0), X[train].std(axis=0)
-                spread = np.where(spread > 0, spread, 1.0)
-                model = make().fit((X[train] - centre) / spread, y[train])
-                predicted[test] = model.predict_proba((X[test] - centre) / spread)
-            seconds = (time.perf_counter() - start) / folds
-            log_prob, error, calibration = scores(predicted, y)
-            size = f"{len(y)}, {y.max() + 1}"
-            print(f"| {name} | {size} | {learner} | {log_prob:.4f} | {error:.4f} | {calibration:.4f} | {seconds:.1f} |")
+    rows = known(given.out)
+    for name, learner in dict.fromkeys((row["data"], row["model"]) for row in rows):
+        some = [row for row in rows if (row["data"], row["model"]) == (name, learner)]
+        sums = {field: sum(row[field] for row in some) for field in ("rows", "log_prob", "wrong", "seconds")}
+        gaps = np.sum([row["gaps"] for row in some], axis=0)
+        log_prob, error, calibration = Counts(sums["rows"], sums["log_prob"], sums["wrong"], list(gaps)).scores()
+        part = "" if len(some) == some[0]["folds"] else f" ({len(some)} of {some[0]['folds']} folds)"
+        print(f"| {name} | {sums['rows']}, {some[0]['classes']} | {learner}{part} | {log_prob:.4f} | {error:.4f} | "
+              f"{calibration:.4f} | {sums['seconds'] / len(some):.1f} |")  # fmt: skip
 
 
 def made(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -91,14 +153,15 @@ def made(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
     return X, np.where(rng.uniform(size=n) < 0.5, np.arange(n) % classes, f.argmax(axis=1))
 
 
-def timed(function: Callable) -> float:
+def timed(function: Callable) -> tuple[float, float]:
+    """The least of three: seconds, and seconds of the processor."""
     function()
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.perf_counter(), time.process_time()
         function()
-        times.append(time.perf_counter() - start)
-    return min(times)
+        times.append((time.perf_counter() - start[0], time.process_time() - start[1]))
+    return min(wall for wall, _ in times), min(busy for _, busy in times)
 
 
 def evaluation(X: np.ndarray, y: np.ndarray, method: str) -> Callable:
@@ -114,23 +177,29 @@ def costs() -> None:
     model = Model(kernels.SquaredExponential(4.0, 1.0), likelihoods.MultinomialProbit())
     for method in ("ep", "qp"):
         learn = partial(fit, model, *made(200, 3), method)
-        print(f"learning, 200 rows, 3 classes, {method}: {timed(learn):.2f} s")
+        wall, busy = timed(learn)
+        print(f"learning, 200 rows, 3 classes, {method}: {wall:.2f} s, {busy:.2f} s of the processor", flush=True)
     for method in ("ep", "qp"):
         seconds = []
         for classes in (3, 6, 12):
             X, y = made(200, classes)
-            one = timed(partial(infer, model, X, y, method))
-            seconds.append(timed(evaluation(X, y, method)))
-            print(f"200 rows, {classes} classes, {method}: inference {one:.3f} s, with gradient {seconds[-1]:.3f} s")
+            one, (wall, busy) = timed(partial(infer, model, X, y, method))[1], timed(evaluation(X, y, method))
+            seconds.append(busy)
+            print(f"200 rows, {classes} classes, {method}: inference {one:.3f} s, with gradient {busy:.3f} s of the "
+                  f"processor ({wall:.3f} s)", flush=True)  # fmt: skip
         print(f"{method}: exponent in the number of classes {np.log(seconds[-1] / seconds[0]) / np.log(4.0):.2f}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["compare", "time"])
+    parser.add_argument("what", choices=["compare", "table", "time"])
     parser.add_argument("names", nargs="*", default=["iris", "wine"])
     parser.add_argument("--folds", type=int, default=10)
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
+    parser.add_argument("--models", nargs="*", help="only those whose name has one of these in it")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")
+    parser.add_argument("--seconds", type=float, default=np.inf, help="start nothing after these")
+    parser.add_argument("--out", type=Path, default=Path("folds.jsonl"))
     given = parser.parse_args()
     warnings.simplefilter("ignore")  # lengthscales at their bounds, of every fold
-    costs() if given.what == "time" else compare(given.names, given.folds, given.data)
+    {"compare": compare, "table": table, "time": lambda given: costs()}[given.what](given)

@@ -1,6 +1,8 @@
 """How far class probabilities are from the exact ones: the exact posterior of C n latent values by chains.
 
-    python benchmarks/classes_truth.py [--data FOLDER] [--steps 4000] [--chains 4] [--rows 0] [name ...]
+    python benchmarks/classes_truth.py iris --data FOLDER --steps 4000 --chains 4 --out truths.md
+
+One data set a process: `--out` takes the line of each, so that they can run side by side.
 
 Hyperparameters are those that the method has learned from nine tenths of the rows; the probabilities are those of the
 others. Chains are elliptical slices (Murray, Adams and MacKay 2010) in the coordinates of EP's posterior N(m, Σ): what
@@ -101,7 +103,8 @@ def truth(solution, new, steps, chains, seed=0):
     return 0.5 * (halves[0] + halves[1]), 0.5 * np.abs(halves[0] - halves[1]).max()
 
 
-def study(name: str, folder: Path, steps: int, chains: int, rows: int) -> None:
+def study(name: str, folder: Path, steps: int, chains: int, rows: int) -> str:
+    """A line of the table."""
     X, y = rows_of(name, folder)
     order = np.random.default_rng(0).permutation(len(y))[: rows or None]
     X, y = X[order], y[order]
@@ -113,7 +116,7 @@ def study(name: str, folder: Path, steps: int, chains: int, rows: int) -> None:
     exact, doubt = truth(solutions["ep"], X[test], steps, chains)
     rest = GaussianProcessClassifier(method="ep").fit(X[~test], y[~test]).predict_proba(X[test])
     wrong = {method: np.abs(s.predict_y(X[test]).probabilities - exact).max() for method, s in solutions.items()}
-    print(
+    return (
         f"| {name} | {(~test).sum()} | {y.max() + 1} | {doubt:.4f} | {wrong['ep']:.4f} | {wrong['qp']:.4f} | "
         f"{np.abs(rest - exact).max():.4f} | {model.kernel!r} |"
     )
@@ -126,9 +129,14 @@ if __name__ == "__main__":
     parser.add_argument("--steps", type=int, default=4000)
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--rows", type=int, default=0, help="take so many rows at random; 0 for all")
+    parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     print(f"| data | rows | classes | between chains | EP | QP | one-vs-rest | kernel |\n|{'---|' * 8}")
     with jax.enable_x64(True):
         for name in given.names:
-            study(name, given.data, given.steps, given.chains, given.rows)
+            line = study(name, given.data, given.steps, given.chains, given.rows)
+            print(line, flush=True)
+            if given.out is not None:
+                with open(given.out, "a", encoding="utf-8") as file:
+                    file.write(line + "\n")

@@ -9,8 +9,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import gammaln, log_ndtr, ndtr
+from scipy.special import gammaln, log_ndtr, ndtr, pdtr
 
+from quantprop import datasets
+
+SMALL = {"pima": 100, "mining": 112}  # sets, and how many rows of them
+COUNTS = (0, 1, 3, 5)  # of which P(y ≤ count) is asked
+NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(20)
 JITTER = 1e-8  # of the kernel's variance
 STEPS = 4  # of elliptical slice sampling for each θ
 
@@ -25,6 +30,11 @@ class Target(NamedTuple):
     mean: float
     centre: np.ndarray
     deviation: np.ndarray
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The counts that forecasts are asked about."""
+        return COUNTS
 
     def log_likelihood(self, f: np.ndarray) -> float:
         """log p(y | f)."""
@@ -48,15 +58,29 @@ class Target(NamedTuple):
         return float(-0.5 * (((theta - self.centre) / self.deviation) ** 2).sum())
 
     def forecast(self, theta: np.ndarray, factor: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """p(y_new = 1 | θ, f) of a class; E[y_new | θ, f] of a count."""
+        """P(y_new = 1 | θ, f) of a class at every new input; P(y_new ≤ c | θ, f) of a count, all inputs for each c."""
         cross = np.linalg.solve(factor, self.covariance(self.x, self.x_new, theta))
         mean, variance = self.mean + cross.T @ v, np.maximum(np.exp(theta[0]) - (cross**2).sum(0), 0.0)
-        return ndtr(mean / np.sqrt(1.0 + variance)) if self.likelihood == "probit" else np.exp(mean + 0.5 * variance)
+        if self.likelihood == "probit":
+            return ndtr(mean / np.sqrt(1.0 + variance))
+        rate = np.exp(mean[:, None] + np.sqrt(variance)[:, None] * NODES)
+        return np.concatenate([pdtr(most, rate) @ WEIGHTS / WEIGHTS.sum() for most in self.counts])
 
 
-def chain(task: tuple[Target, int, int, int]) -> dict[str, Any]:
-    """Draws of θ and forecasts of one chain: (target, draws, warm-up, seed)."""
-    target, draws, warmup, seed = task
+def target_of(name: str) -> Target:
+    """The first rows of a set; rows that follow, or years between, are new."""
+    data = datasets.load(name, "clean")
+    count, size = name == "mining", SMALL[name]
+    x = (data.X - data.X.mean(0)) / data.X.std(0)
+    new = np.linspace(x.min(), x.max(), 25)[:, None] if count else x[size : size + 50]
+    x, y = x[:size], np.asarray(data.y[:size], dtype=float)
+    mean = float(np.log(y.mean())) if count else 0.0
+    centre, deviation = np.log([1.0, 1.0 if count else 3.0]), np.array([1.5, 1.0])
+    return Target(x, y, new, "poisson" if count else "probit", mean, centre, deviation)
+
+
+def chain(target: Target, draws: int, warmup: int, seed: int) -> dict[str, Any]:
+    """One chain: moments of θ in each of its halves, and the average forecast."""
     rng = np.random.default_rng(seed)
     theta = target.centre + 0.5 * target.deviation * rng.standard_normal(2)
     factor, v = target.factor(theta), 0.1 * rng.standard_normal(len(target.x))
@@ -69,7 +93,9 @@ def chain(task: tuple[Target, int, int, int]) -> dict[str, Any]:
             kept.append(theta)
             if i % 10 == 0:
                 seen.append(target.forecast(theta, factor, v))
-    return {"theta": np.array(kept), "forecast": np.array(seen)}
+    halves = np.split(np.array(kept)[: 2 * (draws // 2)], 2)
+    moments = [[half.mean(0).tolist(), half.var(0, ddof=1).tolist()] for half in halves]
+    return {"halves": moments, "forecast": np.mean(seen, axis=0).tolist()}
 
 
 def _slice_v(target: Target, factor: np.ndarray, v: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -110,9 +136,7 @@ def _slice_theta(
         low, high = (at, high) if at < 0 else (low, at)
 
 
-def split_rhat(draws: np.ndarray) -> float:
-    """The largest split R-hat of θ; `draws` is chains × draws × 2."""
-    halves = np.concatenate(np.split(draws[:, : 2 * (draws.shape[1] // 2)], 2, axis=1))
-    n, within = halves.shape[1], halves.var(axis=1, ddof=1).mean(0)
-    between = n * halves.mean(1).var(axis=0, ddof=1)
+def split_rhat(means: np.ndarray, variances: np.ndarray, n: int) -> float:
+    """The largest split R-hat of θ from the moments of half chains of n draws each, a row for each half."""
+    within, between = variances.mean(0), n * means.var(axis=0, ddof=1)
     return float(np.sqrt(((n - 1) / n * within + between / n) / within).max())

@@ -28,6 +28,9 @@ def cases() -> dict[str, Likelihood]:
         "double-exponential": likelihoods.DoubleExponential(0.7),
         "censored": likelihoods.Censored(0.7),
         "ordinal": likelihoods.Ordinal([-1.0, 0.0, 1.5]),
+        "weibull": likelihoods.Weibull(0.7),
+        "log-logistic": likelihoods.LogLogistic(0.7),
+        "warped": likelihoods.Warped(0.7),
         "probit": likelihoods.Probit(),
         "logit": likelihoods.Logit(),
         "heaviside": likelihoods.Heaviside(0.05),
@@ -38,6 +41,8 @@ def cases() -> dict[str, Likelihood]:
     for link in RATES:
         found[f"poisson, {link}"] = likelihoods.Poisson(link)
         found[f"negative-binomial, {link}"] = likelihoods.NegativeBinomial(0.4, link)
+        found[f"zero-inflated poisson, {link}"] = likelihoods.ZeroInflatedPoisson(0.2, link)
+        found[f"zero-inflated negative-binomial, {link}"] = likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.4, link)
         found[f"gamma, {link}"] = likelihoods.Gamma(1.7, link)
     for link in PROBABILITIES:
         found[f"binomial, {link}"] = likelihoods.Binomial(link)
@@ -64,7 +69,7 @@ def measure_quantiles(out: Path) -> None:
     results = {}
     for name, likelihood in cases().items():
         results[name] = measure(likelihood)
-        print(f"{name:<28} {results[name][0]:7.3f} s, {results[name][1]:7.3f} s of a processor", flush=True)
+        print(f"{name:<42} {results[name][0]:7.3f} s, {results[name][1]:7.3f} s of a processor", flush=True)
     (out / "quantiles.json").write_text(
         json.dumps({"rows": ROWS, "levels": LEVELS.tolist(), "seconds": results}, indent=1)
     )

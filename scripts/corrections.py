@@ -1,24 +1,26 @@
 """How much closer corrections come to the truth, and what the trust numbers are worth: tables of docs/corrections.md.
 
-    python scripts/corrections.py rows         # EP and QP on every stored truth; half an hour on one core
-    python scripts/corrections.py page         # tables into docs/corrections.md
+    python scripts/corrections.py rows --jobs 12   # EP and QP on every stored truth; half an hour on one core
+    python scripts/corrections.py page             # tables into docs/corrections.md
 
-`rows` writes docs/results/accuracy/corrections.csv, a row for each method and case, and keeps what it finds there.
-Names of data sets after `rows` restrict it to them.
+`rows` writes docs/results/accuracy/corrections.csv, a row for each method and case, and keeps what it finds there:
+remove the file to have all by one version. Names of data sets after `rows` restrict it to them. A job is one process on
+one core.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator, Sequence
+import argparse
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from accuracy import METHODS, RESULTS, ROOT, TRUTHS, Row, extend, read_rows
+from accuracy import METHODS, RESULTS, ROOT, TRUTHS, Row, read_rows, write_rows
 from markers import between, table
 from scipy.stats import spearmanr
 
 from quantprop import datasets, infer
+from quantprop.experiments.pool import ENVIRONMENT, in_processes
 from quantprop.reference.truths import TOL, Truth, read
 
 FILE = RESULTS / "corrections.csv"
@@ -27,15 +29,42 @@ SETTINGS = {"learned": "learned", "times-10": "× 10", "times-100": "× 100"}
 CLASSES = [name for name in datasets.names() if name != "mining"]
 
 
-def wanted(names: Sequence[str]) -> Iterator[tuple[Row, tuple[Truth, str]]]:
-    """Every case with each method, small data sets first."""
+Case = tuple[Truth, str]
+
+
+def key(row: Row) -> tuple[str, ...]:
+    """What a row is of."""
+    return row["dataset"], row["setting"], row["method"]
+
+
+def about(case: Case) -> Row:
+    """The same of a case."""
+    truth, method = case
+    return {"dataset": truth.dataset, "setting": truth.setting, "method": method}
+
+
+def extend(names: Sequence[str], jobs: int) -> None:
+    """Add a row for every case that the file lacks, writing it after each; large data sets first, since they last."""
+    rows = [row for row in read_rows(FILE) if all(row.values())]
+    have = {key(row) for row in rows}
     truths = [truth for truth in read(TRUTHS) if not names or truth.dataset in names]
-    for method in ("EP", "QP"):
-        for truth in sorted(truths, key=lambda truth: len(truth.posterior_mean.value)):
-            yield {"dataset": truth.dataset, "setting": truth.setting, "method": method}, (truth, method)
+    cases = [(truth, method) for truth in truths for method in ("EP", "QP")]
+    left = sorted((case for case in cases if key(about(case)) not in have), key=_size, reverse=True)
+    for (_, case), row in in_processes(_numbered, list(enumerate(left)), jobs, ENVIRONMENT | {"JAX_PLATFORMS": "cpu"}):
+        rows.append(about(case) | row)
+        write_rows(FILE, sorted(rows, key=key))
+        print(", ".join(rows[-1].values()), flush=True)
 
 
-def result(case: tuple[Truth, str]) -> Row:
+def _size(case: Case) -> int:
+    return len(case[0].posterior_mean.value)
+
+
+def _numbered(case: tuple[int, Case]) -> Row:
+    return result(case[1])
+
+
+def result(case: Case) -> Row:
     """What a method and its correction say of a case, beside the truth."""
     truth, method = case
     data, spread = truth.data, truth.posterior_variance
@@ -161,16 +190,17 @@ def page() -> None:
     PAGE.write_text(text, encoding="utf-8")
 
 
-def main(task: str, names: Sequence[str]) -> int:
-    if task == "rows":
-        extend(FILE, ("dataset", "setting", "method"), wanted(names), result)
-    elif task == "page" and not names:
-        page()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("rows", "page"))
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--jobs", type=int, default=1)
+    given = parser.parse_args()
+    if given.what == "rows":
+        extend(given.names, given.jobs)
     else:
-        print(__doc__, file=sys.stderr)
-        return 2
-    return 0
+        page()
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1] if len(sys.argv) > 1 else "", sys.argv[2:]))
+    main()

@@ -6,6 +6,11 @@ from pathlib import Path
 import jax
 import pytest
 
+if os.environ.get("QUANTPROP_CHECKED"):
+    import checked
+
+    checked.install()
+
 os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs in the home of who runs the tests
 
 MAPS = Path("/proc/self/maps")

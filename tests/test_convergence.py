@@ -23,12 +23,11 @@ CELLS = [
 ]
 SHUFFLED = np.random.default_rng(20).permutation(len(CELLS))
 TWENTIETH = [CELLS[i] for i in SHUFFLED[::20]]
-LARGE = ("cancer", "pima")  # whose part of a twentieth would take longer than all the others
-SAMPLE = [cell for cell in TWENTIETH if cell[0] not in LARGE]
-SAMPLE += [CELLS[i] for i in SHUFFLED[::80] if CELLS[i][0] in LARGE]
+LARGE = ("ionosphere", "cancer", "pima")  # whose cells take longer than all the others
+SAMPLE = [CELLS[i] for i in SHUFFLED[::40] if CELLS[i][0] not in LARGE]
 
 
-SIZES = (351, 732)  # rows are filled up to these with rows of weight 0, so that data sets share programs
+SIZES = (214, 351, 732)  # rows are filled up to these with rows of weight 0, so that data sets share programs
 
 
 def solve(name, variance, lengthscale, method, tol=1e-8, **options):
@@ -94,7 +93,7 @@ def test_sites_renewed_twice_arrive_sooner():
 
 
 def test_schedules_agree_on_some_cells():
-    check_schedules([cell for cell in TWENTIETH if cell[0] in ("wine1", "sonar", "crabs")][:6])
+    check_schedules([cell for cell in TWENTIETH if cell[0] in ("wine1", "sonar", "crabs")][:3])
 
 
 @pytest.mark.campaign
@@ -123,7 +122,7 @@ def check_mining(method, variances, lengthscales, share):
 
 
 def test_square_link_mining_on_some_cells():
-    check_mining("ep", (0.1, 1.0, 10.0), (2.0, 10.0, 50.0), 0.95)
+    check_mining("ep", (0.1, 10.0), (2.0, 50.0), 1.0)
 
 
 @pytest.mark.campaign

@@ -11,6 +11,7 @@ from scipy import optimize, special, stats
 from scipy.special import log_ndtr, logsumexp
 
 from quantprop import EP, QP, VB, Inducing, Laplace, Markov, Model, PowerEP, infer, kernels, likelihoods
+from quantprop.comparison.insight import trust
 from quantprop.inference.predictive import Predictive
 from quantprop.numerics.skewed import Skewed
 from quantprop.reference.truths import read
@@ -239,6 +240,29 @@ def test_other_methods_are_refused_by_name(method):
         replace(solution, data=None, status=replace(solution.status, reason="converged")).corrected()
 
 
+def test_several_classes_are_refused_by_name():
+    """Of corrections; a number for trust says why there is none, and how many modes there are."""
+    kernel = kernels.SquaredExponential(2.0)
+    solution = infer(Model(kernel, likelihoods.MultinomialProbit(3)), X, np.arange(9) % 3, "ep")
+    with pytest.raises(ValueError, match="one latent function"):
+        solution.corrected()
+    said = trust(solution)
+    assert np.isnan(said.shift)
+    assert said.doubt.shape == (9,)
+    assert str(said).startswith("no correction: corrections exist for models of one latent function")
+    assert str(said).endswith("no other mode was found")
+
+
+def test_too_many_rows_of_another_process_are_refused_by_name():
+    """The joint posterior that corrections need exists for the first 1,024 rows of a process other than Dense."""
+    x = np.linspace(-3.0, 3.0, 1100)[:, None]
+    model = Model(kernels.SquaredExponential(1.0), likelihoods.Probit(), process=Inducing(8))
+    solution = infer(model, x, np.sign(np.sin(x[:, 0]) + 0.1), "ep")
+    with pytest.raises(ValueError, match=r"Inducing has up to 1024 rows; got 1100"):
+        solution.corrected()
+    assert "Inducing has up to 1024 rows" in str(trust(solution))
+
+
 # --- several modes ---------------------------------------------------------------------------------------------------
 
 
@@ -266,6 +290,7 @@ def test_a_square_link_has_modes_of_either_sign():
 # --- stored truths ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("name", ["wine2", "wine3"])
 def test_evidence_and_variances_of_stored_truths(name):
     (truth,) = (one for one in read(TRUTHS) if (one.dataset, one.setting) == (name, "learned"))

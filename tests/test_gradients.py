@@ -43,8 +43,7 @@ MATRIX = [
 BY_DEFAULT = [
     ("qp", "evidence", "probit"),
     ("laplace", "evidence", "poisson"),
-    ("qp", "loo", "student-t"),
-    ("laplace", "evidence", "weibull"),
+    ("laplace", "loo", "student-t"),
 ]
 
 
@@ -88,7 +87,7 @@ def test_total_derivative_with_other_wasserstein_distances(p, objective, likelih
 
 def test_sites_held_fixed_give_another_gradient_for_qp():
     """The paper's gradient: the one that evidence would have if sites did not move with the hyperparameters."""
-    exact, partial = (landscape(QP(), "loo", "student-t", exact) for exact in (True, False))
+    exact, partial = (landscape(QP(), "loo", "probit", exact) for exact in (True, False))
     theta = packed(exact.parts)
     difference = exact.from_cold(theta).gradient - partial.from_cold(theta).gradient
     assert np.linalg.norm(difference) > 1e-3 * np.linalg.norm(exact.from_cold(theta).gradient)

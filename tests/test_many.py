@@ -102,12 +102,19 @@ def problems(count, n=44):
     return x, y
 
 
-def test_many_fits_are_those_one_by_one():
-    x, y = problems(10)
-    kernel = kernels.SquaredExponential(Parameter(1.0, bounds=(0.3, 20.0)), 1.0)  # one optimum, and no plateau
-    model = Model(kernel, likelihoods.Probit(), mean=Parameter(0.1))
+KERNEL = kernels.SquaredExponential(Parameter(1.0, bounds=(0.3, 20.0)), 1.0)  # one optimum, and no plateau
+MODEL = Model(KERNEL, likelihoods.Probit(), mean=Parameter(0.1))
+
+
+@pytest.fixture(scope="module")
+def ten():
+    """Ten problems learned at once, and what was reported on the way."""
     reports = []
-    many = fit_many(model, x, y, "ep", report=lambda done, total: reports.append((done, total)))
+    return fit_many(MODEL, *problems(10), "ep", report=lambda done, total: reports.append((done, total))), reports
+
+
+def test_many_fits_are_those_one_by_one(ten):
+    (x, y), model, (many, reports) = problems(10), MODEL, ten
     for one, a, b in zip(many, x, y, strict=True):
         single = fit(model, a, b, "ep")
         assert one.objective_value == pytest.approx(single.objective_value, rel=1e-6)
@@ -124,13 +131,11 @@ def test_many_fits_are_those_one_by_one():
         np.testing.assert_allclose(latent.variance, expected.variance, rtol=1e-9)
 
 
-def test_more_problems_than_memory_holds_at_once(monkeypatch):
-    x, y = problems(5)
-    model = Model(kernels.SquaredExponential(), likelihoods.Probit())
-    whole = fit_many(model, x, y, "ep")
+def test_more_problems_than_memory_holds_at_once(ten, monkeypatch):
+    (x, y), whole = problems(10), ten[0]
     monkeypatch.setattr(batches, "HELD", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 where 8 GiB are assumed
     assert batches.held(Dense().cost(64)) == 1
-    for one, other in zip(fit_many(model, x, y, "ep"), whole, strict=True):
+    for one, other in zip(fit_many(MODEL, x[:4], y[:4], "ep"), whole[:4], strict=True):
         assert one.objective_value == pytest.approx(other.objective_value, rel=1e-9)
 
 
@@ -196,6 +201,7 @@ def test_columns_of_different_length_are_refused():
         predict_many([], x)
 
 
+@pytest.mark.campaign
 def test_learning_that_begins_next_to_its_optimum_ends_there():
     """The first value must be exact enough for the small gains that are left from there."""
     x, y = problems(1)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRanker, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
     from quantprop.inference.batched import predict_many
-    from quantprop.inference.inferring import infer
+    from quantprop.inference.inferring import FixedPointWarning, infer
     from quantprop.inference.integrated import Integrated
     from quantprop.inference.prediction import PrecisionWarning
     from quantprop.inference.results import Fitted
@@ -42,6 +42,7 @@ _HOME = {
     **dict.fromkeys(("Solution", "Status"), "inference.solution"),
     **dict.fromkeys(("Dense", "Inducing", "Markov"), "priors"),
     "Fitted": "inference.results",
+    "FixedPointWarning": "inference.inferring",
     "Integrated": "inference.integrated",
     "KernelWarning": "learning.starts",
     "Model": "model",
@@ -79,6 +80,7 @@ __all__ = [
     "VB",
     "Dense",
     "Fitted",
+    "FixedPointWarning",
     "GaussianProcessClassifier",
     "GaussianProcessRanker",
     "GaussianProcessRegressor",

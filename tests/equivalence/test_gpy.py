@@ -12,7 +12,11 @@ from quantprop import EP, Model, datasets, infer, kernels, likelihoods
 
 FILE = Path(__file__).parents[1] / "oracles" / "gpy_reference.json"
 RECORDS = json.loads(FILE.read_text())["records"]
-CASES = [(name, i) for name, records in RECORDS.items() for i in range(len(records))]
+CASES = [
+    pytest.param(name, i, marks=[pytest.mark.campaign] * (name != "crabs"))
+    for name, records in RECORDS.items()
+    for i in range(len(records))
+]
 
 
 def standardised(name: str) -> tuple[np.ndarray, np.ndarray]:

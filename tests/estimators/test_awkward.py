@@ -153,6 +153,7 @@ def test_more_features_than_rows():
     assert (model.predict_proba(x[32:])[:, 1] > 0).all()
 
 
+@pytest.mark.campaign
 def test_imbalance():
     """One positive in two hundred: the mean predicted share must not be drawn towards a half."""
     x = RNG.normal(size=(200, 2))

@@ -13,7 +13,7 @@ import numpy as np
 
 def save_again_and_again(folder: Path) -> None:
     """Two models in turn, to one file."""
-    from test_storage import MODELS, made
+    from storage.cases import MODELS, made
 
     from quantprop.storage import save
 
@@ -26,7 +26,7 @@ def save_again_and_again(folder: Path) -> None:
 
 def save_without_space(folder: Path) -> None:
     """A save that gets no further than 1,000 bytes, over a file that is there."""
-    from test_storage import MODELS, made
+    from storage.cases import MODELS, made
 
     from quantprop.storage import save
 
@@ -70,16 +70,16 @@ def fit_for_long(folder: Path) -> None:
 def fit_many_for_long(folder: Path) -> None:
     """A batch that takes long, since every step of its searches does; says so once the first evaluations are done."""
     from quantprop import Model, fit_many, kernels, likelihoods
-    from quantprop.learning import many
+    from quantprop.learning.batch_search import BatchSearch
 
-    step = many.BatchSearch.step
+    step = BatchSearch.step
 
-    def told(search: many.BatchSearch) -> None:
+    def told(search: BatchSearch) -> None:
         step(search)
         os.write(1, b"working\n")  # at once: two threads say so
         time.sleep(0.5)
 
-    many.BatchSearch.step = told  # type: ignore[method-assign]
+    BatchSearch.step = told  # type: ignore[method-assign]
     xs, ys = _problems(40, 30)
     fit_many(Model(kernels.SquaredExponential(), likelihoods.Probit()), xs, ys, "laplace")
 

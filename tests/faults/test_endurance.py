@@ -29,6 +29,7 @@ def endured(*arguments):
     return maps, resident
 
 
+@pytest.mark.campaign
 def test_memory_maps_stay_where_they_are():
     """A dozen fits need 50 programs, and 16 may stay; all kept, the last fits had 660 maps more than the first four."""
     maps, _ = endured(12, 16)

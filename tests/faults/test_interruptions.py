@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import quick
 from experiments.pretend import PLAN, Pretend
-from test_storage import MODELS, made, same
+from storage.cases import MODELS, made, same
 
 import quantprop
 from quantprop.experiments import rows

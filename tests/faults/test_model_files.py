@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save as serialized
-from test_storage import MODELS, made, parts, same
+from storage.cases import MODELS, made, parts, same
 
 from quantprop.inference.results import Fitted
 from quantprop.storage import load, save

@@ -61,6 +61,7 @@ def test_a_picture_of_a_hyperparameter(classifier):
         plots.hyperparameter(GaussianProcessClassifier(), name)
 
 
+@pytest.mark.campaign
 def test_a_regressor_mixes_likelihoods_too():
     y = np.sin(2 * X[:, 0]) + 0.3 * RNG.standard_normal(28)
     model = GaussianProcessRegressor(likelihood=likelihoods.Gaussian(), method="ep", hyperparameters="integrated").fit(

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from integration.quadrature import truth
+from scipy.stats import norm
 
 from quantprop import (
     Inducing,
@@ -60,6 +61,39 @@ def test_two_hyperparameters_equal_quadrature(two, two_exactly):
     np.testing.assert_allclose(sd, two_exactly.sd, rtol=0.01)
     np.testing.assert_allclose(two.log_evidence, two_exactly.log_evidence, atol=2e-3)
     np.testing.assert_allclose(two.predict_y(X_NEW[:, None]).log_prob(Y_NEW), two_exactly.log_density, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"lengthscale": (0.05, 0.9)},
+        {"lengthscale": (1.1, 20.0)},
+        {"variance": (0.6, 1.4)},
+        {"variance": (0.01, 0.8), "lengthscale": (0.9, 1.2)},
+    ],
+    ids=str,
+)
+def test_bounds_that_cut_the_posterior_off(bounds):
+    """Means, deviations, evidence and forecasts are those inside the bounds, and the status names the bounds."""
+    names = ("variance", "lengthscale")
+    ends = {name: bounds.get(name, (1e-5, 1e5)) for name in names}
+    start = {name: Parameter(np.sqrt(np.prod(ends[name])), ends[name], prior=PRIOR[name]) for name in names}
+    likelihood = likelihoods.Gaussian(Parameter(NOISE, fixed=True))
+    found = integrate(fit(Model(kernels.SquaredExponential(**start), likelihood), X[:, None], Y, "ep"))
+    wide = {"variance": (-5.0, 6.0), "lengthscale": (-2.5, 3.0)}
+    axes = tuple(_midpoints(*(np.log(bounds[name]) if name in bounds else wide[name])) for name in names)
+    inside = np.sum([np.log(np.ptp(norm.cdf(np.log(ends[name]), np.log(PRIOR[name].median), PRIOR[name].deviation)))
+                     for name in names])  # fmt: skip
+    exactly = truth(X, Y, X_NEW, Y_NEW, axes, lambda t: normal(t, names) - inside, NOISE)
+    assert found.converged
+    assert set(found.status.at_bounds) == {f"kernel.{name}" for name in bounds}
+    _close(found, exactly, mean=0.02, sd=0.02, density=1e-3, evidence=5e-3)
+
+
+def _midpoints(lower, upper, count=80):
+    """Of as many cells of one size, so that their sum is an integral that ends at the bounds."""
+    width = (upper - lower) / count
+    return lower + width * (0.5 + np.arange(count))
 
 
 def test_intervals_hold_their_probability(two):
@@ -172,6 +206,24 @@ def test_other_processes(kernel, process):
         alone = infer(found.components[i].model, X[:, None], Y, "ep", tol=1e-10)
         np.testing.assert_allclose(found.components[i].log_evidence, alone.log_evidence, atol=1e-7)
         np.testing.assert_allclose(at.means[i], alone.predict(X_NEW[:, None]).mean, atol=1e-7)
+
+
+def test_three_hyperparameters_of_which_one_is_cut_off(three_exactly):
+    """By a central composite design in coordinates without the bound."""
+    noise = Parameter(0.2, (0.05, 0.28), prior=PRIOR["scale"])
+    found = integrate(fit(model(noise), X[:, None], Y, "ep"))
+    axes = (np.linspace(-4, 5, 31), np.linspace(-2, 2.5, 31), _midpoints(np.log(0.05), np.log(0.28), 31))
+    inside = np.log(np.ptp(norm.cdf(np.log([0.05, 0.28]), np.log(0.5), 0.7)))
+    exactly = truth(X, Y, X_NEW, Y_NEW, axes, lambda t: normal(t, tuple(PRIOR)) - inside)
+    assert found.status.at_bounds == ("likelihood.scale",)
+    _close(found, exactly, mean=0.15, sd=0.15, density=0.03, evidence=0.1)
+
+
+def test_several_classes_are_refused_by_name():
+    classes = Model(kernels.SquaredExponential(), likelihoods.MultinomialProbit(3))
+    fitted = fit(classes, X[:9, None], np.arange(9) % 3, "ep", max_evaluations=2)
+    with pytest.raises(ValueError, match=r"models of one latent function.*hyperparameters='integrated'"):
+        integrate(fitted)
 
 
 def _close(found, exactly, mean, sd, density, evidence):

@@ -16,6 +16,8 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.kernels.per_class import ClassRows
 from quantprop.priors import (
     Classes,
+    ClassesInducing,
+    ClassesInducingPrior,
     ClassesPrior,
     Dense,
     DensePrior,
@@ -53,11 +55,12 @@ BACKENDS = {
     "inducing after rows": Inducing(POINTS, learn=True, message=heard()),
     "markov": Markov(),
     "classes": Classes(3),
+    "classes by points": ClassesInducing(3, Inducing(POINTS)),
 }
 
 
 ROUGHER = kernels.Matern12(1.5, 0.4) + kernels.White(0.1)
-KERNELS = {"classes": kernels.PerClass((KERNEL, ROUGHER, KERNEL))}
+KERNELS = dict.fromkeys(("classes", "classes by points"), kernels.PerClass((KERNEL, ROUGHER, KERNEL)))
 LABELS = np.array([0, 2, 1, 1, 0, 2])
 
 RNG = np.random.default_rng(4)
@@ -163,7 +166,11 @@ def in_full(prior: Prior) -> np.ndarray:
     if isinstance(prior, MarkovPrior):
         return chain_in_full(prior)
     if isinstance(prior, ClassesPrior):
-        return differences_in_full(prior)
+        return differences_in_full(np.asarray(prior.k), float(prior.own))
+    if isinstance(prior, ClassesInducingPrior):
+        v = np.asarray(prior.v)[0]
+        k = np.swapaxes(v, 1, 2) @ v + np.eye(len(LABELS)) * np.asarray(prior.residual)[:, None]
+        return differences_in_full(k, float(prior.own))
     assert isinstance(prior, LowRankPrior)
     v = np.asarray(prior.v)
     return v.T @ v + np.diag(prior.d)
@@ -198,11 +205,11 @@ def differences() -> tuple[np.ndarray, np.ndarray]:
     return np.array(rows), np.repeat(np.arange(len(LABELS)), 2)
 
 
-def differences_in_full(prior: ClassesPrior) -> np.ndarray:
+def differences_in_full(k: np.ndarray, own: float) -> np.ndarray:
     """Cov(h, h') = Σ_c w_c w'_c k_c(x, x'), and ω for two rows of one datum."""
     w, datum = differences()
-    k = sum(np.outer(w[:, c], w[:, c]) * np.asarray(prior.k[c])[np.ix_(datum, datum)] for c in range(3))
-    return k + float(prior.own) * (datum[:, None] == datum)
+    total = sum(np.outer(w[:, c], w[:, c]) * k[c][np.ix_(datum, datum)] for c in range(3))
+    return total + own * (datum[:, None] == datum)
 
 
 def with_classes(x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -228,6 +235,7 @@ BY_DEFAULT = (
     "inducing, signed",
     "markov, signed",
     "classes, positive",
+    "classes by points, signed",
 )
 SETTINGS = [f"{name}, {sign}" for name in BACKENDS for sign in ("positive", "signed")]
 
@@ -242,7 +250,7 @@ def setting(request) -> Setting:
     if name == "markov":  # new times before and after the data, two next to each other
         x, new = rng.permutation(x), np.array([[-3.0], [0.1], [2.5], [0.1001], [1.2]])
     cross = None
-    if name == "classes":
+    if name in KERNELS:
         x, new, cross = with_classes(x, new)
     prior, own = made(process, kernel, jnp.asarray(rng.normal(size=N)), x), np.array(of_the_kernel(kernel, x, new)[1])
     if isinstance(prior, LowRankPrior):
@@ -250,6 +258,10 @@ def setting(request) -> Setting:
     elif isinstance(prior, InducingPrior):
         v, more = np.array(held(prior)), np.array(ties(process, x, new))
         cross, own = v.T @ believed(prior) @ more, own + more.T @ (believed(prior) - np.eye(6)) @ more
+    elif isinstance(prior, ClassesInducingPrior):
+        v, more = np.asarray(prior.v)[0], np.asarray(process.cross(kernel, x, new).k)
+        w, datum = differences()
+        cross = sum(np.outer(w[:, c], new[:, 1 + c]) * (v[c].T @ more[c])[datum] for c in range(3))
     elif cross is None:
         cross = np.array(of_the_kernel(kernel, x, new)[0])
     tau = rng.uniform(0.2, 3.0, N)
@@ -354,6 +366,8 @@ def some_direction(prior: Prior) -> Prior:
     if isinstance(prior, ClassesPrior):  # ω and the labels are given
         k = 0.1 * (found.k + np.swapaxes(found.k, 1, 2))
         return ClassesPrior(found.mean, k, np.zeros(()), np.zeros(len(LABELS)), 3)
+    if isinstance(prior, ClassesInducingPrior):  # ω, the labels and κ are given
+        return found.made_of(found.mean, found.v, found.residual)
     if isinstance(prior, MarkovPrior):  # Q symmetric, the order of rows as it is; slots without a row do not count
         chain = found.chain._replace(q=0.1 * (found.chain.q + np.swapaxes(found.chain.q, 1, 2)))
         still = jax.tree.map(np.zeros_like, prior.layout)

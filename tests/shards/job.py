@@ -37,13 +37,22 @@ def part(rows: dict[str, np.ndarray], process: int, processes: int) -> dict[str,
     return {name: column[ends[process] : ends[process + 1]] for name, column in rows.items()}
 
 
-def small(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """QP learned on labels, EP inferred on counts."""
+def small(rows: dict[str, np.ndarray], method: Any = EP()) -> dict[str, Any]:
+    """EP learned on labels."""
     model = Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihoods.Probit(), Parameter(0.1), Inducing(16))
-    learned = fit(model, rows["x"], rows["label"], QP(), max_evaluations=20)
+    return of_fit(fit(model, rows["x"], rows["label"], method, max_evaluations=20))
+
+
+def small_by_qp(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """QP learned on labels: its evidence is not stationary in the sites."""
+    return small(rows, QP())
+
+
+def inferred(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """EP inferred on counts."""
     counts = Model(kernels.SquaredExponential(), likelihoods.Poisson(), process=Inducing(16))
     found = infer(counts, rows["x"], rows["count"], EP(), tol=1e-10)
-    return {**of_fit(learned), **of_solution(found, "count.")}
+    return of_solution(found, "count.")
 
 
 def refused(rows: dict[str, np.ndarray]) -> list[str]:
@@ -67,6 +76,11 @@ def wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     except (ValueError, RuntimeError) as error:
         return {"nan": f"{type(error).__name__}: {error}", "refused": refused(rows)}
     return {}
+
+
+def small_and_wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Both in one job."""
+    return {**wrong(rows), **small(rows)}
 
 
 def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:
@@ -102,10 +116,14 @@ def estimators(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     return {"classes": classifier.classes_, "p": classifier.predict_proba(NEW), "mean": regressor.predict(NEW)}
 
 
-def collectives(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """What the compiled programs of EP's and QP's evaluations send, by program."""
-    return {f"{name}.{program}": sizes for name, method, learn in (("ep", EP(), False), ("qp", QP(), True))
-            for program, sizes in sent(rows, method, learn).items()}  # fmt: skip
+def collectives_of_ep(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What the compiled programs of EP's evaluations send, by program."""
+    return sent(rows, EP(), learn=False)
+
+
+def collectives_of_qp(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What the compiled programs of QP's evaluations send, the points being learned."""
+    return sent(rows, QP(), learn=True)
 
 
 def sent(rows: dict[str, np.ndarray], method: Any, learn: bool) -> dict[str, list[str]]:

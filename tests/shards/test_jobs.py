@@ -1,8 +1,9 @@
 """A fit whose rows are divided among processes is the fit of one process."""
 
 import numpy as np
+import pytest
 
-from shards.job import problem, small
+from shards.job import inferred, problem, small, small_by_qp
 from shards.jobs import results
 
 THETA = 1e-6
@@ -25,13 +26,24 @@ def compare(jobs: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> No
         assert np.max(np.abs(found - expected)) <= bound * np.max(np.abs(expected)), name
 
 
-def test_two_processes_are_one(tmp_path):
-    jobs = results(tmp_path, "small", 400, 2)
-    compare(jobs, small(problem(400)))
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """What the two processes of a job returned: a fit, and what they say of rows that one of them cannot take."""
+    return results(tmp_path_factory.mktemp("job"), "small_and_wrong", 400, 2)
 
 
-def test_what_one_process_cannot_take_all_refuse(tmp_path):
-    first, second = results(tmp_path, "wrong", 60, 2)
+def test_two_processes_are_one(two):
+    compare(two, small(problem(400)))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("case", [small_by_qp, inferred])
+def test_two_processes_are_one_in_other_cases(case, tmp_path):
+    compare(results(tmp_path, case.__name__, 400, 2), case(problem(400)))
+
+
+def test_what_one_process_cannot_take_all_refuse(two):
+    first, second = two
     assert str(second["nan"]).startswith("ValueError: X[0, 0] = nan")
     assert str(first["nan"]) == f"JobError: process 1 of the job stopped: {second['nan']}"
     for job in (first, second):
@@ -39,14 +51,18 @@ def test_what_one_process_cannot_take_all_refuse(tmp_path):
         assert all("use process=Inducing(points)" in words for words in job["refused"])
 
 
-def test_what_is_sent_depends_on_the_points_alone(tmp_path):
-    (found,) = results(tmp_path, "collectives", 1000, 1, devices=2)
+@pytest.mark.campaign
+@pytest.mark.parametrize("method", ["ep", "qp"])
+def test_what_is_sent_depends_on_the_points_alone(tmp_path, method):
+    (found,) = results(tmp_path, f"collectives_of_{method}", 1000, 1, devices=2)
     m, d, scalars = 16, 2, 40  # what Anderson's equations and the norms of a sweep send is smaller than that
     assert all(line.startswith("all-reduce ") for lines in found.values() for line in map(str, lines))
     sizes = {name: [int(str(line).split()[1]) for line in lines] for name, lines in found.items()}
     large = {name: [size for size in own if size > scalars] for name, own in sizes.items()}
-    assert large["ep.solved"] == large["qp.solved"] == [m * m + m]  # V diag(s) Vᵀ and V r, once a sweep
-    (slope,) = large["ep.gradient"]
-    assert m * m + m * d <= slope <= m * m + m * d + 8  # of L⁻¹, the points, and the kernel's numbers
-    assert all(size <= m * m + m * d + 8 for size in large["qp.gradient"])
-    assert not any(large[f"{method}.{program}"] for method in ("ep", "qp") for program in ("prior", "pull_back"))
+    assert large["solved"] == [m * m + m]  # V diag(s) Vᵀ and V r, once a sweep
+    assert all(size <= m * m + m * d + 8 for size in large["gradient"])
+    if method == "ep":
+        (slope,) = large["gradient"]
+        assert m * m + m * d <= slope  # of L⁻¹, the points, and the kernel's numbers
+    assert not large["prior"]
+    assert not large["pull_back"]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.inference.classes import ClassSolution
 from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.solution import Solution
 from quantprop.kernels import Columns, Kernel, columns_of, written
@@ -77,9 +78,10 @@ class Trust:
         )
 
 
-def trust(solution: Solution) -> Trust:
+def trust(solution: Solution | ClassSolution) -> Trust:
     """The size of the correction of a solution, or why it has none."""
-    modes = str(solution.modes()) if solution.data is not None else "other modes were not looked for"
+    kept = isinstance(solution, ClassSolution) or solution.data is not None
+    modes = str(solution.modes()) if kept else "other modes were not looked for"
     try:
         better = solution.corrected()
     except ValueError as error:  # the method, process or posterior has none: a part of the answer

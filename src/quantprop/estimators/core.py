@@ -177,7 +177,7 @@ class Recipe:
 
 def integrated(core: Core) -> Core:
     """The same averaged over its hyperparameters, under the evidence and their priors."""
-    found = integrated_over(core.fitted, core.landscape.task, TOLERANCE, core.landscape.max_sweeps)
+    found = integrated_over(core.fitted, core.landscape.task, core.landscape.max_sweeps)
     return replace(core, integrated=found)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from quantprop import datasets
 from quantprop.experiments import rows
@@ -78,6 +78,7 @@ def do(unit: Unit) -> list[Row]:
 Results = Generator[tuple[Unit, list[Row]], None, None]
 
 
+@runtime_checkable
 class Workers(Protocol):
     """Where units are carried out: on this machine (`pool.Local`) or on a cluster (`cluster.Dask`)."""
 

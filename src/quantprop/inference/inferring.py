@@ -18,9 +18,11 @@ from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
+from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
+from quantprop.projections import Wasserstein
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -28,6 +30,10 @@ from quantprop.runtime.threads import blas_threads_for
 
 SCHEDULES = ("parallel", "sequential")
 MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
+
+
+class FixedPointWarning(UserWarning):
+    """A method has no fixed point on these data, and the solution is another method's."""
 
 
 @by_factors
@@ -48,7 +54,8 @@ def infer(
 ) -> Solution:
     """The posterior of a model given data, at the model's hyperparameters.
 
-    Never raises for lack of convergence: `solution.status` says how it ended and what to try.
+    Never raises for lack of convergence: `solution.status` says how it ended and what to try. Where QP has no fixed
+    point and EP has one, the solution is EP's: `solution.method` and the status say so, with a FixedPointWarning.
 
     Args:
         model: Kernel, likelihood, mean and process, at whose numbers the posterior is taken.
@@ -92,8 +99,9 @@ def infer(
         is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
         if is_psd and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
+            problem, out, schedule = _by_ep(problem, start, out, schedule, tol, max_sweeps)
         _warn_of_lost_digits(problem, out.at.sites)
-    solution = solution_of(model, method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
+    solution = solution_of(model, problem.method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
@@ -106,7 +114,7 @@ def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
 
 
 @program
-def _parallel(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+def _parallel(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Scalar) -> Outcome:
     return solve_parallel(problem, start, tol, max_sweeps)[0]
 
 
@@ -153,6 +161,30 @@ def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: floa
         return out, schedule
     reason = np.asarray(REASONS.index("converged"))
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
+
+
+def _by_ep(
+    problem: InferenceProblem, start: Natural, out: Outcome, schedule: str, tol: float, max_sweeps: int
+) -> tuple[InferenceProblem, Outcome, str]:
+    """EP's answer where QP has none: labels of a threshold that contradict each other leave it without a fixed point,
+    since its sites are narrower than EP's (docs/robustness.md).
+    """
+    method = problem.method
+    if REASONS[int(out.reason)] == "converged" or not isinstance(method, EP):
+        return problem, out, schedule
+    if not isinstance(method.projection, Wasserstein) or _without_variance(problem.weight.total, out):
+        return problem, out, schedule
+    instead = replace(problem, method=EP(power=method.power))
+    found, way = _continued(instead, *_solve(instead, start, schedule.split(",")[0], tol, max_sweeps), tol)
+    if REASONS[int(found.reason)] != "converged":
+        return problem, out, schedule
+    warnings.warn(
+        f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
+        f"{instead.method!r}, as solution.method says",
+        FixedPointWarning,
+        stacklevel=5,
+    )
+    return instead, found, f"{schedule}, then {instead.method!r} ({way}) in place of {method!r}"
 
 
 def _without_variance(weight: jax.Array, out: Outcome) -> bool:

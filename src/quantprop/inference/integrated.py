@@ -12,7 +12,7 @@ from quantprop.data import scales
 from quantprop.inference.batched import predict_many
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.predictive import Predictive
-from quantprop.inference.results import write
+from quantprop.inference.results import in_words, write
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Datum
 from quantprop.model import Model
@@ -61,10 +61,8 @@ class IntegrationStatus:
         return _REMEDIES[self.reason]
 
     def __str__(self) -> str:
-        text = f"{self.reason} by {self.scheme}: {self.points} points, {self.effective:.1f} effective"
-        text += f"; inference failed at {self.failed} of them" if self.failed else ""
-        text += f"; at a bound: {', '.join(self.at_bounds)}" if self.at_bounds else ""
-        return text + (f"; {self.remedy}" if self.remedy else "")
+        ended = f"{self.reason} by {self.scheme}: {self.points} points, {self.effective:.1f} effective"
+        return in_words(ended, self.failed, self.at_bounds, self.remedy)
 
 
 @dataclass(frozen=True)

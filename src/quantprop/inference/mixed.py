@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ class NormalMixture:
         logs = -0.5 * (self._standardised(f) ** 2 + np.log(self.variances) + LOG_2PI)
         return np.logaddexp.reduce(logs + np.log(self.weights)[:, None])
 
-    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+    def quantile(self, q: Float[np.ndarray, "*shape"] | Sequence[float] | float) -> np.ndarray:
         """The f with P(F ≤ f) = q, 0 < q < 1. A scalar q gives one value per input, an array of q one row each."""
         probability = np.asarray(q, dtype=np.float64)
         if not ((probability > 0) & (probability < 1)).all():
@@ -147,7 +147,7 @@ class MixedPredictive:
         """P(Y ≤ y), for any real y, and for ±inf."""
         return self._each(lambda component: component.cdf(y))
 
-    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+    def quantile(self, q: Float[np.ndarray, "*shape"] | Sequence[float] | float) -> np.ndarray:
         """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
         latent, first = self.latent, self.components[int(np.argmax(self.weights))]
         like = Predictive(first.likelihood, Normal(latent.mean, latent.variance), self.exposure, self.trials)

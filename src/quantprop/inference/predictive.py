@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from scipy.special import ndtri
 from quantprop.data import bucket, encode, pad, real_array
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.numerics.mixtures import COARSE, FINE, Fineness, Places, expectation
+from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
 from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
@@ -28,6 +28,7 @@ from quantprop.runtime.programs import program
 
 NONE = float(np.finfo(np.float64).tiny)  # a variance below which there is none: compiled programs round it to 0
 ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
+TAIL = 1e-3  # probabilities below which a cdf needs all digits
 
 Latent = Normal | Skewed
 
@@ -84,7 +85,7 @@ class Predictive:
         out[finite] = _cdf(self.likelihood, *_some(self._data(at), self._marginal, finite), FINE)
         return out
 
-    def quantile(self, q: Float[np.ndarray, "*shape"] | float) -> np.ndarray:
+    def quantile(self, q: Float[np.ndarray, "*shape"] | Sequence[float] | float) -> np.ndarray:
         """The smallest y with P(Y ≤ y) ≥ q. A scalar q gives one value per input, an array of q one row each."""
         return quantiles(self, self.cdf_of, q)
 
@@ -222,8 +223,21 @@ def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
     with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
         guess = _guess(likelihood, on, Datum(*(column[inner] for column in scales)), _latent(like.latent, rows), q)
         rough = solve(lambda some, at: cdf_of(rows[some], at, COARSE), q, on, guess, ROUGHLY)
-        y[inner] = solve(lambda some, at: cdf_of(rows[some], at, FINE), q, on, rough, PRECISELY).y
+        y[inner] = _precisely(cdf_of, rows, q, on, rough)
     return y.reshape((*probability.shape, n))
+
+
+def _precisely(cdf_of: Callable, rows: np.ndarray, q: np.ndarray, on: Axis, rough: QuantileGuess) -> np.ndarray:
+    """Quantiles from rough ones, with as many nodes as they need: all for a lattice, whose point is the first at which
+    the cdf that users see reaches q.
+    """
+    y, all_nodes = np.empty_like(q), (np.minimum(q, 1.0 - q) < TAIL) | (not on.continuous)
+    for fineness, alike in ((CENTRAL, np.flatnonzero(~all_nodes)), (FINE, np.flatnonzero(all_nodes))):
+        if len(alike):
+            guess, those = QuantileGuess(rough.y[alike], rough.unit[alike]), rows[alike]
+            found = solve(lambda some, at, f=fineness, r=those: cdf_of(r[some], at, f), q[alike], on, guess, PRECISELY)
+            y[alike] = found.y
+    return y
 
 
 def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> QuantileGuess:

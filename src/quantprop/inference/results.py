@@ -50,10 +50,15 @@ class Ending:
         return _REMEDIES[self.reason]
 
     def __str__(self) -> str:
-        text = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
-        text += f"; inference failed at {self.failed} of them" if self.failed else ""
-        text += f"; at a bound: {', '.join(self.at_bounds)}" if self.at_bounds else ""
-        return text + (f"; {self.remedy}" if self.remedy else "")
+        ended = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
+        return in_words(ended, self.failed, self.at_bounds, self.remedy)
+
+
+def in_words(ended: str, failed: int, at_bounds: tuple[str, ...], remedy: str) -> str:
+    """A status: how something ended, at how many points inference failed, what is at a bound, and what to try."""
+    failures = f"inference failed at {failed} of them" if failed else ""
+    bounds = f"at a bound: {', '.join(at_bounds)}" if at_bounds else ""
+    return "; ".join(part for part in (ended, failures, bounds, remedy) if part)
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,8 @@ class Status:
         residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
         tol: the residual that was asked for.
         schedule: "parallel" or "sequential"; "parallel, then sequential" where the first got stuck; either of them
-            ", then continuation" where Newton's method or a path of fixed points led to the end.
+            ", then continuation" where Newton's method or a path of fixed points led to the end; ", then EP() (...) in
+            place of QP()" where QP has no fixed point.
         negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
     """
 

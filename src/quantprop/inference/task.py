@@ -63,6 +63,7 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     if not all_true(weight.exponent is None) and weight.exponent is None:  # programs are the same in all processes
         weight = weight._replace(exponent=np.ones(size))
     method.check(likelihood, weight)
+    model.process.check(np.asarray(method.share(weight)))
     return Task(x, pad(x, size), pad(data, size), weight, cost, mesh)
 
 

@@ -15,6 +15,7 @@ from quantprop.runtime.display import Form, expression, expression_html
 
 Point = Float[Array, " d"]
 Points = Float[Array, "n d"]
+Others = Float[Array, "k d"]
 Matrix = Float[Array, "n k"]
 Pairs = dict[str, Array]
 Bounds = tuple[float, float]
@@ -41,7 +42,7 @@ class Kernel(eqx.Module):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         raise NotImplementedError
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         """k(x_i, z_j) for all pairs; its derivative works row by row, so that no n × k × d array is formed."""
         row = jax.checkpoint(lambda a: jax.vmap(lambda b: self(a, b))(z))
         return jax.lax.map(row, x, batch_size=min(64, len(x)))
@@ -112,7 +113,7 @@ class Sum(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.left(x, z) + self.right(x, z)
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.left.cross(x, z) + self.right.cross(x, z)
 
     def pairs(self, x: Points) -> Pairs:
@@ -143,7 +144,7 @@ class Product(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.left(x, z) * self.right(x, z)
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.left.cross(x, z) * self.right.cross(x, z)
 
     def pairs(self, x: Points) -> Pairs:
@@ -182,7 +183,7 @@ class Power(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self._raised(self.base(x, z))
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self._raised(self.base.cross(x, z))
 
     def pairs(self, x: Points) -> Pairs:
@@ -247,7 +248,7 @@ class Columns(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.kernel(self.of(x), self.of(z))
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.kernel.cross(self.of(x), self.of(z))
 
     def _piece(self, name: str) -> str:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Point, Points
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points
 from quantprop.parameters import is_parameter
 
 ANY: Bounds = (-float("inf"), float("inf"))
@@ -39,14 +39,14 @@ class Categories(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.all(x == z)
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.variance * _same(x, z)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.variance * jnp.ones(len(x))
 
 
-def _same(x: Points, z: Points) -> Matrix:
+def _same(x: Points, z: Others) -> Matrix:
     """1 where all columns are equal, a column at a time."""
     same = jnp.ones((len(x), len(z)), dtype=bool)
     for column in range(x.shape[1]):
@@ -103,7 +103,7 @@ class Coregion(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.cross(x[None], z[None])[0, 0]
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         covariance = self.covariance()
         one, other = self._levels_of(x), self._levels_of(z)
         new = jnp.mean(jnp.diagonal(covariance)) * (1.0 - one.sum(axis=1))[:, None] * _same(x, z)

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import Kernel, Matrix, Pairs, Point, Points
+from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
 
 OWN = "differences: "  # before the names of pieces of pairs, which are of both points of every row
 
@@ -32,7 +32,7 @@ class Difference(Kernel):
         (a, b), (c, d), k = halves(x), halves(z), self.kernel
         return k(a, c) - k(a, d) - k(b, c) + k(b, d)
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         (a, b), (c, d), cross = halves(x), halves(z), self.kernel.cross
         return cross(a, c) - cross(a, d) - cross(b, c) + cross(b, d)
 
@@ -67,7 +67,7 @@ class Item(Kernel):
 
     kernel: Kernel
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         a, b = halves(x)
         return self.kernel.cross(a, z) - self.kernel.cross(b, z)
 

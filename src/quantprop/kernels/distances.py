@@ -9,11 +9,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Points = Float[Array, "n d"]
+Others = Float[Array, "k d"]
 Matrix = Float[Array, "n k"]
 
 
 @jax.custom_vjp
-def squared_distances(x: Points, z: Points, lengthscale: Float[Array, "..."]) -> Matrix:
+def squared_distances(x: Points, z: Others, lengthscale: Float[Array, "..."]) -> Matrix:
     """Σ_d ((x_id − z_jd)/ℓ_d)², a few features at a time; exactly 0 for equal rows.
 
     Differences come first. Never as |x|² + |z|² − 2 xᵀz: near pairs would lose their digits, and a large variance shows
@@ -48,7 +49,7 @@ def _distances_backward(saved, by):
     return 2.0 * by_x / lengthscale**2, 2.0 * by_z / lengthscale**2, by_lengthscale
 
 
-def _moments(x: Points, z: Points, by: Matrix, power: int) -> Points:
+def _moments(x: Points, z: Others, by: Matrix, power: int) -> Points:
     """Σ_j c_ij (x_id − z_jd)^power for all i and d, feature by feature, so that no array has more entries than c.
 
     One product of matrices, x_id Σ_j c_ij − Σ_j c_ij z_jd, would cancel: under a root c_ij grows like 1/r_ij.

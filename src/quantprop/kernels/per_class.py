@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import Kernel, Matrix, Pairs, Point, Points
+from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
 
 WEIGHTS, DATUM = "weights of classes", "datum"  # names of pieces of pairs
 
@@ -72,7 +72,7 @@ class PerClass(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.cross(x[None], z[None])[0, 0]
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         a, b = ClassRows.of(x, self.classes), ClassRows.of(z, self.classes)
         return self._summed(a, b, [kernel.cross(a.x, b.x) for kernel in self.kernels])
 
@@ -102,3 +102,10 @@ class PerClass(Kernel):
 
     def by_column(self, count: int) -> Kernel:
         return PerClass(tuple(kernel.by_column(count) for kernel in self.kernels), self.classes)
+
+
+def functions_of(kernel: Kernel) -> tuple[Kernel, ...]:
+    """The kernels of the classes, or the one that all share."""
+    if not isinstance(kernel, PerClass):
+        raise TypeError(f"the process of several classes is one of kernels.PerClass; got {type(kernel).__name__}")
+    return kernel.kernels

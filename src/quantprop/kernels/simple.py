@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Pairs, Point, Points
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points
 
 
 class Linear(Kernel):
@@ -21,7 +21,7 @@ class Linear(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.sum(x * z)
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.variance * (x @ z.T)
 
 
@@ -35,7 +35,7 @@ class Constant(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.ones(())
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.variance * jnp.ones((len(x), len(z)))
 
 
@@ -49,7 +49,7 @@ class White(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return 0.0 * self.variance
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return 0.0 * self.variance * jnp.ones((len(x), len(z)))
 
     def gram_of(self, pairs: Pairs) -> Matrix:

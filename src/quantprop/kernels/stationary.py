@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Matrix, Pairs, Point, Points
+from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points
 from quantprop.kernels.distances import root, squared_distances, squares
 from quantprop.parameters import is_parameter, vector
 
@@ -53,7 +53,7 @@ class Stationary(Kernel):
         square = jnp.sum(((x - z) / self._checked_lengthscale(len(x))) ** 2)
         return self.variance * self.profile(square)
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.variance * self.profile(squared_distances(x, z, self._checked_lengthscale(x.shape[1])))
 
     def pairs(self, x: Points) -> Pairs:
@@ -127,7 +127,7 @@ class Periodic(Kernel):
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * self._profile(jnp.sum(((x - z) / self.period) ** 2))
 
-    def cross(self, x: Points, z: Points) -> Matrix:
+    def cross(self, x: Points, z: Others) -> Matrix:
         return self.variance * self._profile(squared_distances(x, z, jnp.asarray(self.period)))
 
     def pairs(self, x: Points) -> Pairs:

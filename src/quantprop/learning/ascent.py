@@ -160,7 +160,7 @@ def projected(
 
 def steepness(
     gradient: Float[np.ndarray, "*b theta"], theta: Float[np.ndarray, "*b theta"], box: Float[np.ndarray, "theta 2"]
-) -> Float[np.ndarray, "*b"]:
+) -> Float[np.ndarray | np.float64, "*b"]:
     """The largest entry of the projected gradient."""
     return np.abs(projected(gradient, theta, box)).max(axis=-1, initial=0.0)
 

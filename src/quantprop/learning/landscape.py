@@ -16,7 +16,8 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.gaussian import Natural
-from quantprop.inference.engine import InferenceProblem
+from quantprop.inference.continuation import by_newton, continued
+from quantprop.inference.engine import PATIENCE, InferenceProblem
 from quantprop.inference.leave_one_out import loo_program
 from quantprop.inference.task import Task, leaves_residuals, starting_sites
 from quantprop.learning.evaluation import (
@@ -41,6 +42,7 @@ from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
 
 PREPARED = ("inputs", "question")
+SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
 ONE = np.zeros(1, dtype=int)  # the only problem there is
 
 
@@ -76,6 +78,7 @@ class Landscape:
     tol: float = 1e-8
     max_sweeps: int = 200
     known_parts: Declared | None = None  # of the model, where another landscape has them already
+    continues: bool = False  # whether the search could begin only by what `infer` does where sweeps fail
 
     def __post_init__(self) -> None:
         if self.objective.name == "loo" and self.model.process.several_sites:
@@ -163,9 +166,32 @@ class Landscape:
             point = self._from(theta, self.cold, tol)
         if not point.usable and point.reason == "max-sweeps":
             point = self._from(theta, self.cold, tol, PROGRAMS._replace(refined=self.model.process.refined))
+        if not point.usable and point.reason in SWEEPS_FAILED:
+            point = self._led_to(point, tol)
         if point.usable:
             self.warm_starts.add(ONE, point.theta[None], _one(point.out.at.sites))
         return point
+
+    @float64
+    def _led_to(self, point: Point, tol: float) -> Point:
+        """Where a search cannot begin because sweeps fail, from the end of the paths of `infer`; and where it began
+        like that, by Newton's method from then on. A search that has begun by sweeps steps back instead.
+        """
+        paths = not self.warm_starts.seen.any()
+        if self.task.mesh is not None or self.max_sweeps < PATIENCE or not (paths or self.continues):
+            return point
+        made, likelihood = PROGRAMS.prior(point.theta, self.unbounded, self.inputs)
+        rows = (self.task.data, self.task.weight)
+        problem = InferenceProblem.of(likelihood, self.method, self.model.process.refined(made), *rows)
+        if len(self.task.padded) > problem.prior.largest_joint:
+            return point
+        warm = self.warm_starts.at(ONE, point.theta[None])
+        start = to_numpy(point.out.at.sites) if paths else Natural(warm.nu[0], warm.tau[0])
+        at, _ = (continued if paths else by_newton)(problem, start, self.tol)
+        if at is None:
+            return point
+        self.continues = True
+        return self._from(point.theta, at.sites, tol)
 
     @float64
     def compile(self) -> None:

@@ -17,6 +17,7 @@ from quantprop.learning.starts import units
 FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 ROUNDS = 5  # of L-BFGS-B from one start
+ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
 LOOSE = 1e-3  # tolerance of inference on the way, at most
 PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
@@ -31,6 +32,10 @@ def loose(landscape: Any, incline: Any) -> Any:
 def rough(residual: Any, slope: Any, tol: float) -> Any:
     """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
     return residual > np.maximum(ROUGH * slope, tol)
+
+
+class _NothingToGain(Exception):
+    """Values no longer tell points apart: a line search would go on until its own limit."""
 
 
 class Climb:
@@ -78,10 +83,10 @@ class Climb:
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)
-        scale, unit = 1.0 + abs(best.value), self.unit
+        scale, unit, alike = 1.0 + abs(best.value), self.unit, 0
 
         def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
-            nonlocal best
+            nonlocal best, alike
             away = steps - best.theta / unit
             far = float(np.sqrt(away @ away))
             incline = abs((unit * best.gradient) @ away) / far if far > 0 else 0.0
@@ -90,8 +95,11 @@ class Climb:
                 return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
             if point.value > best.value:
                 point = self._compared(point)
+            alike = alike + 1 if abs(point.value - best.value) <= self.ftol * scale and far > 0 else 0
             if point.value > best.value:
                 best = point
+            if alike >= (1 if self.slope(best) <= FLAT else ALIKE):
+                raise _NothingToGain
             return -point.value, -unit * point.gradient
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
@@ -99,10 +107,13 @@ class Climb:
         last, why = len(self.trace) + self.most, "no-progress"
         for _ in range(ROUNDS if self.landscape.exact else 1):
             left = last - len(self.trace)
-            result = minimize(
-                negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
-                options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT, "maxcor": 10},
-            )  # fmt: skip
+            try:
+                result = minimize(
+                    negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
+                    options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT, "maxcor": 10},
+                )  # fmt: skip
+            except _NothingToGain:
+                return best, "small-gain"
             if len(self.trace) >= last:
                 return best, "max-evaluations"
             why = "small-gain" if result.success else "no-progress"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -44,6 +44,7 @@ from quantprop.runtime.programs import program
 ROWS = 2**16  # of a chunk
 
 
+@runtime_checkable
 class Rows(Protocol):
     """Rows of X and y that can be read again and again: a file, or arrays."""
 

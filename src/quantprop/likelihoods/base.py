@@ -5,67 +5,26 @@ A likelihood never sees a Gaussian process, a site or a method. All mathematics 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import LOG_2PI, Normal, Vector
+from quantprop.gaussian import Normal
+from quantprop.likelihoods.expectations import latent_nodes, quadrature_expectation
+from quantprop.likelihoods.records import Datum, Moments, Scalar, Split
+from quantprop.likelihoods.tilted import panel_moments, smooth_moments
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
-from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
+from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import axis
-from quantprop.numerics.responses import Integrals, Response, score_along, to_cavity, to_score, unless_zero
-from quantprop.numerics.selection import unless_trusted
-from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums
 from quantprop.runtime.display import expression, expression_html
 from quantprop.runtime.programs import program
 
-Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 AT_A_TIME = 1024  # rows whose landmarks one program computes
-OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at
-FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
-
-
-class Datum(NamedTuple):
-    """One observation (or, stacked, all of them): y, and what scales it."""
-
-    y: Vector
-    exposure: Vector
-    trials: Vector
-
-
-class Moments(eqx.Module):
-    """A Gaussian approximation to a tilted density, relative to its cavity N(m, v), so that nothing cancels.
-
-    The approximation is N(m + shift, ratio · v); shrink is 1 − ratio, computed on its own.
-    """
-
-    log_normalizer: Scalar
-    shift: Scalar
-    ratio: Scalar
-    shrink: Scalar
-
-
-class Split(NamedTuple):
-    """p(y | f) N(f | cavity) as exp(constant + rest(f)) N(f | core)."""
-
-    rest: Callable[[Scalar], Scalar]
-    core: Normal
-    constant: Scalar
-
-
-class Tilted(eqx.Module):
-    """p(y | f) N(f | m, v), normalised, on quadrature nodes."""
-
-    density: Density
-    offset: Float[Array, "panels 16"]  # f − m at the nodes, exact where the cavity is the narrower factor
-    f: Float[Array, "panels 16"]
-    slope: Float[Array, "panels 16"]  # ∂ log p(y | f)/∂f
 
 
 class Likelihood(eqx.Module):
@@ -219,170 +178,3 @@ def _landmark_places(likelihood: Likelihood, datum: Datum) -> Places:
 def is_count(y: np.ndarray) -> np.ndarray:
     """Where y is one of 0, 1, 2, ..."""
     return np.isfinite(y) & (y >= 0) & (y == np.floor(y))
-
-
-def tilt(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Tilted:
-    """The tilted density on nodes placed for both factors.
-
-    Coordinates are measured from the narrower factor's centre (the pivot), so that a cavity of standard deviation 1e-8
-    at mean 1e8, or a likelihood of width 1e-3 under a cavity of width 1e3, keeps its digits.
-    """
-    split = likelihood.split(datum, cavity)
-    pivot, ends = _mesh(*frozen((likelihood, datum, cavity)))
-    density = integrate(_log_tilted(split, pivot), ends)
-    log_normalizer = density.log_normalizer + split.constant - 0.5 * (jnp.log(split.core.variance) + LOG_2PI)
-    density = eqx.tree_at(lambda d: d.log_normalizer, density, log_normalizer)
-    f = pivot + density.nodes
-    slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(f)
-    return Tilted(density, density.nodes - (cavity.mean - pivot), f, slope)
-
-
-def _log_tilted(split: Split, pivot: Scalar) -> Callable:
-    """log of rest times core at pivot + g, as a function of g, up to the Gaussian's constant."""
-    m, sd = split.core.mean, jnp.sqrt(split.core.variance)
-    return lambda g: split.rest(pivot + g) - 0.5 * ((g - (m - pivot)) / sd) ** 2
-
-
-def _mesh(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Scalar, Float[Array, " points"]]:
-    """The pivot, and panel ends measured from it."""
-    at, split = likelihood.landmarks(datum), likelihood.split(datum, cavity)
-    core = split.core
-    locations, scales = jnp.append(at.location, core.mean), jnp.append(at.scale, jnp.sqrt(core.variance))
-    pivot = locations[jnp.argmin(scales)]
-    if likelihood.log_concave:  # one peak; else the cavity may make one of its own, far from the likelihood's
-        relative = _within_reach(Landmarks(at.location - pivot, at.scale), core.mean - pivot, jnp.sqrt(core.variance))
-    else:
-        relative = Landmarks(locations - pivot, scales)
-    lower = jnp.min(locations - pivot - 40.0 * scales)
-    upper = jnp.max(locations - pivot + 40.0 * scales)
-    return pivot, panels(_log_tilted(split, pivot), lower, upper, relative)
-
-
-def _within_reach(at: Landmarks, mean: Scalar, sd: Scalar) -> Landmarks:
-    """The landmarks, or, where a Gaussian is too narrow to be found by zooming in on them, those within its reach."""
-    narrow = sd < FINDABLE * jnp.min(at.scale)
-    near = jnp.clip(at.location, mean - 40.0 * sd, mean + 40.0 * sd)
-    return Landmarks(jnp.where(narrow, near, at.location), jnp.where(narrow, sd, at.scale))
-
-
-def quadrature_moments(likelihood: Likelihood, tilted: Tilted, cavity: Normal) -> Moments:
-    """log Z, mean and variance of a tilted density from its nodes."""
-    density, offset = tilted.density, tilted.offset
-    shift = density.expect(offset)
-    deviation = offset - shift
-    ratio = density.expect(deviation**2) / cavity.variance
-    shrink = 1.0 - ratio
-    if likelihood.continuous:
-        # Stein's identity: 1 − Var(f)/v = −Cov(f, ∂ log p). Without it a flat likelihood's shrink is rounding noise of
-        # either sign; with it, it has all digits and the right sign for every log-concave likelihood.
-        around = tilted.slope - density.expect(tilted.slope)  # far from the data slopes are huge, and nearly equal
-        shrink = jnp.where(ratio < 0.5, shrink, -density.expect(deviation * around))
-        ratio = jnp.where(ratio < 0.5, ratio, 1.0 - shrink)  # both from one number: sites see m (1 − ratio − shrink)
-    return Moments(density.log_normalizer, shift, ratio, shrink)
-
-
-@jax.custom_jvp
-def _panel_moments(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-    return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
-
-
-@partial(_panel_moments.defjvp, symbolic_zeros=True)
-def _(primals, tangents):
-    tilted = tilt(*primals)
-    moments = quadrature_moments(primals[0], tilted, primals[2])
-    return moments, moments_moved(tilted, moments, None, primals, tangents)[0]
-
-
-def moments_moved(
-    tilted: Tilted, moments: Moments, z: Array | None, primals: tuple, tangents: tuple
-) -> tuple[Moments, Response]:
-    """The change of the moments along changes of likelihood, datum and cavity, and the response that it comes from."""
-    (likelihood, datum, cavity), (by_likelihood, by_datum, by_cavity) = primals, tangents
-    v, dm, dv = cavity.variance, by_cavity.mean, by_cavity.variance
-    of = Integrals(tilted.density, tilted.offset, moments.shift, moments.ratio * v, z)
-    total = to_cavity(of, v, dm, dv)
-
-    def log_prob(parts):
-        return jax.vmap(jax.vmap(lambda f: parts[0].log_prob(parts[1], f)))(tilted.f)
-
-    score = score_along(log_prob, (likelihood, datum), (by_likelihood, by_datum))
-    total = total if score is None else total.plus(to_score(of, score))
-    by_ratio = (total.variance - moments.ratio * unless_zero(dv)) / v
-    return Moments(total.log_normalizer, total.mean - unless_zero(dm), by_ratio, -by_ratio), total
-
-
-def panel_moments(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-    """Moments of the tilted density by panels.
-
-    Differentiated by scores, unless a Gaussian factor is taken out of the integral: then scores lose the digits that
-    this saves.
-    """
-    if type(likelihood).split is not Likelihood.split:
-        return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
-    return _panel_moments(likelihood, datum, cavity)
-
-
-class FewNodes(NamedTuple):
-    """The tilted density on few nodes, its moments, and whether the nodes resolve it."""
-
-    nodes: Nodes
-    total: Scalar
-    moments: Moments
-    trusted: Bool[Array, ""]
-
-
-def on_few_nodes(likelihood: Likelihood, datum: Datum, cavity: Normal, kept: Callable = lambda x: x) -> FewNodes:
-    """Moments as in `quadrature_moments`, whose two ways to the variance must agree where both matter.
-
-    Improper cavities are trusted: nothing resolves them. `kept` is that of `on_nodes`.
-    """
-
-    def peak(likelihood, datum, cavity):
-        at = likelihood.landmarks(datum)
-        location, scale = at.location[0] - cavity.mean, at.scale[0]
-        return Peak(lambda d: likelihood.log_prob(datum, cavity.mean + d), location, scale, likelihood.log_concave)
-
-    fixed, v = frozen((likelihood, datum, cavity)), cavity.variance
-    at = place(peak(*fixed), fixed[2].variance)
-    nodes = on_nodes(peak(likelihood, datum, cavity).log_prob, v, at, kept)
-    of = sums(nodes, at)
-    ratio, shrink = of.variance / v, -of.covariance  # Stein's identity
-    narrow, left = ratio < 0.5, jnp.where(ratio < 0.5, 0.0, jnp.abs(1.0 - ratio - shrink))
-    log_normalizer = at.top + jnp.log(of.total) - 0.5 * (jnp.log(v) + LOG_2PI)
-    moments = Moments(
-        log_normalizer, of.mean, jnp.where(narrow, ratio, 1.0 - shrink), jnp.where(narrow, 1.0 - ratio, shrink)
-    )
-    trusted = at.whole & (of.error <= TRUSTED) & (left <= TRUSTED)
-    return FewNodes(nodes, of.total, moments, trusted | ~(jnp.isfinite(cavity.mean) & (v > 0)))
-
-
-def few_node_moments(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
-    """Moments of the tilted density from few nodes, and whether they do."""
-    few = on_few_nodes(likelihood, datum, cavity)
-    return few.moments, few.trusted
-
-
-smooth_moments = unless_trusted(few_node_moments, panel_moments)
-
-
-def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:
-    """N(latent) itself on nodes that resolve the landmarks: the density of u = (f − mean)/sd, and f."""
-    mean, sd = latent.mean, jnp.sqrt(latent.variance)
-    relative = frozen(Landmarks((at.location - mean) / sd, at.scale / sd))
-
-    density = integrate(lambda u: -0.5 * u * u, fixed_panels(-OUTERMOST, OUTERMOST, relative))
-    return density, mean + sd * density.nodes
-
-
-def quadrature_expectation(ell: Callable, at: Landmarks, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
-    """E_q[ℓ], ∂/∂μ = E_q[u ℓ]/σ and ∂/∂v = E_q[(u² − 1) ℓ]/(2v) with u = (f − μ)/σ, ℓ(f) = log p(y | f).
-
-    The forms with derivatives of ℓ diverge for a square link and miss the kink of double-exponential noise.
-    """
-    density, f = latent_nodes(at, marginal)
-    u = density.nodes
-    value = jax.vmap(jax.vmap(ell))(f)
-    expected = density.expect(value)
-    centred = value - expected  # the derivatives do not see constants
-    by_mean = density.expect(u * centred) / jnp.sqrt(marginal.variance)
-    return expected, by_mean, density.expect((u * u - 1.0) * centred) / (2.0 * marginal.variance)

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import LOG_2PI, Normal
-from quantprop.likelihoods.base import OUTERMOST, Datum, Likelihood, Scalar, Split, quadrature_expectation
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, Split
+from quantprop.likelihoods.expectations import OUTERMOST, quadrature_expectation
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import Landmarks

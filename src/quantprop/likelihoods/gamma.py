@@ -13,7 +13,8 @@ from jax.scipy.special import gammaln
 from scipy.special import gammainc
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, quadrature_expectation
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.expectations import quadrature_expectation
 from quantprop.likelihoods.links import (
     RATE_LINKS,
     RateLink,

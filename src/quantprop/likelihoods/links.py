@@ -14,7 +14,7 @@ from jax.scipy.special import ndtr, ndtri
 from scipy import special
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import latent_nodes
+from quantprop.likelihoods.expectations import latent_nodes
 from quantprop.numerics.mixtures import Places, places
 from quantprop.numerics.quadrature import landmarks
 from quantprop.numerics.special import log_ndtr

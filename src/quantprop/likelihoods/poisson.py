@@ -13,7 +13,8 @@ from jax.scipy.special import gammaln
 from scipy.special import gammaincc
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count, quadrature_expectation
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.likelihoods.expectations import quadrature_expectation
 from quantprop.likelihoods.links import (
     RATE_LINKS,
     RateLink,

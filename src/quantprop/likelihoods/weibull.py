@@ -9,7 +9,8 @@ import numpy as np
 from jax.scipy.special import gammaln
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Scalar, quadrature_expectation
+from quantprop.likelihoods.base import Datum, Scalar
+from quantprop.likelihoods.expectations import quadrature_expectation
 from quantprop.likelihoods.survival import Survival
 from quantprop.numerics.mixtures import Places, places
 

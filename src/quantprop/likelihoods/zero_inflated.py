@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count, quadrature_expectation
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.likelihoods.expectations import quadrature_expectation
 from quantprop.likelihoods.links import RATE_LINKS, RateLink, check_link, rate_peaks
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.poisson import Poisson

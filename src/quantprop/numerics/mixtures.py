@@ -25,20 +25,23 @@ class Places(NamedTuple):
 
 
 class Fineness(NamedTuple):
-    """How far a rule looks (in standard deviations), its step in t, and κ."""
+    """How far a rule looks (in standard deviations), its step in t, κ, and how T is inverted."""
 
     reach: float
     step: float
     kappa: float
+    grid: int  # points around a place from which T is inverted
+    steps: int  # of Halley's method from there, before one of Newton's
+    near: float  # how far T(u) may be from t before that last step, whose error is about the square
 
 
-FINE = Fineness(12.0, 0.2, 0.4)  # to 1e-10 for exp links under standard deviations of 40, else to 1e-11 or better
-COARSE = Fineness(4.5, 1.2, 0.8)  # to about 1e-3: enough to say where a quantile is
+FINE = Fineness(12.0, 0.2, 0.4, 24, 1, 1e-5)  # to 1e-10 for exp links under standard deviations of 40, else to 1e-11
+CENTRAL = Fineness(7.5, 0.22, 0.4, 24, 1, 1e-5)  # as exact in absolute terms: without the digits of small tails
+COARSE = Fineness(4.5, 1.2, 0.8, 10, 0, 0.3)  # to about 1e-3: enough to say where a quantile is
 SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(65) / 5)).astype(int))  # numbers of nodes; a row's depends on it alone
 ELEMENTS = 1 << 13  # that are held at a time: they stay in a cache
 ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
 RESOLVED = 1e-9  # of u: on that scale rounding u changes T(u) by 1e-7
-GRID = 16  # points around a place from which T is inverted
 
 
 def places(*pairs: tuple) -> Places:
@@ -73,20 +76,23 @@ def _standardised(at: Places, mean: Rows, sd: Rows, reach: float) -> Places:
     return Places(inside, np.maximum(scale + np.abs(location - inside), RESOLVED * np.abs(inside)))
 
 
-def _stretched(u: Float[np.ndarray, "n nodes"], at: Places, kappa: float) -> tuple[np.ndarray, np.ndarray]:
-    """T(u) and its derivative."""
-    value, slope = kappa * u, np.full_like(u, kappa)
-    for location, scale in zip(at.location, at.scale, strict=True):
-        x = (u - location[:, None]) / scale[:, None]
-        root = np.sqrt(1.0 + x * x)
+def _stretched(u: Float[np.ndarray, "n nodes"], at: Places, kappa: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """T(u) and its first two derivatives."""
+    value, slope, bend = kappa * u, np.full_like(u, kappa), np.zeros_like(u)
+    for location, scale in zip(at.location[:, :, None], at.scale[:, :, None], strict=True):
+        x = (u - location) * (1.0 / scale)
+        square = 1.0 + x * x
+        root = np.sqrt(square)
         value += np.copysign(np.log(np.abs(x) + root), x)  # asinh; NumPy's own takes many times as long
-        slope += 1.0 / (scale[:, None] * root)
-    return value, slope
+        density = 1.0 / (scale * root)
+        slope += density
+        bend -= density * x / (scale * square)
+    return value, slope, bend
 
 
 def _nodes(at: Places, fineness: Fineness) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Rows that have as many nodes, and their nodes and weights."""
-    reach, step, kappa = fineness
+    reach, step, kappa = fineness.reach, fineness.step, fineness.kappa
     ends = np.broadcast_to([-reach, reach], (at.location.shape[1], 2))
     first, last = _stretched(ends, at, kappa)[0].T
     needed = np.minimum(np.searchsorted(SIZES, (last - first) / step), len(SIZES) - 1)
@@ -94,26 +100,46 @@ def _nodes(at: Places, fineness: Fineness) -> Iterator[tuple[np.ndarray, np.ndar
         alike, size = np.flatnonzero(needed == kind), int(SIZES[kind])
         most = max(1, ELEMENTS // size)
         for rows in (alike[start : start + most] for start in range(0, len(alike), most)):
-            own = Places(at.location[:, rows], at.scale[:, rows])
             t = first[rows, None] + (last - first)[rows, None] * (np.arange(size) + 0.5) / size
-            u, slope = _inverse(t, own, reach, kappa)
+            u, slope = _inverse(t, _of(at, rows), fineness)
             yield rows, u, 1.0 / slope
 
 
-def _inverse(t: Float[np.ndarray, "n nodes"], at: Places, reach: float, kappa: float) -> tuple[np.ndarray, np.ndarray]:
-    """u with T(u) = t, and T'(u): interpolated on a grid, then Newton's method, kept inside brackets.
+def _of(at: Places, rows: np.ndarray) -> Places:
+    return Places(at.location[:, rows], at.scale[:, rows])
 
-    A row that has settled stays as it is, so that it does not depend on the others.
+
+def _inverse(t: Float[np.ndarray, "n nodes"], at: Places, fineness: Fineness) -> tuple[np.ndarray, np.ndarray]:
+    """u with T(u) = t, and T'(u): interpolated on a grid, then by a fixed number of steps; bracketed where that fails.
+
+    What is done to a row does not depend on the others.
     """
-    u = _interpolated(t, at, reach, kappa)
+    kappa, u = fineness.kappa, _interpolated(t, at, fineness)
+    for _ in range(fineness.steps):
+        value, slope, bend = _stretched(u, at, kappa)
+        by = (t - value) / slope
+        u = u + by / (1.0 + 0.5 * by * bend / slope)  # Halley
+    value, slope, bend = _stretched(u, at, kappa)
+    by = (t - value) / slope
+    far = np.flatnonzero(~(np.max(np.abs(t - value), axis=1) <= fineness.near))
+    u, slope = u + by, slope + bend * by
+    if len(far):
+        u[far], slope[far] = _bracketed(t[far], _of(at, far), fineness)
+    return u, slope
+
+
+def _bracketed(t: np.ndarray, at: Places, fineness: Fineness) -> tuple[np.ndarray, np.ndarray]:
+    """The same by Newton's method, kept inside brackets: beside a place much narrower than the grid's cells a step may
+    go far beyond the other side of it.
+    """
+    reach, kappa, u = fineness.reach, fineness.kappa, _interpolated(t, at, fineness)
     lower, upper, settled = np.full_like(u, -reach), np.full_like(u, reach), np.zeros((len(u), 1), dtype=bool)
     for _ in range(ITERATIONS):
-        value, slope = _stretched(u, at, kappa)
+        value, slope, _ = _stretched(u, at, kappa)
         short = value < t
         lower, upper = np.where(short, u, lower), np.where(short, upper, u)
         ahead = np.clip(u + (t - value) / slope, -reach, reach)
         near = np.max(np.abs(t - value), axis=1, keepdims=True) < 1e-6  # the next one would be its square
-        # Beside a place much narrower than the grid's cells a step may go far beyond the other side of it.
         ahead = np.where(near | ((ahead >= lower) & (ahead <= upper)), ahead, 0.5 * (lower + upper))
         u, settled = np.where(settled, u, ahead), settled | near
         if settled.all():
@@ -121,20 +147,20 @@ def _inverse(t: Float[np.ndarray, "n nodes"], at: Places, reach: float, kappa: f
     raise RuntimeError(f"the nodes of an average over f were not found in {ITERATIONS} steps of Newton's method")
 
 
-def _interpolated(t: np.ndarray, at: Places, reach: float, kappa: float) -> np.ndarray:
+def _interpolated(t: np.ndarray, at: Places, fineness: Fineness) -> np.ndarray:
     """u with T(u) = t, linearly from points graded around the places: one call of np.interp, with rows end to end."""
-    n = len(t)
-    points = [np.broadcast_to(np.linspace(-reach, reach, 9), (n, 9))]
-    for location, scale in zip(at.location, at.scale, strict=True):
+    n, reach = len(t), fineness.reach
+    points, share = [np.broadcast_to(np.linspace(-reach, reach, 9), (n, 9))], np.linspace(0.0, 1.0, fineness.grid)[1:-1]
+    for location, scale in zip(at.location[:, :, None], at.scale[:, :, None], strict=True):
         start, stop = (np.arcsinh((end - location) / scale) for end in (-reach, reach))
-        x = np.linspace(start, stop, GRID, axis=1)[:, 1:-1]
-        points.append(location[:, None] + scale[:, None] * np.sinh(x))
+        points.append(location + scale * np.sinh(start + (stop - start) * share))
     grid = np.sort(np.clip(np.concatenate(points, axis=1), -reach, reach), axis=1)
-    value = _stretched(grid, at, kappa)[0]
-    first, span, row = value[:, :1], value[:, -1:] - value[:, :1], 2.0 * np.arange(n)[:, None]
+    value = _stretched(grid, at, fineness.kappa)[0]
+    first, row = value[:, :1], 2.0 * np.arange(n)[:, None]
+    per = 2.0**40 / (value[:, -1:] - first)
 
     def placed(t: np.ndarray) -> np.ndarray:
         """In [0, 1], of so many bits that adding a row's number is exact: the same for a row in any place."""
-        return (np.rint((t - first) / span * 2.0**40) / 2.0**40 + row).ravel()
+        return (np.rint((t - first) * per) * 2.0**-40 + row).ravel()
 
     return np.interp(placed(t), placed(value), grid.ravel()).reshape(t.shape)

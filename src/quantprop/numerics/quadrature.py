@@ -90,7 +90,7 @@ def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
     """Points over [lower, upper] that are dense around every landmark; the landmarks themselves among them."""
     start, stop = (jnp.arcsinh((end - at.location) / at.scale) for end in (lower, upper))
     step = (stop - start) / GRADED_PANELS
-    inner = at.location + at.scale * jnp.sinh(start + step * jnp.arange(1, GRADED_PANELS)[:, None])
+    inner = at.location + at.scale * jnp.sinh(start + step * jnp.arange(1.0, GRADED_PANELS)[:, None])
     return jnp.clip(jnp.append(inner.ravel(), at.location), lower, upper)
 
 

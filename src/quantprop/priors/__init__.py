@@ -1,16 +1,20 @@
 """Priors: how a Gaussian process is held at its inputs; one file or folder a backend."""
 
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
-from quantprop.priors.classes import Classes, ClassesPrior
+from quantprop.priors.classes import Classes, ClassesInducing, ClassesInducingPrior, ClassesPrior, TwoClassesInducing
 from quantprop.priors.dense import Dense, DensePrior
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.markov import Markov, MarkovPrior
 
-PROCESSES: tuple[type[Process], ...] = (Dense, Inducing, Markov, Classes)  # of the library
+PROCESSES: tuple[type[Process], ...] = (  # of the library
+    Dense, Inducing, Markov, Classes, ClassesInducing, TwoClassesInducing,
+)  # fmt: skip
 
 __all__ = [
     "PROCESSES",
     "Classes",
+    "ClassesInducing",
+    "ClassesInducingPrior",
     "ClassesPrior",
     "Conditioned",
     "Cost",
@@ -22,4 +26,5 @@ __all__ = [
     "MarkovPrior",
     "Prior",
     "Process",
+    "TwoClassesInducing",
 ]

@@ -103,7 +103,7 @@ class Prior(eqx.Module):
         """Of the training values."""
         raise NotImplementedError
 
-    def for_shares(self, share: Float[Array, " n"]) -> Prior:
+    def for_shares(self, share: Float[Array | np.ndarray, " n"]) -> Prior:
         """The prior as a method meets it that removes such a share of each site at a time (`Method.share`).
 
         Only backends that approximate the process differ between methods.
@@ -136,7 +136,7 @@ class Prior(eqx.Module):
 
     def response(self, given: Conditioned, signed: bool) -> Response:
         """How the posterior responds to small moves."""
-        return _Linearised.of(self, given, signed)
+        return Linearised.of(self, given, signed)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
         """The derivative of log ∫ N(f | prior) Π exp(ν f − ½ τ f²) df in the prior's numbers, the sites being held."""
@@ -159,14 +159,14 @@ class Prior(eqx.Module):
         return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
 
 
-class _Linearised(Response):
+class Linearised(Response):
     """Both derivatives of `condition`."""
 
     forward: Any
     backward: Any
 
     @staticmethod
-    def of(prior: Prior, given: Conditioned, signed: bool) -> _Linearised:
+    def of(prior: Prior, given: Conditioned, signed: bool) -> Linearised:
         at, sites = given.marginals, given.sites
         sd, rest = jnp.sqrt(at.variance), jnp.zeros((2, len(at.mean)))
 
@@ -179,7 +179,7 @@ class _Linearised(Response):
 
         _, forward = jax.linearize(lambda moves: told(prior, moves)[0], rest)
         _, backward = jax.vjp(lambda prior: told(prior, rest), prior)
-        return _Linearised(forward, backward)
+        return Linearised(forward, backward)
 
     def answer(self, moves: Moves) -> Moves:
         return self.forward(moves)
@@ -212,6 +212,9 @@ class Process(eqx.Module):
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
         """The process with all that is left to the data chosen from x, or an error where it does not fit them."""
         return self
+
+    def check(self, share: Float[np.ndarray, " n"]) -> None:
+        """Raise where the process does not exist for a method that removes such shares of sites."""
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Any:
         """All that priors need of x and that no hyperparameter changes, so that learning computes it once."""

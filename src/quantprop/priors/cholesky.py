@@ -61,7 +61,7 @@ class Factor(eqx.Module):
 
     own: Float[Array, " n"]  # diag of K
     root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
-    lower: Float[Array, "n n"]
+    lower: Float[Array, "k k"]  # n × n, or nothing where only derivatives are asked for
     inverse: Float[Array, "n n"]
     b: Float[Array, " n"]  # diag of B⁻¹
     direct: Float[Array, " n"]  # K_ii − Σ_k V_ki²: the posterior variances, for weak sites

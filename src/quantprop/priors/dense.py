@@ -73,7 +73,7 @@ class DensePrior(Prior):
     """N(mean, k) at the training inputs, k the kernel matrix; `parts` of it where one was split off."""
 
     mean: Float[Array, " n"]
-    k: Float[Array, "n n"]
+    k: Float[Array, "k k"]  # n × n, or nothing (`for_derivatives`)
     parts: LowRankSplit | None = None
 
     @property

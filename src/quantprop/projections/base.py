@@ -6,7 +6,8 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, Tilted, tilt
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.likelihoods.tilted import Tilted, tilt
 from quantprop.numerics.special import normal_score
 from quantprop.runtime.display import expression, expression_html
 

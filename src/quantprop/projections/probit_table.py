@@ -69,7 +69,7 @@ def noise_coordinate(lambda2: jax.Array) -> jax.Array:
 def locate(x: jax.Array, cells: int) -> tuple[jax.Array, jax.Array]:
     """Cell of x ∈ [0, 1] and the place in it, −1 to 1."""
     index = jnp.clip((x * cells).astype(jnp.int32), 0, cells - 1)
-    return index, 2.0 * (x * cells - index) - 1.0
+    return index, 2.0 * (x * cells - index.astype(x.dtype)) - 1.0
 
 
 def variance_gap(z: jax.Array, v: jax.Array) -> jax.Array:

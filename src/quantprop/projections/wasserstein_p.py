@@ -24,9 +24,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, quadrature_moments, tilt
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside
 from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.tilted import quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.quadrature import Density, frozen, integrate, landmarks, panels
 from quantprop.numerics.special import normal_score

@@ -93,6 +93,7 @@ RULES = {  # by the name of the field; all others are LEARNED
     **dict.fromkeys(("exponent", "power", "p", "median", "deviation", "seed", "jitter"), NUMBER),
     **dict.fromkeys(("fixed", "ordered", "learn"), FLAG),
     "points": TABLE,
+    "functions": instance("inducing points", Inducing),
     "message": instance("None or the message of earlier rows", type(None), Message),
     "columns": Rule(
         "None or a tuple of names or positions",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any
+from typing import Any, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes.factors import one_function
 from quantprop.inference.classes.predictive import ClassPredictive
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites
+from quantprop.inference.modes import Modes
+from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, shares
 from quantprop.inference.solution import Solution, Status
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
@@ -23,8 +24,8 @@ from quantprop.likelihoods import MultinomialProbit
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.numerics.largest import log_largest
-from quantprop.priors import ClassesPrior
 from quantprop.priors.base import Predictor
+from quantprop.priors.classes import holding_functions
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -57,7 +58,8 @@ class ClassSolution:
         """The model with the numbers that inference used."""
         kernel = self._kernel
         own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
-        return Model(own, MultinomialProbit(self.classes), self.factors.model.mean)
+        process = holding_functions(self.factors.model.process)
+        return Model(own, MultinomialProbit(self.classes), self.factors.model.mean, process)
 
     @property
     def _kernel(self) -> PerClass:
@@ -127,12 +129,10 @@ class ClassSolution:
         if self.classes == 2:
             return self.factors.loo
         model, sites = self.factors.model, self.factors.sites
-        size = bucket(len(sites.nu))
-        data = -(-size // (self.classes - 1))
-        means = pad(self._prior_means(self.X), data)
+        share = shares(self.method, None, len(sites.nu))
         prior: Any = padded_prior(model, self.factors.X)
-        found = _left_out(prior, padded_sites(sites), means)
-        return np.asarray(found)[: len(self.X)]
+        means = pad(self._prior_means(self.X), len(prior.labels))
+        return np.asarray(_left_out(prior, share, padded_sites(sites), means))[: len(self.X)]
 
     def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
         k, model = len(x), self.factors.model
@@ -176,6 +176,17 @@ class ClassSolution:
         """The distribution of the class at new inputs: probabilities, log_prob and sample."""
         return ClassPredictive(self.predict(Xnew))
 
+    def corrected(self) -> NoReturn:
+        """Refused: corrections are those of one latent function."""
+        raise ValueError(
+            "corrections exist for models of one latent function, not for several classes jointly: use "
+            "GaussianProcessClassifier(multi_class='one_vs_rest'), each of whose models has them"
+        )
+
+    def modes(self) -> Modes:
+        """One: the probability of the largest of several functions is log-concave in them."""
+        return Modes((self.log_evidence,), ("this start",))
+
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k classes"]:
         """n joint draws of all functions at new inputs."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
@@ -195,22 +206,12 @@ def _functions(by: Any, process: Any, kernel: Any, x: Any, new: Any) -> Any:
 
 
 @program
-def _left_out(prior: ClassesPrior, sites: Natural, means: Any) -> Any:
-    """log p(y) of every datum under the posterior without its factors.
-
-    A datum's factors are a Gaussian in f with precision P = D − d dᵀ/s, s = 1ᵀd, and linear term −ν + d 1ᵀν/s (u being
-    integrated out); the posterior N(μ, V) without it has covariance (I − V P)⁻¹ V.
-    """
-    mean, covariance = prior.of_functions(sites)
-    layout = prior.layout
-    d, nu = layout.grid(sites.tau, 1.0 / prior.own).T, layout.grid(sites.nu - sites.tau * prior.mean, 0.0).T
+def _left_out(prior: Any, share: Any, sites: Natural, means: Any) -> Any:
+    """log p(y) of every datum under the posterior without its factors."""
+    mean, covariance = prior.for_shares(share).functions_without(sites)
 
     def one(row: Any) -> Any:
-        mu, v, d, nu, m, label = row
-        precision = jnp.diag(d) - d[:, None] * d / jnp.sum(d)
-        pull = d * (jnp.sum(nu) / jnp.sum(d)) - nu
-        apart = jnp.eye(len(d)) - v @ precision
-        rest = jnp.linalg.solve(apart, jnp.concatenate([v, (mu - v @ pull)[:, None]], axis=1))
-        return log_largest(rest[:, -1] + m, rest[:, :-1] + jnp.eye(len(d)), label.astype(int))
+        mu, v, m, label = row
+        return log_largest(mu + m, v + jnp.eye(len(mu)), label.astype(int))
 
-    return jax.lax.map(one, (mean, covariance, d, nu, means, prior.labels))
+    return jax.lax.map(one, (mean, covariance, means, prior.labels))

@@ -12,6 +12,7 @@ from quantprop.inference.classes.solution import ClassSolution
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
 from quantprop.likelihoods import MultinomialProbit
+from quantprop.model import Model
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -24,6 +25,25 @@ def by_factors(function: Function) -> Function:
         if not isinstance(model.likelihood, MultinomialProbit):
             return function(model, X, y, *args, weights=weights, **more)
         return as_classes(function(*factors_of(model, X, y, weights), *args, **more))
+
+    return cast(Function, translated)
+
+
+def each_by_factors(function: Function) -> Function:
+    """The same for a function of one model for all or one per problem, and of lists with one entry per problem."""
+
+    @wraps(function)
+    def translated(model: Any, X: Any, y: Any, *args: Any, weights: Any = None, **more: Any) -> Any:
+        models = [model] * len(X) if isinstance(model, Model) else list(model)
+        several = [isinstance(one.likelihood, MultinomialProbit) for one in models]
+        if not any(several):
+            return function(model, X, y, *args, weights=weights, **more)
+        if not all(several):
+            raise ValueError(f"{function.__name__} takes models of three or more classes by themselves: call it twice")
+        counts = [None] * len(X) if weights is None else list(weights)
+        made = [factors_of(*of_one) for of_one in zip(models, X, y, counts, strict=True)]
+        factors = (list(column) for column in zip(*made, strict=True))
+        return as_classes(function(*factors, *args, **more))
 
     return cast(Function, translated)
 

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.likelihoods.base import Datum, Likelihood, tilt
+from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.likelihoods.tilted import tilt
 from quantprop.methods import EP
 from quantprop.methods.base import Weight
 from quantprop.runtime.batches import rowwise

@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
-from scipy.special import gammaln
+from scipy.special import expit, gammaln
 
 from quantprop.gaussian import LOG_2PI
 
@@ -21,8 +21,10 @@ Ask = Callable[[Float[np.ndarray, "k theta"]], Float[np.ndarray, " k"]]  # log d
 
 STEP = 1.0  # of the grid, in standard deviations: for a normal density the sum is then right to 1e-8
 CUT = 5.5  # nats below the largest value: next to points above this the grid goes on
-NEAR = 3.2  # standard deviations around the mode that are evaluated first, as one batch
+NEAR = (1.5, 3.2)  # standard deviations around the mode that are evaluated first, as a batch each
 FINE = 0.01  # difference between half of a grid's points and all of them below which it is fine enough
+REACH = 3.0  # standard deviations from the mode within which a bound cuts off a part of the density that counts
+DELTA = 1e-4
 RADIUS = 1.1  # of the central composite design, times √d (Rue, Martino and Chopin 2009)
 FREEDOM = 5.0  # degrees of the proposals' Student t
 
@@ -41,6 +43,59 @@ class Frame(NamedTuple):
     def log_volume(self) -> float:
         """log |dθ/dz|."""
         return float(np.linalg.slogdet(self.scale)[1])
+
+
+class Inside(NamedTuple):
+    """Coordinates v without bounds in place of entries of θ that have two, lower + (upper − lower) / (1 + exp(−v)), or
+    one, bound ± exp(v). A density that bounds cut off is smooth in v; sums over lattices in θ would be wrong there by
+    half a cell. Entries with infinite bounds are their own v.
+    """
+
+    lower: Float[np.ndarray, " theta"]
+    upper: Float[np.ndarray, " theta"]
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of bounds that an entry has not
+    def theta(self, v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k theta"]:
+        """Where points are."""
+        both = self.lower + (self.upper - self.lower) * expit(v)
+        return self._by_kind(v, both, self.lower + np.exp(v), self.upper - np.exp(v))
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of bounds that an entry has not
+    def v(self, theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k theta"]:
+        """The coordinates of points between the bounds."""
+        above, below = np.log(theta - self.lower), np.log(self.upper - theta)
+        return self._by_kind(theta, above - below, above, below)
+
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of bounds that an entry has not
+    def log_volume(self, v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
+        """log |dθ/dv|."""
+        both = np.log(self.upper - self.lower) - np.logaddexp(0.0, v) - np.logaddexp(0.0, -v)
+        return self._by_kind(np.zeros_like(v), both, v, v).sum(axis=1)
+
+    def _by_kind(self, free: Any, both: Any, above: Any, below: Any) -> np.ndarray:
+        """One of four for each entry: without bounds, with two, or with a lower or an upper one."""
+        lower, upper = np.isfinite(self.lower), np.isfinite(self.upper)
+        return np.where(lower & upper, both, np.where(lower, above, np.where(upper, below, free)))
+
+
+def within(
+    by: Frame, gradient: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+) -> tuple[Inside, Frame]:
+    """Coordinates without bounds for the entries that have one within reach of the mode, and the frame in them.
+
+    Where the mode lies at a bound the frame is centred so far from it as the density falls by a nat, or one standard
+    deviation if that is nearer.
+    """
+    spread, (lower, upper) = np.sqrt((by.scale**2).sum(axis=1)), bounds.T
+    cut = (np.abs(by.mode[:, None] - bounds) < REACH * spread[:, None]).any(axis=1)
+    inside = Inside(np.where(cut, lower, -np.inf), np.where(cut, upper, np.inf))
+    with np.errstate(divide="ignore"):  # of a mode between its bounds
+        room = np.where(cut, np.minimum(np.minimum(spread, 1.0 / np.abs(gradient)), 0.25 * (upper - lower)), spread)
+    centre = np.where(cut, np.clip(by.mode, lower + room, upper - room), by.mode)
+    v = inside.v(centre[None])[0]
+    ends = inside.theta(v + DELTA * np.array([[-1.0], [1.0]]))
+    slope = 2.0 * DELTA / np.abs(ends[1] - ends[0])  # of v in θ
+    return inside, Frame(v, (slope * room / spread)[:, None] * by.scale)
 
 
 @dataclass(frozen=True)
@@ -80,20 +135,25 @@ def grid(ask: Ask, by: Frame, most: int) -> Weighted | None:
     d, step = len(by.mode), STEP
     known: dict[tuple[int, ...], float] = {}
     asked: list[tuple[int, ...]] = []  # in units of the finest step
-    reach = int(np.ceil(NEAR / step))
-    ahead = [i for i in itertools.product(range(-reach, reach + 1), repeat=d) if np.linalg.norm(i) * step <= NEAR]
+    ahead, wider = _within(NEAR[0], d), list(NEAR[1:])
     while True:
         while ahead:
             if len(asked) + len(ahead) > most:
                 return None
             known.update(zip(ahead, ask(by.theta(step * np.array(ahead, dtype=float))), strict=True))
             asked += ahead
-            ahead = _beyond(known)
+            ahead = [i for i in _within(wider.pop(0), d) if i not in known] if wider else _beyond(known)
         values = np.array([known[i] for i in asked])
         if _fine(np.array(asked), values):
             return Weighted(values + by.log_volume + d * np.log(step), _normality(step * np.array(asked), values))
         known, asked = {_doubled(i): v for i, v in known.items()}, [_doubled(i) for i in asked]
         step, ahead = 0.5 * step, _beyond(known)
+
+
+def _within(radius: float, d: int) -> list[tuple[int, ...]]:
+    """Points of the lattice of step 1 around 0."""
+    reach = range(-int(radius), int(radius) + 1)
+    return [i for i in itertools.product(reach, repeat=d) if np.linalg.norm(i) <= radius]
 
 
 def _doubled(index: tuple[int, ...]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.inference.engine import Outcome
@@ -19,7 +19,17 @@ from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
 from quantprop.learning.fitting import MOST, as_given
 from quantprop.learning.integration.belief import belief_of
-from quantprop.learning.integration.designs import Frame, Weighted, composite, frame, grid, importance, log_sum
+from quantprop.learning.integration.designs import (
+    Ask,
+    Frame,
+    Weighted,
+    composite,
+    frame,
+    grid,
+    importance,
+    log_sum,
+    within,
+)
 from quantprop.learning.integration.surface import Surface
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Evidence
@@ -30,6 +40,7 @@ from quantprop.parameters import Parameter, at, box, declared, is_parameter, lab
 from quantprop.runtime.threads import blas_threads_for
 
 POINTS = 1024  # at most
+TOL = 1e-5  # of inference: a log evidence is then right to its square
 SWEEPS = 200  # of one inference, at most
 GRID = 2  # hyperparameters up to which there is a grid
 COMPOSITE = 8  # and up to which there is a central composite design
@@ -48,13 +59,20 @@ class Attempt(NamedTuple):
     first: int
     weighted: Weighted
 
+    @property
+    def rows(self) -> tuple[list[int], Float[np.ndarray, " m"]]:
+        """Which of the surface's points carry weight, and their weights."""
+        weights = np.exp(self.weighted.log_weight - log_sum(self.weighted.log_weight))
+        kept = np.flatnonzero(weights > NEGLIGIBLE)
+        return (self.first + kept).tolist(), weights[kept] / weights[kept].sum()
+
 
 def integrate(
     fitted: Fitted,
     *,
     max_points: int = POINTS,
     seed: int = 0,
-    tol: float = 1e-8,
+    tol: float = TOL,
 ) -> Integrated:
     """Average a learned model over the posterior of its hyperparameters.
 
@@ -98,7 +116,7 @@ def integrate(
             "fitted holds a part of its rows only (they were divided among processes, or read from a file): integrate "
             "in the job that learned it, or learn from a sample of the rows"
         )
-    return integrated_over(fitted, task, tol, SWEEPS, max_points, seed)
+    return integrated_over(fitted, task, SWEEPS, max_points, seed, tol)
 
 
 def _held(model: Model) -> Model:
@@ -111,7 +129,7 @@ def _held(model: Model) -> Model:
 
 
 def integrated_over(
-    fitted: Fitted, task: Task, tol: float, max_sweeps: int, max_points: int = POINTS, seed: int = 0
+    fitted: Fitted, task: Task, max_sweeps: int, max_points: int = POINTS, seed: int = 0, tol: float = TOL
 ) -> Integrated:
     """The posterior over the hyperparameters of a fit to checked data."""
     landscape = Landscape(_held(fitted.model), task, fitted.solution.method, Evidence(), True, tol, max_sweeps)
@@ -125,8 +143,14 @@ def integrated_over(
         mode = _mode(surface, theta)
         if mode is None:
             return _alone(fitted, belief.words, "no-mode")
-        by = frame(mode.theta, _precision(surface, mode), belief.widest)
-        attempt = _weighted(surface, by, max_points, seed)
+        inside, by = within(
+            frame(mode.theta, _precision(surface, mode), belief.widest), mode.gradient, box(surface.parts)
+        )
+
+        def ask(v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
+            return surface.ask(inside.theta(v)) + inside.log_volume(v)
+
+        attempt = _weighted(surface, ask, by, max_points, seed)
     return _result(surface, attempt)
 
 
@@ -149,36 +173,39 @@ def _precision(surface: Surface, mode: Point) -> Float[np.ndarray, "theta theta"
     return 0.5 * (np.array(rows) + np.array(rows).T)
 
 
-def _weighted(surface: Surface, by: Frame, most: int, seed: int) -> Attempt:
+def _weighted(surface: Surface, ask: Ask, by: Frame, most: int, seed: int) -> Attempt:
     """A grid or a central composite design, or where that cannot do it, importance sampling."""
-    d, tried = len(by.mode), ""
+    d, tried, first = len(by.mode), "", len(surface.values)
     if d <= GRID:
-        found, tried = grid(surface.ask, by, most), "grid"
+        found, tried = grid(ask, by, most), "grid"
         if found is not None:
-            return Attempt("grid", 0, found)
+            return Attempt("grid", first, found)
     elif d <= COMPOSITE:
-        found, tried = composite(surface.ask, by), "central composite design"
+        found, tried = composite(ask, by), "central composite design"
         if found.efficiency >= NORMAL:
-            return Attempt("central composite design", 0, found)
+            return Attempt("central composite design", first, found)
     first = len(surface.values)
     scheme = f"{tried}, then importance sampling" if tried else "importance sampling"
-    return Attempt(scheme, first, importance(surface.ask, by, ENOUGH, most, seed))
+    return Attempt(scheme, first, importance(ask, by, ENOUGH, most, seed))
+
+
+def _carrying(surface: Surface, attempt: Attempt) -> tuple[Float[np.ndarray, "m theta"], Float[np.ndarray, " m"]]:
+    """The points that carry weight, and their weights."""
+    rows, weights = attempt.rows
+    return np.array(surface.theta)[rows], weights
 
 
 def _result(surface: Surface, attempt: Attempt) -> Integrated:
     landscape, belief, weighted = surface.landscape, surface.belief, attempt.weighted
-    total = float(log_sum(weighted.log_weight))
-    weights = np.exp(weighted.log_weight - total)
-    rows = np.flatnonzero(weights > NEGLIGIBLE)
-    theta = np.array(surface.theta)[attempt.first + rows]
-    weights = weights[rows] / weights[rows].sum()
+    (rows, weights), names = attempt.rows, np.array(labels(surface.parts))
     few = attempt.scheme.endswith("importance sampling") and weighted.effective < LEAST
     status = IntegrationStatus(
         "few-effective-points" if few else "converged", attempt.scheme, len(surface.values), surface.failed,
-        weighted.effective, weighted.efficiency, _at_bounds(landscape, theta, weights),
+        weighted.effective, weighted.efficiency, tuple(names[_at_bounds(surface, attempt)].tolist()),
     )  # fmt: skip
-    outcomes = surface.found((attempt.first + rows).tolist())
-    components = tuple(_component(landscape, t, out) for t, out in zip(theta, outcomes, strict=True))
+    theta = np.array(surface.theta)[rows]
+    components = tuple(_component(landscape, t, out) for t, out in zip(theta, surface.found(rows), strict=True))
+    total = float(log_sum(weighted.log_weight))
     return Integrated(components, weights, theta, total + belief.constant, belief.words, status)
 
 
@@ -188,12 +215,12 @@ def _component(landscape: Landscape, theta: Float[np.ndarray, " theta"], out: Ou
     return solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
 
 
-def _at_bounds(
-    landscape: Landscape, theta: Float[np.ndarray, "m theta"], weights: Float[np.ndarray, " m"]
-) -> tuple[str, ...]:
+def _at_bounds(surface: Surface, attempt: Attempt) -> Bool[np.ndarray, " theta"]:
+    """Which entries of θ have more than 1 % of their posterior next to a bound."""
+    theta, weights = _carrying(surface, attempt)
     spread = np.sqrt(weights @ (theta - weights @ theta) ** 2)
-    near = np.abs(theta[:, :, None] - box(landscape.parts)).min(axis=2) < BESIDE * spread
-    return tuple(name for name, share in zip(labels(landscape.parts), weights @ near, strict=True) if share > 0.01)
+    near = np.abs(theta[:, :, None] - box(surface.parts)).min(axis=2) < BESIDE * spread
+    return weights @ near > 0.01
 
 
 def _alone(fitted: Fitted, words: dict[str, str], reason: str) -> Integrated:

@@ -18,6 +18,7 @@ from quantprop.inference.task import Task
 from quantprop.learning.evaluation import Declared, Question, prior
 from quantprop.learning.integration.belief import Belief
 from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.warm_starts import MEMORY, WarmStarts
 from quantprop.methods import Method
 from quantprop.parameters import box, log_prior
 from quantprop.runtime.batches import chunks, each, of, slots, threads
@@ -110,8 +111,7 @@ class Surface:
         return [pair if pair[1] is not None else self._alone(t) for t, pair in zip(theta, found, strict=True)]
 
     def _batch(self, theta: Float[np.ndarray, "k theta"], size: int) -> list[tuple[float, Outcome | None]]:
-        landscape, k = self.landscape, len(theta)
-        start = landscape.warm_starts.at(np.zeros(k, dtype=int), theta)
+        landscape, k, start = self.landscape, len(theta), self._starts(theta)
         fill = np.resize(np.arange(k), size)
         with jax.enable_x64(True):
             value, out = _evaluated(
@@ -121,6 +121,26 @@ class Surface:
         value, out = jax.tree.map(np.asarray, (value, out))
         good = (out.reason == CONVERGED) & np.isfinite(value)
         return [(float(value[i]), of(out, i) if good[i] else None) for i in range(k)]
+
+    def _starts(self, theta: Float[np.ndarray, "k theta"]) -> Natural:
+        """Sites extrapolated to several θ, each from the nearest at which they are known, in units of their spread."""
+        known = [i for i, out in enumerate(self.outcomes) if out is not None]
+        if len(known) < MEMORY:
+            return self.landscape.warm_starts.at(np.zeros(len(theta), dtype=int), theta)
+        places = np.array(self.theta)[known]
+        away = theta[:, None] - places
+        distance = np.einsum("kmi,ij,kmj->km", away, np.linalg.pinv(np.atleast_2d(np.cov(places.T))), away)
+        nearest = np.argsort(distance, axis=1)[:, MEMORY - 1 :: -1]
+
+        def sites(rows: Any) -> Natural:
+            found = [out.at.sites for out in self.found([known[i] for i in rows])]
+            return Natural(np.stack([site.nu for site in found]), np.stack([site.tau for site in found]))
+
+        rows, first = np.arange(len(theta)), nearest[:, 0]
+        starts = WarmStarts(places[first], sites(first))
+        for one in nearest.T:
+            starts.add(rows, places[one], sites(one))
+        return starts.at(rows, theta)
 
     def _alone(self, theta: Float[np.ndarray, " theta"]) -> tuple[float, Outcome | None]:
         point = self.landscape.at(theta)

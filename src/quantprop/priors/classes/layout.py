@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -53,3 +54,31 @@ class Layout(eqx.Module):
         other, datum = self.classes_of_rows()
         c = jnp.arange(self.classes)
         return jnp.where(c == self.labels[datum][:, None], 1.0, 0.0) - jnp.where(c == other[:, None], 1.0, 0.0), datum
+
+
+def with_label(layout: Layout, alpha: Float[Array, " n"]) -> Float[Array, "classes m"]:
+    """α by class; that of a datum's own class is minus the sum of the others, which the integral over v sees to."""
+    grid = layout.grid(alpha, 0.0)
+    return layout.set_label(grid, -jnp.sum(grid, axis=0))
+
+
+def without_datum(
+    mean: Float[Array, "classes m"],
+    covariance: Float[Array, "m classes classes"],
+    d: Float[Array, "classes m"],
+    nu: Float[Array, "classes m"],
+) -> tuple[Float[Array, "m classes"], Float[Array, "m classes classes"]]:
+    """Means and covariances of each datum's functions without its own sites (ν, d) on v − f.
+
+    With v integrated out these are a Gaussian in f of precision P = diag d − d dᵀ/s, s = 1ᵀd, and linear term
+    d 1ᵀν/s − ν; the posterior N(μ, V) without it has the covariance (I − V P)⁻¹ V.
+    """
+
+    def one(mu: Array, v: Array, d: Array, nu: Array) -> tuple[Array, Array]:
+        precision = jnp.diag(d) - d[:, None] * d / jnp.sum(d)
+        pull = d * (jnp.sum(nu) / jnp.sum(d)) - nu
+        apart = jnp.eye(len(d)) - v @ precision
+        rest = jnp.linalg.solve(apart, jnp.concatenate([v, (mu - v @ pull)[:, None]], axis=1))
+        return rest[:, -1], rest[:, :-1]
+
+    return jax.vmap(one)(mean.T, covariance, d.T, nu.T)

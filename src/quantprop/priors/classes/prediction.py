@@ -11,6 +11,7 @@ from jaxtyping import Array, Float, Int
 
 from quantprop.gaussian import Normal
 from quantprop.priors.base import Predictor
+from quantprop.priors.classes.stack import Stack
 
 
 class ClassesCross(NamedTuple):
@@ -59,6 +60,31 @@ class ClassesPredictor(Predictor):
             return v.T @ v
 
         joint = own - jnp.sum(jax.lax.map(one, jnp.arange(len(self.alpha))), axis=0) + tied.T @ tied
+        return Normal(mean, jnp.diagonal(joint), joint)
+
+
+class StackPredictor(Predictor):
+    """The posterior of the whitened values at the points of all classes, N(centre, P); new values are tied by V."""
+
+    covariance: Float[Array, "cm cm"]
+    centre: Float[Array, " cm"]
+
+    def functions(
+        self, v: Float[Array, "s m k"], own: Float[Array, "classes k"]
+    ) -> tuple[Float[Array, "k classes"], Float[Array, "k classes classes"]]:
+        """The functions of all classes at k new inputs: means less the prior's, and covariances between classes."""
+        stack = Stack(v[None], len(own))
+        left = own - jnp.sum(v**2, axis=1)
+        return stack.received(self.centre).T, stack.covariances(self.covariance) + jnp.eye(len(own)) * left.T[:, None]
+
+    def at(self, mean: Float[Array, " k"], cross: ClassesCross, own: Float[Array, "..."]) -> Normal:
+        v, w = cross
+        stack = Stack(v[None], w.shape[1])
+        mixed = stack.mixed(v, w.T)
+        mean, inner = mean + mixed.T @ self.centre, self.covariance @ mixed
+        if own.ndim == 1:
+            return Normal(mean, own + jnp.sum(mixed * (inner - mixed), axis=0))
+        joint = own + mixed.T @ (inner - mixed)
         return Normal(mean, jnp.diagonal(joint), joint)
 
 

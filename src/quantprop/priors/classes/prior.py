@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import Natural
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.cholesky import Factor, covariance_of, factorize, variances
-from quantprop.priors.classes.layout import Layout
+from quantprop.priors.classes.layout import Layout, with_label, without_datum
 from quantprop.priors.classes.prediction import ClassesPredictor, InFull
 from quantprop.priors.dense import DensePrior
 from quantprop.sites import Marginal
@@ -166,18 +166,19 @@ class ClassesPrior(Prior):
         alpha, shift = self._means(given.factor, Natural(nu, given.sites.tau))
         return Marginal(self.mean + shift, given.marginals.variance, alpha, given.marginals.b)
 
-    def of_functions(self, sites: Natural) -> tuple[Float[Array, "m classes"], Float[Array, "m classes classes"]]:
-        """Posterior means of the C functions at each datum, less the prior's, and their covariances, precisions being
-        all ≥ 0: f_c = v − (v − f_c).
+    def functions_without(self, sites: Natural) -> tuple[Float[Array, "m classes"], Float[Array, "m classes classes"]]:
+        """The functions at each datum, less their prior means, had the datum not been seen; precisions are all ≥ 0, and
+        f_c = v − (v − f_c).
         """
-        nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
-        factor, _ = factor_of(self.k, self.layout.grid(sites.tau, 1.0 / self.own))
+        nu, d = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0), self.layout.grid(sites.tau, 1.0 / self.own)
+        factor, _ = factor_of(self.k, d)
         v, _ = factor.solve(nu)
         mean = v - factor.times_a(v) - factor.times(nu)
         eye = jnp.eye(len(v))
         z = factor.each(lambda c: solve_triangular(factor.lower, eye - factor.a(c).T, lower=True))
         tied = jnp.einsum("aki,bki->iab", z, z)
-        return mean.T, tied + jnp.eye(self.classes) * factor.variance.T[:, None, :]
+        covariance = tied + jnp.eye(self.classes) * factor.variance.T[:, None, :]
+        return without_datum(mean, covariance, d, nu)
 
     def cotangent(self, mean: Array, k: Matrices) -> ClassesPrior:
         """Derivatives of mean and kernel matrices, as a prior: those of a shared one add up."""
@@ -194,7 +195,7 @@ class ClassesPrior(Prior):
         if signed:
             return self.from_full(self.written_out().evidence_slope(given, signed))
         factor, layout = given.factor, self.layout
-        alpha = _with_label(layout, given.marginals.alpha)
+        alpha = with_label(layout, given.marginals.alpha)
 
         def one(c: Any) -> Array:
             u = solve_triangular(factor.lower, factor.e(c), lower=True)
@@ -222,12 +223,6 @@ class ClassesPrior(Prior):
         _, alpha = factor.solve(layout.grid(sites.nu - sites.tau * self.mean, 0.0))
         each = jax.lax.map(lambda c: class_factor(self.k, d, c), jnp.arange(self.classes))
         return ClassesPredictor(alpha, each.root, each.inverse, factor.lower)
-
-
-def _with_label(layout: Layout, alpha: Float[Array, " n"]) -> Grid:
-    """α by class; that of a datum's own class is minus the sum of the others, since M v = Σ_c A_cᵀ ν_c."""
-    grid = layout.grid(alpha, 0.0)
-    return layout.set_label(grid, -jnp.sum(grid, axis=0))
 
 
 class ResponseInFull(Response):
@@ -265,7 +260,7 @@ class ClassesResponse(Response):
         m, factor, layout = self.given.marginals, self.given.factor, self.prior.layout
         by_mean = layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0)
         by_variance = layout.grid(-by.answer[1] / m.variance, 0.0)
-        alpha = _with_label(layout, m.alpha)
+        alpha = with_label(layout, m.alpha)
         _, sent = factor.solve(by_mean)
 
         def weighted(c: Any) -> Array:

@@ -8,12 +8,11 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels import Kernel, Pairs, PerClass
-from quantprop.kernels.per_class import ClassRows
+from quantprop.kernels import Kernel, Pairs
+from quantprop.kernels.per_class import ClassRows, functions_of
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.prediction import ClassesCross
 from quantprop.priors.classes.prior import ClassesPrior
-from quantprop.priors.dense import Dense
 
 
 class Prepared(NamedTuple):
@@ -45,17 +44,17 @@ class Classes(Process):
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
         data = self._data(x)
         pairs: Pairs = {}
-        for one in _functions(kernel):
+        for one in functions_of(kernel):
             pairs = pairs | one.pairs(data.x)
         return Prepared(pairs, jnp.argmax(data.weights, axis=1).astype(jnp.float64))
 
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Prepared) -> ClassesPrior:
-        k = jnp.stack([one.gram_of(prepared.pairs) for one in _functions(kernel)])
+        k = jnp.stack([one.gram_of(prepared.pairs) for one in functions_of(kernel)])
         return ClassesPrior(mean, k, jnp.ones(()), prepared.labels, self.classes)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> ClassesCross:
         data, ahead = self._data(x), ClassRows.of(new, self.classes)
-        return ClassesCross(jnp.stack([one.cross(data.x, ahead.x) for one in _functions(kernel)]), ahead.weights)
+        return ClassesCross(jnp.stack([one.cross(data.x, ahead.x) for one in functions_of(kernel)]), ahead.weights)
 
     def cost(self, n: int) -> Cost:
         """Of n rows: 6 matrices a class, and 3 of all rows for the gradient of QP."""
@@ -64,16 +63,3 @@ class Classes(Process):
         parts = f"{6 * self.classes} matrices of {data} × {data} and 3 of {n} × {n}"
         flops = 3.0 * self.classes * float(data) ** 3
         return Cost(6 * self.classes * one + 24 * n**2, one, flops, f"{self.classes} classes of {data} rows", parts)
-
-
-def holding_classes(process: Process, classes: int) -> Process:
-    """The process of a model of several classes, given that of their functions."""
-    if not isinstance(process, Dense):
-        raise ValueError(f"process must be Dense() for the multinomial probit likelihood; got {process!r}")
-    return process if classes == 2 else Classes(classes)
-
-
-def _functions(kernel: Kernel) -> tuple[Kernel, ...]:
-    if not isinstance(kernel, PerClass):
-        raise TypeError(f"Classes is the process of kernels.PerClass; got {type(kernel).__name__}")
-    return kernel.kernels

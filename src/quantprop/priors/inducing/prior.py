@@ -61,8 +61,8 @@ class InducingPrior(Prior):
         """None at all where f's response to a site is not its covariance (κ ≠ 1), or rows are divided among devices."""
         return 1024 if not is_divided(self.x) and np.all(np.asarray(self.share) == 1.0) else 0
 
-    def for_shares(self, share: Float[Array, " n"]) -> InducingPrior:
-        return replace(self, share=jnp.asarray(share, dtype=jnp.float64))
+    def for_shares(self, share: Float[Array | np.ndarray, " n"]) -> InducingPrior:
+        return eqx.tree_at(lambda prior: prior.share, self, jnp.asarray(share, dtype=jnp.float64))
 
     def for_sweeps(self) -> InducingPrior:
         return replace(self, rows=self.all_rows())

@@ -13,7 +13,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -34,6 +33,7 @@ from quantprop.priors.markov.algebra import (
 from quantprop.priors.markov.layout import Layout, before, in_line, to_rows, to_slots
 from quantprop.priors.markov.prediction import MarkovPredictor
 from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, filtered, pivot, updated
+from quantprop.priors.markov.response import Flow, flow_of, flowed
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal, unit
 
@@ -61,7 +61,7 @@ class MarkovPrior(Prior):
         return _slope(self, given.sites)
 
     def response(self, given: Conditioned, signed: bool) -> MarkovResponse:
-        return MarkovResponse(self, given, signed)
+        return MarkovResponse.of(self, given)
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
         """Up to `largest_joint` rows, as the dense prior has it."""
@@ -74,19 +74,22 @@ class MarkovPrior(Prior):
 
 
 class MarkovResponse(Response):
-    """Forward derivatives of the marginals, and of the evidence's slope."""
+    """Responses of the marginals by the chain's own recursions, and forward derivatives of the evidence's slope."""
 
     prior: MarkovPrior
     given: Conditioned
-    signed: bool = eqx.field(static=True)
+    flow: Flow
+    weaker: Slots  # by how much of a change of hᵀx the value f follows, and its site is felt: 1 without noise
+
+    @staticmethod
+    def of(prior: MarkovPrior, given: Conditioned) -> MarkovResponse:
+        return MarkovResponse(prior, given, *_flow(prior, given.sites))
 
     def answer(self, moves: Moves) -> Moves:
-        at, sd = self.given.marginals, unit(self.given.marginals.variance)
-        by_tau = moves[1] / sd**2
-        towards = Natural(moves[0] / sd + at.mean * by_tau, by_tau)
-
-        mean, variance = _ANSWERED[self.signed](self.prior, self.given.sites, towards)
-        return jnp.stack([mean / sd, -variance / sd**2])
+        variance = self.given.marginals.variance
+        units = jnp.stack([unit(variance), unit(variance) ** 2])
+        own = jnp.where(variance == 0.0, 0.0, moves)
+        return own + _answered(self.prior.layout, self.flow, self.weaker, moves / units) / units
 
     def to_prior(self, by: Cotangent) -> MarkovPrior:
         """Σ c_i μ_i + e_i σ_i² is the derivative of log Z along δτ = −2e, δν = c + μ δτ."""
@@ -166,18 +169,21 @@ def _conditioned(prior: MarkovPrior, sites: Natural, signed: bool) -> tuple[Marg
     return marginals, jnp.sum(jnp.log(jnp.abs(pivots))), proper
 
 
-def _answered(prior: MarkovPrior, sites: Natural, towards: Natural, signed: bool) -> tuple[Array, Array]:
-    """How means and variances change along a move of the sites."""
+@part
+def _flow(prior: MarkovPrior, sites: Natural) -> tuple[Flow, Slots]:
+    under = _under(prior, sites)
+    return flow_of(prior.chain, under.states, under.own[1]), 1.0 / pivot(under.tau, prior.noise)
 
-    def told(sites: Natural) -> tuple[Array, Array]:
-        new, _, _ = _conditioned(prior, sites, signed)
-        return new.mean, new.variance
 
-    return jax.jvp(told, (sites,), (towards,))[1]
+@part
+def _answered(layout: Layout, flow: Flow, weaker: Slots, moves: Moves) -> Moves:
+    """How means, and variances with the other sign, change by the moves of all other sites: (δν − μ δτ, δτ)."""
+    weights = (weaker, weaker**2)
+    found = flowed(flow, *(w * to_slots(layout, move) for w, move in zip(weights, moves, strict=True)))
+    return jnp.stack([to_rows(layout, w * part) for w, part in zip(weights, found, strict=True)])
 
 
 _CONDITIONED = {signed: part(partial(_conditioned, signed=signed)) for signed in (False, True)}
-_ANSWERED = {signed: part(partial(_answered, signed=signed)) for signed in (False, True)}
 
 
 # --- derivatives -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,71 @@
+"""Families of problems along which a fixed point is followed, from an easy one to the one asked."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.inference.engine import Evaluation, InferenceProblem
+from quantprop.likelihoods.base import Scalar
+from quantprop.methods.base import Weight
+from quantprop.priors.base import Joint
+
+
+class Path(eqx.Module):
+    """A family of problems in u = log t ≤ 0."""
+
+    def exists(self, problem: InferenceProblem) -> bool:
+        """Whether the family is defined for this problem."""
+        return True
+
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
+        """The problem at u; at 0 it is the given one."""
+        raise NotImplementedError
+
+    def weighted(self, weight: Weight, u: Scalar) -> Weight:
+        """A datum's weight after a small move along u."""
+        return weight
+
+    def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
+        """How the marginals respond to a move along u with the sites held fixed: δμ/σ and −δσ²/σ²."""
+        return jnp.zeros((2, len(at.sites.nu)))
+
+    def start(self, problem: InferenceProblem) -> float:
+        """log t of a problem that plain sweeps solve."""
+        raise NotImplementedError
+
+
+class Narrow(Path):
+    """The prior covariance times t: for small t every likelihood is Gaussian as far as the prior reaches."""
+
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
+        return eqx.tree_at(lambda p: p.prior, problem, problem.prior.scaled(jnp.exp(u)))
+
+    def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
+        """δK = K δu: δμ = A K α δu = Σ α δu and δΣ = A K Aᵀ δu = Σ Aᵀ δu."""
+        sd = jnp.sqrt(at.marginals.variance)
+        widened = jnp.sum(joint.covariance * joint.transfer, axis=1)
+        return jnp.stack([joint.covariance @ at.marginals.alpha / sd, -widened / sd**2])
+
+    def start(self, problem: InferenceProblem) -> float:
+        return float(np.log(1e-20 / max(1.0, float(np.max(problem.prior.variances())))))
+
+
+class Flat(Path):
+    """The likelihood to the power t: for small t it says next to nothing, and the posterior is the prior."""
+
+    def exists(self, problem: InferenceProblem) -> bool:
+        return not problem.likelihood.singular
+
+    def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
+        weight = self.weighted(problem.weight, u)
+        return eqx.tree_at(lambda p: p.weight, problem, weight, is_leaf=lambda x: x is None)
+
+    def weighted(self, weight: Weight, u: Scalar) -> Weight:
+        exponent = jnp.ones_like(weight.copies) if weight.exponent is None else weight.exponent
+        return Weight(weight.total * jnp.exp(u), weight.copies, exponent * jnp.exp(u))
+
+    def start(self, problem: InferenceProblem) -> float:
+        return float(np.log(1e-10))

@@ -1,0 +1,25 @@
+"""The process of a model of several classes, from that of their functions, and back."""
+
+from __future__ import annotations
+
+from quantprop.priors.base import Process
+from quantprop.priors.classes.points import ClassesInducing, TwoClassesInducing
+from quantprop.priors.classes.process import Classes
+from quantprop.priors.dense import Dense
+from quantprop.priors.inducing import Inducing
+
+
+def holding_classes(process: Process, classes: int) -> Process:
+    """The process of the rows of a model of several classes."""
+    if isinstance(process, Inducing):
+        return TwoClassesInducing(process) if classes == 2 else ClassesInducing(classes, process)
+    if not isinstance(process, Dense):
+        raise ValueError(f"process must be Dense() or Inducing() for several classes; got {process!r}")
+    return process if classes == 2 else Classes(classes)
+
+
+def holding_functions(process: Process) -> Process:
+    """The process of the functions behind one of rows."""
+    if isinstance(process, (ClassesInducing, TwoClassesInducing)):
+        return process.functions
+    return Dense() if isinstance(process, Classes) else process

@@ -1,0 +1,233 @@
+"""Several functions by their values at inducing points, seen through differences: O(n C² M²) and one (C M)³ a sweep.
+
+A function is f_c = g_c + ε_c, with g_c = V_cᵀ w_c and what the points leave unexplained, ε_c ~ N(0, d_c) at every datum
+(`priors.inducing`). As in `priors.classes.prior` a datum of class y has sites (ν_j, τ_j) on v − f_j, v = u + f_y. With
+κ = 1, of EP and QP, ε is integrated out: with a = 1 + τ d the sites on v − g_j are s = τ/a, r = ν/a, and v − g_y has
+precision s_y = 1/(ω + d_y). With σ = Σ_c s_c and ŝ = s/σ,
+
+    v | g ~ N(Σ_c ŝ_c g_c + Σ r/σ, 1/σ),
+
+and integrating v out leaves the precision diag s − s sᵀ/σ and the pull ŝ Σ r − r on a datum's C values g: that of w is
+B = I + Σ (blocks V_c diag(s_c) V_cᵀ) − Σ A σ Aᵀ, A = Σ_c ŝ_c e_c ⊗ V_c. With P = B⁻¹ and h = v − f,
+
+    Var(v − g_c) = 1/σ + Aᵀ P A − 2 V_cᵀ (P A)_c + V_cᵀ P_cc V_c.
+
+κ = 0 is the variational bound: sites are on u + g_y − g_j, and d_y + d_j is added to the variance of each row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.gaussian import Natural
+from quantprop.numerics.triangular import gram_of_lower, triangular_inverse
+from quantprop.priors.base import Conditioned, Cotangent, Linearised, Moves, Prior, Response
+from quantprop.priors.classes.layout import Layout, with_label, without_datum
+from quantprop.priors.classes.prediction import StackPredictor
+from quantprop.priors.classes.stack import Grid, Square, Stack
+from quantprop.sites import Marginal, unit
+
+
+class Local(eqx.Module):
+    """What the sites of every datum are to its values g, class by class."""
+
+    a: Grid  # 1 for the label
+    s: Grid
+    total: Float[Array, " n"]  # σ
+
+    @property
+    def share(self) -> Grid:
+        """ŝ."""
+        return self.s / self.total
+
+
+class StackFactor(eqx.Module):
+    """The posterior of w, and Var(v − g_c)."""
+
+    covariance: Square  # P
+    centre: Float[Array, " cm"]
+    spread: Grid
+
+
+class ClassesInducingPrior(Prior):
+    """N(mean, K) of all differences h; `labels` are the data's classes, as floats, and rows are data by their other
+    classes, in order (`Layout`).
+    """
+
+    mean: Float[Array, " rows"]
+    v: Float[Array, "k s m c"]  # `Stack`
+    residual: Float[Array, "s n"]  # d
+    own: Float[Array, ""]  # ω
+    labels: Float[Array, " n"]
+    kappa: Float[Array, ""]
+    classes: int = eqx.field(static=True)
+
+    @property
+    def layout(self) -> Layout:
+        """Which row is which."""
+        return Layout(self.labels, self.classes, len(self.mean))
+
+    @property
+    def stack(self) -> Stack:
+        """V."""
+        return Stack(self.v, self.classes)
+
+    @property
+    def d(self) -> Grid:
+        """Of every class."""
+        return jnp.broadcast_to(self.residual, (self.classes, len(self.labels)))
+
+    def for_shares(self, share: Float[Array, " rows"]) -> ClassesInducingPrior:
+        """All rows have the same: weights are written out."""
+        return replace(self, kappa=jnp.asarray(share, dtype=jnp.float64)[0])
+
+    def is_psd(self) -> bool:
+        return bool(jnp.isfinite(self.v).all())
+
+    def scaled(self, by: Any) -> ClassesInducingPrior:
+        return replace(self, v=jnp.sqrt(by) * self.v, residual=by * self.residual, own=by * self.own)
+
+    def variances(self) -> Float[Array, " rows"]:
+        explained = jnp.moveaxis(jnp.sum(self.v**2, axis=2), 0, 1).reshape(self.residual.shape)
+        return self.own + self._pairs(explained + self.residual)
+
+    def _pairs(self, each: Float[Array, "s n"]) -> Float[Array, " rows"]:
+        """The sum of a number of a row's two functions."""
+        grid = jnp.broadcast_to(each, (self.classes, len(self.labels)))
+        return self.layout.rows(grid + self.layout.of_label(grid))
+
+    def local(self, sites: Natural) -> Local:
+        """Precisions of the sites on v − g."""
+        layout, d = self.layout, self.kappa * self.d
+        tau = layout.grid(sites.tau, 0.0)
+        a = 1.0 + tau * d
+        s = layout.set_label(tau / a, 1.0 / (self.own + layout.of_label(d)))
+        return Local(a, s, jnp.sum(s, axis=0))
+
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        """Proper where a, σ and B are positive: the posterior of (w, ε, u) is taken apart into that of w and the others
+        given w, whatever the signs of the sites.
+        """
+        stack, local, layout = self.stack, self.local(sites), self.layout
+        mixed = local.s / jnp.sqrt(local.total)
+        precision = stack.gram(local.s, mixed, mixed) + jnp.eye(stack.size)
+        lower = jnp.linalg.cholesky(precision)
+        covariance = gram_of_lower(triangular_inverse(lower))
+        own, tied = stack.forms(covariance, local.share)
+        away = own - 2.0 * tied + jnp.sum(local.share * tied, axis=0)  # Var(Σ ŝ g − g_c)
+        spread = away + 1.0 / local.total
+        centre, alpha, shift = self._means(covariance, local, sites)
+        rest, d = (1.0 - self.kappa) * self._pairs(self.residual), self.kappa * self.d
+        variance = layout.rows(d / local.a + spread / local.a**2) + rest
+        left = 1.0 - local.share - local.s * away  # 1 − s Var(v − g)
+        b = layout.rows(left / local.a) - sites.tau * rest
+        own_share = layout.of_label(local.share)
+        size = jnp.sum(jnp.log(local.a)) - jnp.sum(jnp.log(own_share)) + jnp.sum(sites.tau * rest)
+        size = size + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
+        proper = jnp.all(local.a > 0) & jnp.all(local.total > 0) & jnp.isfinite(size)
+        marginals = Marginal(self.mean + shift, variance, alpha, b)
+        return Conditioned(sites, marginals, size, proper, StackFactor(covariance, centre, spread))
+
+    def _means(self, covariance: Square, local: Local, sites: Natural) -> tuple[Array, Array, Array]:
+        """The posterior mean of w; α, and the posterior mean of h less the prior's."""
+        nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
+        r = nu / local.a
+        pull = local.share * jnp.sum(r, axis=0) - r
+        centre = covariance @ self.stack.sent(pull)
+        g = self.stack.received(centre)
+        apart = jnp.sum(local.share * g, axis=0) + jnp.sum(r, axis=0) / local.total - g  # v − g
+        alpha, shift = r - local.s * apart, (apart + self.kappa * self.d * nu) / local.a
+        return centre, self.layout.rows(alpha), self.layout.rows(shift)
+
+    def follow(self, given: Conditioned, nu: Float[Array, " rows"]) -> Marginal:
+        sites = Natural(nu, given.sites.tau)
+        _, alpha, shift = self._means(given.factor.covariance, self.local(sites), sites)
+        return Marginal(self.mean + shift, given.marginals.variance, alpha, given.marginals.b)
+
+    def functions_without(self, sites: Natural) -> tuple[Float[Array, "n classes"], Float[Array, "n classes classes"]]:
+        """The functions at each datum, less their prior means, had the datum not been seen: ε is then as before."""
+        factor, local = self.condition(sites, signed=False).factor, self.local(sites)
+        r = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0) / local.a
+        g = self.stack.received(factor.centre)
+        mean, covariance = without_datum(g, self.stack.covariances(factor.covariance), local.s, r)
+        return mean, covariance + jnp.eye(self.classes) * self.d.T[:, None, :]
+
+    def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
+        """∂/∂V_c = −α_c w_c − s_c ((P V)_cc − (P A)_c) and ∂/∂d_c = ½ κ (α_c² − s_c + s_c² Var(v − g_c)), w and P being
+        those of the posterior; for κ = 0 the latter is −½ τ, of the datum's own class −½ Σ τ.
+        """
+        local, layout, factor, stack = self.local(given.sites), self.layout, given.factor, self.stack
+        alpha = with_label(layout, given.marginals.alpha)
+        blocks, w = stack.blocks(factor.covariance), factor.centre.reshape(self.classes, -1, 1)
+
+        def shared(grid: Array) -> Array:
+            return jnp.sum(grid, axis=0, keepdims=True) if len(self.residual) == 1 else grid
+
+        def one(v: Array, alpha: Array, s: Array, share: Array) -> Array:
+            tied = (factor.covariance @ stack.mixed(v, share)).reshape(self.classes, *v.shape[1:])
+            return shared(-alpha[:, None] * w - s[:, None] * (jnp.matmul(blocks, v) - tied))
+
+        by_v = stack.every(one, alpha, local.s, local.share)
+        tau = layout.grid(given.sites.tau, 0.0)
+        bound = layout.set_label(tau, jnp.sum(tau, axis=0))
+        exact = alpha**2 - local.s + local.s**2 * factor.spread
+        by_d = 0.5 * shared(self.kappa * exact - (1.0 - self.kappa) * bound)
+        return self.made_of(given.marginals.alpha, by_v, by_d)
+
+    def made_of(self, mean: Array, v: Array, residual: Array) -> ClassesInducingPrior:
+        """Derivatives as a prior, with nothing where none belongs."""
+        nothing = jnp.zeros(())
+        return ClassesInducingPrior(mean, v, residual, nothing, jnp.zeros_like(self.labels), nothing, self.classes)
+
+    def response(self, given: Conditioned, signed: bool) -> Response:
+        return StackResponse(self, given)
+
+    def predictor(self, sites: Natural, signed: bool) -> StackPredictor:
+        factor = self.condition(sites, signed).factor
+        return StackPredictor(factor.covariance, factor.centre)
+
+
+class StackResponse(Response):
+    """By products with P: O(n C² M²) and two of (C M)³ a response, for the squares of the covariance of all rows.
+
+    That is N + Zᵀ P Z, with the columns (A − e_j ⊗ V_j)/a_j of Z, and for two rows j and k of one datum
+    N_jk = 1/(σ a_j a_k) + [j = k] e_j, e = κ d/a.
+    """
+
+    prior: ClassesInducingPrior
+    given: Conditioned
+
+    def answer(self, moves: Moves) -> Moves:
+        """ρ p by the means of sites p; (ρ ∘ ρ) q by Zᵀ (P Z diag(q) Zᵀ P) Z, and what N adds within a datum."""
+        prior, given = self.prior, self.given
+        sd = unit(given.marginals.variance)
+        still = Natural(moves[0] / sd + given.sites.tau * prior.mean, given.sites.tau)
+        local = prior.local(still)
+        _, _, of_means = prior._means(given.factor.covariance, local, still)
+        return jnp.stack([of_means, self._squares(local, moves[1] / sd**2) / sd]) / sd
+
+    def _squares(self, local: Local, q: Float[Array, " rows"]) -> Float[Array, " rows"]:
+        prior, factor = self.prior, self.given.factor
+        stack, layout = prior.stack, prior.layout
+        q_of = layout.grid(q, 0.0)
+        w = q_of / local.a**2
+        total = jnp.sum(w, axis=0)
+        gram = stack.gram(w, local.share, 2.0 * w - total * local.share)  # of w Z Zᵀ: A W Aᵀ − A Yᵀ − Y Aᵀ + blocks
+        own, tied = stack.forms(factor.covariance @ gram @ factor.covariance, local.share)
+        far = own - 2.0 * tied + jnp.sum(local.share * tied, axis=0)
+        own, tied = stack.forms(factor.covariance, local.share)
+        middle = jnp.sum(local.share * tied, axis=0)
+        away = own - 2.0 * tied + middle
+        near = total * middle - total * tied - jnp.sum(w * tied, axis=0) + stack.forms(factor.covariance, w).tied
+        e = prior.kappa * prior.d / local.a
+        within = (total / local.total + 2.0 * near) / local.total  # Σ_k w_k (1/σ² + 2 Q_jk/σ)
+        itself = 2.0 * e * (1.0 / local.total + away) / local.a**2 + e**2
+        return layout.rows((far + within) / local.a**2 + itself * q_of)
+
+    def to_prior(self, by: Cotangent) -> Prior:
+        return Linearised.of(self.prior, self.given, signed=False).to_prior(by)

@@ -1,0 +1,116 @@
+"""V of several functions at data, in chunks, and the C M × C M matrices that are made of them.
+
+The values at the M points of all C functions, whitened, are one vector of C M numbers: w = (w_1, ..., w_C). A datum
+sees g_c = V_cᵀ w_c, so it is C blocks of M numbers. Where all functions share a kernel there is one V.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.priors.inducing.rows import in_turn
+
+Grid = Float[Array, "classes n"]
+Square = Float[Array, "cm cm"]
+
+
+class Forms(NamedTuple):
+    """Of a symmetric matrix P and the mixtures A = Σ_c w_c e_c ⊗ V_c of every datum: V_cᵀ P_cc V_c and V_cᵀ (P A)_c."""
+
+    own: Grid
+    tied: Grid
+
+
+class Stack(eqx.Module):
+    """V in k chunks of c data: `v` has one M × c matrix for all functions, or one each."""
+
+    v: Float[Array, "k s m c"]
+    classes: int = eqx.field(static=True)
+
+    @property
+    def size(self) -> int:
+        """C M."""
+        return self.classes * self.v.shape[2]
+
+    def blocks(self, part: Square) -> Float[Array, "classes m m"]:
+        """The blocks of one function each."""
+        c = jnp.arange(self.classes)
+        return part.reshape(self.classes, -1, self.classes, part.shape[0] // self.classes)[c, :, c, :]
+
+    def on_blocks(self, part: Square, blocks: Float[Array, "classes m m"]) -> Square:
+        """The matrix with something added to the blocks of one function each."""
+        c, shape = jnp.arange(self.classes), (self.classes, part.shape[0] // self.classes)
+        return part.reshape(shape * 2).at[c, :, c, :].add(blocks).reshape(part.shape)
+
+    def over(self, step: Callable, carry: Any, *grids: Grid) -> tuple[Any, Any]:
+        """step(sum, V, columns) → (sum, grids) for one chunk after the other; the grids of all data in one."""
+        carry, out = self._over(step, carry, grids)
+        return carry, jax.tree.map(lambda part: jnp.moveaxis(part, 0, 1).reshape(part.shape[1], -1), out)
+
+    def every(self, function: Callable, *grids: Grid) -> Float[Array, "k s m c"]:
+        """function(V, columns) of every chunk, in the form of V."""
+        return self._over(lambda carry, *some: (carry, function(*some)), None, grids)[1]
+
+    def _over(self, step: Callable, carry: Any, grids: tuple[Grid, ...]) -> tuple[Any, Any]:
+        split = [jnp.moveaxis(grid.reshape(len(grid), len(self.v), -1), 1, 0) for grid in grids]
+        return in_turn(lambda carry, given: step(carry, given[0], *given[1]), carry, (self.v, split))
+
+    def mixed(self, v: Float[Array, "s m c"], by: Float[Array, "classes c"]) -> Float[Array, "cm c"]:
+        """Σ_c by_c e_c ⊗ V_c of a chunk."""
+        return (by[:, None] * v).reshape(self.size, -1)
+
+    def sent(self, by: Grid) -> Float[Array, " cm"]:
+        """Σ of all data's mixtures."""
+
+        def one(total: Array, v: Array, by: Array) -> tuple[Array, None]:
+            return total + jnp.sum(self.mixed(v, by), axis=1), None
+
+        return self.over(one, jnp.zeros(self.size), by)[0]
+
+    def received(self, w: Float[Array, " cm"]) -> Grid:
+        """g_c = V_cᵀ w_c."""
+        return self.over(lambda carry, v: (carry, self.along(v, w)), None)[1]
+
+    def along(self, v: Float[Array, "s m c"], w: Float[Array, "cm ..."]) -> Float[Array, "classes c"]:
+        """V_cᵀ w_c of a chunk; w may differ between its data."""
+        return jnp.sum(v * w.reshape(self.classes, v.shape[1], -1), axis=1)
+
+    def gram(self, s: Grid, left: Grid, right: Grid) -> Square:
+        """Σ of blocks V_c diag(s_c) V_cᵀ, less Σ (L Rᵀ + R Lᵀ)/2 of the mixtures L and R."""
+
+        def one(total: Any, v: Array, s: Array, left: Array, right: Array) -> tuple[Any, None]:
+            blocks = jnp.matmul(s[:, None] * v, jnp.swapaxes(v, 1, 2))
+            return (total[0] + blocks, total[1] + self.mixed(v, left) @ self.mixed(v, right).T), None
+
+        m = self.v.shape[2]
+        zero = (jnp.zeros((self.classes, m, m)), jnp.zeros((self.size, self.size)))
+        (blocks, tied), _ = self.over(one, zero, s, left, right)
+        return self.on_blocks(-0.5 * (tied + tied.T), blocks)
+
+    def forms(self, by: Square, weights: Grid) -> Forms:
+        """Of all data."""
+        blocks = self.blocks(by)
+
+        def one(carry: None, v: Array, weights: Array) -> tuple[None, Forms]:
+            own = jnp.sum(v * jnp.matmul(blocks, v), axis=1)
+            return carry, Forms(own, self.along(v, by @ self.mixed(v, weights)))
+
+        return self.over(one, None, weights)[1]
+
+    def covariances(self, by: Square) -> Float[Array, "n classes classes"]:
+        """V_cᵀ P_cd V_d of all data."""
+
+        def chunk(v: Array) -> Array:
+            def one(c: Any) -> Array:
+                column = jax.lax.dynamic_slice_in_dim(by, c * v.shape[1], v.shape[1], axis=1)
+                return self.along(v, column @ v[jnp.minimum(c, len(v) - 1)])
+
+            return jnp.moveaxis(jax.lax.map(one, jnp.arange(self.classes)), 2, 0)
+
+        return jax.lax.map(chunk, self.v).reshape(-1, self.classes, self.classes)
