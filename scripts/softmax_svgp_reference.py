@@ -50,7 +50,8 @@ with torch.no_grad(), gpytorch.settings.num_likelihood_samples(200_000):
     told = {
         "x": x.tolist(), "y": y.tolist(), "z": z.tolist(), "mean": mean.tolist(), "lower": lower.tolist(),
         "variance": VARIANCE, "lengthscale": LENGTHSCALE, "means": latent.mean.numpy().T.tolist(),
-        "variances": latent.variance.numpy().T.tolist(), "divergence": float(model.variational_strategy.kl_divergence()),
+        "variances": latent.variance.numpy().T.tolist(),
+        "divergence": float(model.variational_strategy.kl_divergence()),
         "expected": float(softmax.expected_log_prob(torch.tensor(y), latent).sum()),
         "made_by": f"gpytorch {gpytorch.__version__}, torch {torch.__version__}, 200,000 draws",
     }  # fmt: skip

@@ -158,5 +158,5 @@ def test_the_number_of_likelihoods():
         "Likelihood",
         "Custom",
     }
-    assert len(concrete) == 19
-    assert "| likelihoods by name | 19 and your own |" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(concrete) == 20
+    assert "| likelihoods by name | 20 and your own |" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -14,6 +14,7 @@ from quantprop.likelihoods.multinomial import MultinomialProbit
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.ordinal import Ordinal
 from quantprop.likelihoods.poisson import Poisson, moment_matched_negative_binomial
+from quantprop.likelihoods.softmax import Softmax
 from quantprop.likelihoods.student_t import StudentT
 from quantprop.likelihoods.warped import Warped
 from quantprop.likelihoods.weibull import Weibull
@@ -37,6 +38,7 @@ __all__ = [
     "Ordinal",
     "Poisson",
     "Probit",
+    "Softmax",
     "StudentT",
     "Warped",
     "Weibull",

@@ -39,6 +39,7 @@ class Likelihood(eqx.Module):
     singular: ClassVar[bool] = False  # log p(y | f) is −∞ at some f; then p to a power below 1 has a cusp there
     has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`. A property where it depends
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
+    projectable: ClassVar[bool] = True  # there are tilted densities to project: EP and QP exist
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
     noise: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
@@ -75,6 +76,11 @@ class Likelihood(eqx.Module):
         Gaussian tail there, whose squares would round away what else there is to integrate.
         """
         return Split(lambda f: exponent * self.log_prob(datum, f), cavity, 0.0)
+
+    @property
+    def takes_gaussian_out(self) -> bool:
+        """Whether `split` moves a factor of p(y | f) into the Gaussian."""
+        return type(self).split is not Likelihood.split
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""

@@ -12,16 +12,46 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.numerics.largest import COARSE, Rule, log_probabilities
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
 FARTHEST = 9.0  # standard deviations of u
 
 
-class MultinomialProbit(Likelihood):
+class ClassLikelihood(Likelihood):
+    """Base of the likelihoods of y = 0, 1, ..., classes − 1 with a latent function for each class. Their number is that
+    of `kernels.PerClass`, if that is the model's kernel, or as given; else what y shows.
+    """
+
+    classes: int | None = eqx.field(default=None, static=True)
+
+    support: ClassVar[str] = "whole numbers 0, 1, ..., classes − 1"
+    log_concave: ClassVar[bool] = True
+    over: ClassVar[Rule] = COARSE  # what probabilities are averaged over, to begin with
+
+    def __check_init__(self) -> None:
+        if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
+            name = type(self).__name__
+            raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")
+
+    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
+        """log P(y) of all classes when f ~ N(mean, covariance), over points w of a lattice (of classes − 1 numbers)."""
+        raise NotImplementedError
+
+    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
+        """Inference is that of its factors, which `infer`, `fit` and `fit_many` make of it."""
+        raise TypeError(f"{type(self).__name__} has a latent function for each class: infer, fit and fit_many take it, "
+                        "and GaussianProcessClassifier(multi_class='joint')")  # fmt: skip
+
+    def in_support(self, y: np.ndarray, trials: Any) -> np.ndarray:
+        most = np.inf if self.classes is None else self.classes - 1
+        return (y >= 0) & (y <= most) & (y == np.floor(y))
+
+
+class MultinomialProbit(ClassLikelihood):
     """y is the class whose latent function, with standard normal noise added to each of them, is the largest:
     p(y | f) = E_u Π_{j ≠ y} Φ(u + f_y − f_j), u ~ N(0, 1), for y = 0, 1, ..., classes − 1.
 
-    The number of classes is that of `kernels.PerClass`, if that is the model's kernel, or as given; else what y shows.
     Two classes are the binary probit model of (f_1 − f_0)/√2, in every method.
 
     >>> import numpy as np
@@ -32,15 +62,7 @@ class MultinomialProbit(Likelihood):
     [[0.74, 0.16, 0.1]]
     """
 
-    classes: int | None = eqx.field(default=None, static=True)
-
     name: ClassVar[str] = "multinomial probit"
-    support: ClassVar[str] = "whole numbers 0, 1, ..., classes − 1"
-    log_concave: ClassVar[bool] = True
-
-    def __check_init__(self) -> None:
-        if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
-            raise ValueError(f"MultinomialProbit: classes must be a whole number, 2 or more; got {self.classes!r}")
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
         """log p(y | f) of one class, f being the values of all functions: an average over u."""
@@ -52,13 +74,6 @@ class MultinomialProbit(Likelihood):
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
         return total + jnp.log((top + FARTHEST) / (NODES - 1)) - 0.5 * LOG_2PI
 
-    def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
-        """Inference is that of its factors, which `infer`, `fit` and `fit_many` make of it."""
-        raise TypeError(
-            "MultinomialProbit has a latent function for each class: infer, fit and fit_many take it, and "
-            "GaussianProcessClassifier(multi_class='joint')"
-        )
-
-    def in_support(self, y: np.ndarray, trials: Any) -> np.ndarray:
-        most = np.inf if self.classes is None else self.classes - 1
-        return (y >= 0) & (y <= most) & (y == np.floor(y))
+    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
+        """The noise of each class is integrated out with the functions."""
+        return log_probabilities(mean, covariance + jnp.eye(len(mean)), w)

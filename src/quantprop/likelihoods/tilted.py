@@ -90,14 +90,12 @@ def quadrature_moments(likelihood: Factor, tilted: Tilted, cavity: Normal) -> Mo
     return Moments(density.log_normalizer, shift, ratio, shrink)
 
 
-def _integrated(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
+@jax.custom_jvp
+def _panel_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
     return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
 
 
-_by_scores = jax.custom_jvp(_integrated)
-
-
-@partial(_by_scores.defjvp, symbolic_zeros=True)
+@partial(_panel_moments.defjvp, symbolic_zeros=True)
 def _(primals, tangents):
     tilted = tilt(*primals)
     moments = quadrature_moments(primals[0], tilted, primals[2])
@@ -123,16 +121,14 @@ def moments_moved(
 
 
 def panel_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
-    """Moments of the tilted density by panels, differentiated by scores where these keep their digits."""
-    rule = _integrated if takes_part_out(likelihood, datum, cavity) else _by_scores
-    return rule(likelihood, datum, cavity)
+    """Moments of the tilted density by panels.
 
-
-def takes_part_out(likelihood: Factor, datum: Datum, cavity: Normal) -> bool:
-    """Whether a Gaussian factor of p(y | f) joins the cavity before anything is integrated: it is there for digits that
-    the score of the whole would lose.
+    Differentiated by scores, unless a Gaussian factor is taken out of the integral: then scores lose the digits that
+    this saves.
     """
-    return likelihood.split(datum, cavity).core is not cavity
+    if likelihood.takes_gaussian_out:
+        return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
+    return _panel_moments(likelihood, datum, cavity)
 
 
 class FewNodes(NamedTuple):

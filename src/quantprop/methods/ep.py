@@ -43,6 +43,9 @@ class EP(Method):
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
+        if not likelihood.projectable:
+            raise ValueError(f"EP and QP do not exist for the {likelihood.name} likelihood: use "
+                             "likelihoods.MultinomialProbit(), or VB or Laplace")  # fmt: skip
         if likelihood.singular and (self.power != 1.0 or weight.exponent is not None):
             raise ValueError(
                 f"the {likelihood.name} likelihood with this link takes power 1 and no weights between 0 and 1: "

@@ -18,7 +18,7 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, takes_part_out, tilt
+from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.selection import unless_trusted
 from quantprop.numerics.smooth import summed
@@ -67,20 +67,21 @@ def nearest_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 
 def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     """W₂ projection by panels; differentiated as `panel_moments` is."""
-    rule = _integrated if takes_part_out(likelihood, datum, cavity) else _by_scores
-    return rule(likelihood, datum, cavity)
+    if likelihood.takes_gaussian_out:
+        tilted = tilt(likelihood, datum, cavity)
+        moments = quadrature_moments(likelihood, tilted, cavity)
+        return narrowed(moments, quadrature_gap(tilted, moments, cavity))
+    return _panel_w2(likelihood, datum, cavity)
 
 
-def _integrated(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+@jax.custom_jvp
+def _panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     tilted = tilt(likelihood, datum, cavity)
     moments = quadrature_moments(likelihood, tilted, cavity)
     return narrowed(moments, quadrature_gap(tilted, moments, cavity))
 
 
-_by_scores = jax.custom_jvp(_integrated)
-
-
-@partial(_by_scores.defjvp, symbolic_zeros=True)
+@partial(_panel_w2.defjvp, symbolic_zeros=True)
 def _(primals, tangents):
     likelihood, _, cavity = primals
     tilted = tilt(*primals)

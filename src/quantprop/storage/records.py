@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from quantprop import kernels, likelihoods, means
+from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.methods import EP, VB, Laplace
 from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import LogNormal, Parameter, is_parameter
@@ -108,7 +109,7 @@ RULES = {  # by the name of the field; all others are LEARNED
     "means": Rule("a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))),
     "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
     "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
-    "text": instance("text", str),
+    **dict.fromkeys(("text", "rows"), instance("text", str)),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
     "process": instance("a process", Process),
@@ -189,11 +190,12 @@ _KERNELS = (
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
     "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored", "Weibull", "LogLogistic", "ZeroInflatedPoisson",
-    "ZeroInflatedNegativeBinomial", "Warped", "MultinomialProbit",
+    "ZeroInflatedNegativeBinomial", "Warped", "MultinomialProbit", "Softmax",
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
     *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
+    record("likelihoods", SoftmaxFactor),
     *(record("methods", make) for make in (EP, VB, Laplace)),
     *(record("projections", make) for make in (KL, Wasserstein)),
     *(record("processes", make) for make in PROCESSES if make is not Inducing),

@@ -2,7 +2,7 @@
 
 With u ~ N(0, 1) the multinomial probit is p(y | f) = E_u Π_{j ≠ y} Φ(u + f_y − f_j): every factor is a probit datum,
 y = +1, on a latent value of its own, and these are jointly Gaussian (`kernels.PerClass`). So methods, schedules,
-learning and files are those of scalar data.
+learning and files are those of scalar data. Softmax has a factor for each class (`SoftmaxFactor`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ from jaxtyping import Float
 
 from quantprop.data import encode, inputs, row_weights
 from quantprop.kernels import PerClass
-from quantprop.likelihoods import MultinomialProbit, Probit
+from quantprop.likelihoods import Probit, Softmax
+from quantprop.likelihoods.multinomial import ClassLikelihood
+from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.means import PerClass as PerClassMean
 from quantprop.model import Model
 from quantprop.priors.classes import holding_classes
@@ -36,12 +38,17 @@ def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
     labels = encode(likelihood, y, (len(x),)).y.astype(int)
     total = row_weights(weights, len(x))
     if (total != np.rint(total)).any():
-        raise ValueError("weights must be whole numbers for the multinomial probit likelihood, whose rows of weight w "
+        raise ValueError(f"weights must be whole numbers for the {likelihood.name} likelihood, whose rows of weight w "
                          "are written w times; round them")  # fmt: skip
     copies = total.astype(int)
     model = _of_factors(model, int(labels.max()) + 1)
     x, labels = np.repeat(x, copies, axis=0), np.repeat(labels, copies)
     assert isinstance(model.kernel, PerClass)
+    if isinstance(model.likelihood, SoftmaxFactor):
+        classes = model.kernel.classes
+        one_hot = (labels[:, None] == np.arange(classes)).astype(float)
+        weights, datum = np.tile(np.eye(classes), (len(x), 1)), np.repeat(np.arange(len(x)), classes)
+        return Factors(model, np.column_stack([x[datum], weights, datum]), one_hot.ravel())
     rows = _rows(x, labels, model.kernel.classes)
     return Factors(model, rows, np.ones(len(rows)))
 
@@ -49,7 +56,7 @@ def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
 def _of_factors(model: Model, seen: int) -> Model:
     """The scalar model: a probit on differences of the classes' functions."""
     kernel, likelihood = model.kernel, model.likelihood
-    assert isinstance(likelihood, MultinomialProbit)
+    assert isinstance(likelihood, ClassLikelihood)
     known = kernel.classes if isinstance(kernel, PerClass) else likelihood.classes
     classes = max(seen, 2) if known is None else known
     if likelihood.classes not in (None, classes) or seen > classes:
@@ -62,7 +69,9 @@ def _of_factors(model: Model, seen: int) -> Model:
     if isinstance(mean, PerClassMean) and len(mean.means) != classes:
         raise ValueError(f"mean: PerClass has {len(mean.means)} means for {classes} classes")
     kernel = kernel if isinstance(kernel, PerClass) else PerClass((kernel,), classes)
-    return Model(kernel, Probit(), mean, holding_classes(model.process, classes))
+    if isinstance(likelihood, Softmax):
+        return Model(kernel, SoftmaxFactor(), mean, holding_classes(model.process, classes, "sums"))
+    return Model(kernel, Probit(), mean, holding_classes(model.process, classes, "differences"))
 
 
 def _rows(x: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, NoReturn
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -20,12 +19,14 @@ from quantprop.inference.prediction import above_rounding, padded_prior, padded_
 from quantprop.inference.solution import Solution, Status
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
-from quantprop.likelihoods import MultinomialProbit
+from quantprop.likelihoods import MultinomialProbit, Softmax
+from quantprop.likelihoods.multinomial import ClassLikelihood
+from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.numerics.largest import log_largest
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
+from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -59,7 +60,22 @@ class ClassSolution:
         kernel = self._kernel
         own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
         process = holding_functions(self.factors.model.process)
-        return Model(own, MultinomialProbit(self.classes), self.factors.model.mean, process)
+        return Model(own, self.likelihood, self.factors.model.mean, process)
+
+    @property
+    def likelihood(self) -> ClassLikelihood:
+        """That of the classes."""
+        kind = Softmax if isinstance(self.factors.model.likelihood, SoftmaxFactor) else MultinomialProbit
+        return kind(self.classes)
+
+    @property
+    def _layout(self) -> Any:
+        return LAYOUTS[getattr(self.factors.model.process, "rows", "differences")]
+
+    @property
+    def _one_difference(self) -> bool:
+        """Of two classes, by probit."""
+        return self._layout.each(self.classes) == 1
 
     @property
     def _kernel(self) -> PerClass:
@@ -79,7 +95,7 @@ class ClassSolution:
 
     @property
     def _data(self) -> ClassRows:
-        rows: Any = self.factors.X[:: self.classes - 1]
+        rows: Any = self.factors.X[:: self._layout.each(self.classes)]
         return ClassRows.of(rows, self.classes)
 
     @property
@@ -90,6 +106,9 @@ class ClassSolution:
     @property
     def y(self) -> np.ndarray:
         """Their classes."""
+        if isinstance(self.likelihood, Softmax):
+            assert self.factors.data is not None
+            return np.argmax(np.asarray(self.factors.data.y).reshape(-1, self.classes), axis=1)
         return np.argmax(self._data.weights, axis=1)
 
     @property
@@ -126,13 +145,17 @@ class ClassSolution:
     @float64
     def loo(self) -> Float[np.ndarray, " n"]:
         """log probability of every datum's class from the other data: all its factors are left out together."""
-        if self.classes == 2:
+        if self._one_difference:
             return self.factors.loo
         model, sites = self.factors.model, self.factors.sites
         share = shares(self.method, None, len(sites.nu))
         prior: Any = padded_prior(model, self.factors.X)
         means = pad(self._prior_means(self.X), len(prior.labels))
-        return np.asarray(_left_out(prior, share, padded_sites(sites), means))[: len(self.X)]
+        mean, covariance = (
+            part[: len(self.X)] for part in to_numpy(_left_out(prior, share, padded_sites(sites), means))
+        )
+        latent = Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)
+        return ClassPredictive(latent, self.likelihood).log_prob(self.y)
 
     def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
         k, model = len(x), self.factors.model
@@ -152,7 +175,7 @@ class ClassSolution:
         return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance)
 
     def _functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        if self.classes == 2:
+        if self._one_difference:
             return self._two_functions(x)
         k, model, eye = len(x), self.factors.model, np.eye(self.classes)
         new = pad(one_function(x, self.classes)[:: self.classes], bucket(k))
@@ -174,7 +197,7 @@ class ClassSolution:
 
     def predict_y(self, Xnew: Any) -> ClassPredictive:
         """The distribution of the class at new inputs: probabilities, log_prob and sample."""
-        return ClassPredictive(self.predict(Xnew))
+        return ClassPredictive(self.predict(Xnew), self.likelihood)
 
     def corrected(self) -> NoReturn:
         """Refused: corrections are those of one latent function."""
@@ -207,11 +230,6 @@ def _functions(by: Any, process: Any, kernel: Any, x: Any, new: Any) -> Any:
 
 @program
 def _left_out(prior: Any, share: Any, sites: Natural, means: Any) -> Any:
-    """log p(y) of every datum under the posterior without its factors."""
+    """The functions at every datum under the posterior without its factors."""
     mean, covariance = prior.for_shares(share).functions_without(sites)
-
-    def one(row: Any) -> Any:
-        mu, v, m, label = row
-        return log_largest(mu + m, v + jnp.eye(len(mu)), label.astype(int))
-
-    return jax.lax.map(one, (mean, covariance, means, prior.labels))
+    return prior.layout.sign * mean + means, covariance

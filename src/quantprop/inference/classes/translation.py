@@ -11,7 +11,7 @@ from quantprop.inference.classes.factors import factors_of
 from quantprop.inference.classes.solution import ClassSolution
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
-from quantprop.likelihoods import MultinomialProbit
+from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.model import Model
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -22,7 +22,7 @@ def by_factors(function: Function) -> Function:
 
     @wraps(function)
     def translated(model: Any, X: Any, y: Any, *args: Any, weights: Any = None, **more: Any) -> Any:
-        if not isinstance(model.likelihood, MultinomialProbit):
+        if not isinstance(model.likelihood, ClassLikelihood):
             return function(model, X, y, *args, weights=weights, **more)
         return as_classes(function(*factors_of(model, X, y, weights), *args, **more))
 
@@ -35,7 +35,7 @@ def each_by_factors(function: Function) -> Function:
     @wraps(function)
     def translated(model: Any, X: Any, y: Any, *args: Any, weights: Any = None, **more: Any) -> Any:
         models = [model] * len(X) if isinstance(model, Model) else list(model)
-        several = [isinstance(one.likelihood, MultinomialProbit) for one in models]
+        several = [isinstance(one.likelihood, ClassLikelihood) for one in models]
         if not any(several):
             return function(model, X, y, *args, weights=weights, **more)
         if not all(several):

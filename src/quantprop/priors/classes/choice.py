@@ -9,13 +9,14 @@ from quantprop.priors.dense import Dense
 from quantprop.priors.inducing import Inducing
 
 
-def holding_classes(process: Process, classes: int) -> Process:
-    """The process of the rows of a model of several classes."""
+def holding_classes(process: Process, classes: int, rows: str) -> Process:
+    """The process of the rows (`LAYOUTS`) of a model of several classes."""
+    one_difference = rows == "differences" and classes == 2
     if isinstance(process, Inducing):
-        return TwoClassesInducing(process) if classes == 2 else ClassesInducing(classes, process)
+        return TwoClassesInducing(process) if one_difference else ClassesInducing(classes, process, rows)
     if not isinstance(process, Dense):
         raise ValueError(f"process must be Dense() or Inducing() for several classes; got {process!r}")
-    return process if classes == 2 else Classes(classes)
+    return process if one_difference else Classes(classes, rows)
 
 
 def holding_functions(process: Process) -> Process:

@@ -22,14 +22,15 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
 from quantprop.numerics.triangular import gram_of_lower, triangular_inverse
 from quantprop.priors.base import Conditioned, Cotangent, Linearised, Moves, Prior, Response
-from quantprop.priors.classes.layout import Layout, with_label, without_datum
+from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
 from quantprop.priors.classes.prediction import StackPredictor
-from quantprop.priors.classes.stack import Grid, Square, Stack
+from quantprop.priors.classes.stack import Forms, Grid, Square, Stack
 from quantprop.sites import Marginal, unit
 
 
@@ -55,9 +56,7 @@ class StackFactor(eqx.Module):
 
 
 class ClassesInducingPrior(Prior):
-    """N(mean, K) of all differences h; `labels` are the data's classes, as floats, and rows are data by their other
-    classes, in order (`Layout`).
-    """
+    """N(mean, K) of all rows h; `labels` are the data's classes, as floats; `rows` says what a row is (`layout`)."""
 
     mean: Float[Array, " rows"]
     v: Float[Array, "k s m c"]  # `Stack`
@@ -66,11 +65,12 @@ class ClassesInducingPrior(Prior):
     labels: Float[Array, " n"]
     kappa: Float[Array, ""]
     classes: int = eqx.field(static=True)
+    rows: str = eqx.field(default="differences", static=True)  # of `LAYOUTS`
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Differences | Sums:
         """Which row is which."""
-        return Layout(self.labels, self.classes, len(self.mean))
+        return LAYOUTS[self.rows](self.labels, self.classes, len(self.mean))
 
     @property
     def stack(self) -> Stack:
@@ -81,6 +81,11 @@ class ClassesInducingPrior(Prior):
     def d(self) -> Grid:
         """Of every class."""
         return jnp.broadcast_to(self.residual, (self.classes, len(self.labels)))
+
+    @property
+    def largest_joint(self) -> int:
+        """None at all where the response of a row to its site is not its covariance (κ = 0)."""
+        return 1024 if np.asarray(self.kappa) == 1.0 else 0
 
     def for_shares(self, share: Float[Array, " rows"]) -> ClassesInducingPrior:
         """All rows have the same: weights are written out."""
@@ -97,9 +102,9 @@ class ClassesInducingPrior(Prior):
         return self.own + self._pairs(explained + self.residual)
 
     def _pairs(self, each: Float[Array, "s n"]) -> Float[Array, " rows"]:
-        """The sum of a number of a row's two functions."""
+        """The sum of a number of a row's functions."""
         grid = jnp.broadcast_to(each, (self.classes, len(self.labels)))
-        return self.layout.rows(grid + self.layout.of_label(grid))
+        return self.layout.sums(grid)
 
     def local(self, sites: Natural) -> Local:
         """Precisions of the sites on v − g."""
@@ -107,7 +112,7 @@ class ClassesInducingPrior(Prior):
         tau = layout.grid(sites.tau, 0.0)
         a = 1.0 + tau * d
         s = layout.set_label(tau / a, 1.0 / (self.own + layout.of_label(d)))
-        return Local(a, s, jnp.sum(s, axis=0))
+        return Local(a, s, jnp.sum(s, axis=0) + layout.alone(self.own))
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
         """Proper where a, σ and B are positive: the posterior of (w, ε, u) is taken apart into that of w and the others
@@ -126,7 +131,7 @@ class ClassesInducingPrior(Prior):
         variance = layout.rows(d / local.a + spread / local.a**2) + rest
         left = 1.0 - local.share - local.s * away  # 1 − s Var(v − g)
         b = layout.rows(left / local.a) - sites.tau * rest
-        own_share = layout.of_label(local.share)
+        own_share = layout.own_share(local.s, local.total, self.own)
         size = jnp.sum(jnp.log(local.a)) - jnp.sum(jnp.log(own_share)) + jnp.sum(sites.tau * rest)
         size = size + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
         proper = jnp.all(local.a > 0) & jnp.all(local.total > 0) & jnp.isfinite(size)
@@ -154,7 +159,9 @@ class ClassesInducingPrior(Prior):
         factor, local = self.condition(sites, signed=False).factor, self.local(sites)
         r = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0) / local.a
         g = self.stack.received(factor.centre)
-        mean, covariance = without_datum(g, self.stack.covariances(factor.covariance), local.s, r)
+        mean, covariance = without_datum(
+            g, self.stack.covariances(factor.covariance), local.s, r, self.layout.alone(self.own)
+        )
         return mean, covariance + jnp.eye(self.classes) * self.d.T[:, None, :]
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
@@ -162,7 +169,7 @@ class ClassesInducingPrior(Prior):
         those of the posterior; for κ = 0 the latter is −½ τ, of the datum's own class −½ Σ τ.
         """
         local, layout, factor, stack = self.local(given.sites), self.layout, given.factor, self.stack
-        alpha = with_label(layout, given.marginals.alpha)
+        alpha = layout.with_label(given.marginals.alpha)
         blocks, w = stack.blocks(factor.covariance), factor.centre.reshape(self.classes, -1, 1)
 
         def shared(grid: Array) -> Array:
@@ -182,14 +189,15 @@ class ClassesInducingPrior(Prior):
     def made_of(self, mean: Array, v: Array, residual: Array) -> ClassesInducingPrior:
         """Derivatives as a prior, with nothing where none belongs."""
         nothing = jnp.zeros(())
-        return ClassesInducingPrior(mean, v, residual, nothing, jnp.zeros_like(self.labels), nothing, self.classes)
+        still = replace(self, own=nothing, labels=jnp.zeros_like(self.labels), kappa=nothing)
+        return replace(still, mean=mean, v=v, residual=residual)
 
     def response(self, given: Conditioned, signed: bool) -> Response:
-        return StackResponse(self, given)
+        return StackResponse(self, self.stack.forms(given.factor.covariance, self.local(given.sites).share), given)
 
     def predictor(self, sites: Natural, signed: bool) -> StackPredictor:
         factor = self.condition(sites, signed).factor
-        return StackPredictor(factor.covariance, factor.centre)
+        return StackPredictor(factor.covariance, self.layout.sign * factor.centre)
 
 
 class StackResponse(Response):
@@ -200,6 +208,7 @@ class StackResponse(Response):
     """
 
     prior: ClassesInducingPrior
+    forms: Forms  # of P
     given: Conditioned
 
     def answer(self, moves: Moves) -> Moves:
@@ -220,7 +229,7 @@ class StackResponse(Response):
         gram = stack.gram(w, local.share, 2.0 * w - total * local.share)  # of w Z Zᵀ: A W Aᵀ − A Yᵀ − Y Aᵀ + blocks
         own, tied = stack.forms(factor.covariance @ gram @ factor.covariance, local.share)
         far = own - 2.0 * tied + jnp.sum(local.share * tied, axis=0)
-        own, tied = stack.forms(factor.covariance, local.share)
+        own, tied = self.forms
         middle = jnp.sum(local.share * tied, axis=0)
         away = own - 2.0 * tied + middle
         near = total * middle - total * tied - jnp.sum(w * tied, axis=0) + stack.forms(factor.covariance, w).tied

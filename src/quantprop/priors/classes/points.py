@@ -13,7 +13,9 @@ from quantprop.kernels import Kernel
 from quantprop.kernels.per_class import ClassRows, functions_of
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.inducing import ClassesInducingPrior
+from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.priors.classes.prediction import ClassesCross
+from quantprop.priors.classes.process import OWN, check_rows
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes
 
@@ -37,20 +39,20 @@ class ClassesInducing(Process):
 
     classes: int = eqx.field(static=True)
     functions: Inducing
+    rows: str = eqx.field(default="differences", static=True)  # or "sums", those of softmax
 
     def __check_init__(self) -> None:
-        if self.classes < 3:
-            raise ValueError(f"ClassesInducing: classes must be 3 or more; got {self.classes}")
+        check_rows(self.classes, self.rows)
         if self.functions.message is not None:
             raise ValueError("Inducing: a message of earlier rows is not there for several classes: give all rows")
 
     def _data(self, x: Float[Array, "n d"]) -> ClassRows:
         """The first row of every datum."""
-        return ClassRows.of(x[:: self.classes - 1], self.classes)
+        return ClassRows.of(x[:: LAYOUTS[self.rows].each(self.classes)], self.classes)
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> ClassesInducing:
         functions = self.functions.settled(functions_of(kernel)[0], np.asarray(self._data(jnp.asarray(x)).x))
-        return ClassesInducing(self.classes, functions)
+        return ClassesInducing(self.classes, functions, self.rows)
 
     def check(self, share: Float[np.ndarray, " n"]) -> None:
         if not np.isin(share, (0.0, 1.0)).all():
@@ -80,7 +82,8 @@ class ClassesInducing(Process):
         x = prepared.x.reshape(k * c, -1)
         v, d = zip(*(basis.explained(basis.whitening(), x) for basis in self._bases(kernel)), strict=True)
         v = jnp.moveaxis(jnp.stack(v).reshape(len(v), -1, k, c), 2, 0)
-        return ClassesInducingPrior(mean, v, jnp.stack(d), jnp.ones(()), prepared.labels, jnp.ones(()), self.classes)
+        own = jnp.asarray(OWN[self.rows])
+        return ClassesInducingPrior(mean, v, jnp.stack(d), own, prepared.labels, jnp.ones(()), self.classes, self.rows)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> ClassesCross:
         ahead = ClassRows.of(new, self.classes)
@@ -89,7 +92,7 @@ class ClassesInducing(Process):
 
     def cost(self, n: int) -> Cost:
         """Of n rows: V of every class and 3 copies, 10 matrices of C M, 6 chunks, and some columns."""
-        data, m = -(-n // (self.classes - 1)), self.functions.count
+        data, m = -(-n // LAYOUTS[self.rows].each(self.classes)), self.functions.count
         size = self.classes * m
         held = 8 * data * size
         peak = 4 * held + 80 * size**2 + 6 * min(held, chunk_bytes()) + 1280 * n

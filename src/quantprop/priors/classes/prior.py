@@ -13,6 +13,7 @@ softmax in Rasmussen and Williams (2006), Algorithm 3.3, whose formulas these ar
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import equinox as eqx
@@ -22,90 +23,18 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
-from quantprop.priors.cholesky import Factor, covariance_of, factorize, variances
-from quantprop.priors.classes.layout import Layout, with_label, without_datum
+from quantprop.numerics.triangular import weighted_gram
+from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Predictor, Prior, Response
+from quantprop.priors.classes.factor import ClassesFactor, Matrices, class_factor, factor_of
+from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
 from quantprop.priors.classes.prediction import ClassesPredictor, InFull
 from quantprop.priors.dense import DensePrior
 from quantprop.sites import Marginal
 
-Grid = Float[Array, "classes m"]
-Matrices = Float[Array, "classes m m"]
-
-
-class ClassesFactor(eqx.Module):
-    """What everything else follows from: the functions given v, class by class, and v."""
-
-    d: Grid  # D
-    b: Grid  # diag of A
-    covariance: Matrices  # Σ
-    lower: Float[Array, "m m"]  # of M
-
-    def a(self, c: Any) -> Float[Array, "m m"]:
-        """A_c = I − Σ_c D_c."""
-        own = jnp.eye(self.d.shape[1], dtype=bool)
-        return jnp.where(own, self.b[c], -self.covariance[c] * self.d[c])
-
-    def e(self, c: Any) -> Float[Array, "m m"]:
-        """E_c = D_c A_c."""
-        return self.d[c][:, None] * self.a(c)
-
-    def each(self, function: Any) -> Any:
-        """A function of every class, one after the other: matrices of one class are alive at a time."""
-        return jax.lax.map(function, jnp.arange(len(self.d)))
-
-    def solve(self, nu: Grid) -> tuple[Array, Grid]:
-        """The mean of v, M⁻¹ Σ_c A_cᵀ ν_c, and α_c = A_cᵀ ν_c − E_c v."""
-        pulls = self.b * nu - self.d * self._apart(nu)
-        v = cho_solve((self.lower, True), jnp.sum(pulls, axis=0))
-        return v, pulls - self.d * self.times_a(v)
-
-    @property
-    def variance(self) -> Grid:
-        """diag of Σ."""
-        return jnp.diagonal(self.covariance, axis1=1, axis2=2)
-
-    def times(self, nu: Grid) -> Grid:
-        """Σ_c ν_c for every class."""
-        return jnp.einsum("cij,cj->ci", self.covariance, nu)
-
-    def _apart(self, nu: Grid) -> Grid:
-        """The same without the diagonal, which b stands for: nothing cancels where sites are strong."""
-        return self.times(nu) - self.variance * nu
-
-    def times_a(self, v: Float[Array, " m"]) -> Grid:
-        """A_c v for every class."""
-        return self.b * v - self._apart(self.d * v)
-
-    def root(self, c: Any) -> Float[Array, "m m"]:
-        """W_c = L⁻¹ A_cᵀ, with W_cᵀ W_c = A_c M⁻¹ A_cᵀ."""
-        return solve_triangular(self.lower, self.a(c).T, lower=True)
-
-
-def factor_of(k: Matrices, d: Grid) -> tuple[ClassesFactor, Float[Array, ""]]:
-    """The factor, and Σ_c log |I + K_c D_c| + log |M|."""
-
-    def one(c: Any) -> tuple[Array, Array, Array]:
-        factor = class_factor(k, d, c)
-        b, variance = variances(factor)
-        return b, covariance_of(factor, variance), factor.log_determinant
-
-    b, covariance, sizes = jax.lax.map(one, jnp.arange(len(d)))
-    own = jnp.eye(d.shape[1], dtype=bool)
-    m = jnp.sum(jnp.where(own, (d * b)[:, :, None], -d[:, :, None] * covariance * d[:, None, :]), axis=0)
-    lower = jax.lax.linalg.cholesky(m, symmetrize_input=False)
-    size = jnp.sum(sizes) + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
-    return ClassesFactor(d, b, covariance, lower), size
-
-
-def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
-    """Of one class; where all share a kernel there is one matrix."""
-    return factorize(k[jnp.minimum(c, len(k) - 1)], None, d[c])
-
 
 class ClassesPrior(Prior):
     """N(mean, K) of all differences h. `k` has one matrix for all classes or one each, of the n data; `labels` are the
-    data's classes, as floats. Rows are data by their other classes, in order (`Layout`).
+    data's classes, as floats; `rows` says what a row is (`layout`).
     """
 
     mean: Float[Array, " n"]
@@ -113,11 +42,12 @@ class ClassesPrior(Prior):
     own: Float[Array, ""]  # ω
     labels: Float[Array, " m"]
     classes: int = eqx.field(static=True)
+    rows: str = eqx.field(default="differences", static=True)  # of `LAYOUTS`
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Differences | Sums:
         """Which row is which."""
-        return Layout(self.labels, self.classes, len(self.mean))
+        return LAYOUTS[self.rows](self.labels, self.classes, len(self.mean))
 
     @property
     def largest_joint(self) -> int:
@@ -127,11 +57,11 @@ class ClassesPrior(Prior):
         return all(DensePrior(self.mean, k).is_psd() for k in self.k)
 
     def scaled(self, by: Any) -> ClassesPrior:
-        return ClassesPrior(self.mean, by * self.k, by * self.own, self.labels, self.classes)
+        return replace(self, k=by * self.k, own=by * self.own)
 
     def variances(self) -> Float[Array, " n"]:
         own = jnp.broadcast_to(jnp.diagonal(self.k, axis1=1, axis2=2), (self.classes, len(self.labels)))
-        return self.own + self.layout.rows(own) + self.layout.rows(self.layout.of_label(own) + 0.0 * own)
+        return self.own + self.layout.sums(own)
 
     def written_out(self) -> DensePrior:
         """The same with the covariance of all rows as one matrix: (C n)² numbers."""
@@ -147,7 +77,7 @@ class ClassesPrior(Prior):
         if signed:
             return self.written_out().condition(sites, signed)
         layout = self.layout
-        factor, size = factor_of(self.k, layout.grid(sites.tau, 1.0 / self.own))
+        factor, size = factor_of(self.k, layout.grid(sites.tau, 1.0 / self.own), layout.alone(self.own))
         spread = layout.rows(factor.each(lambda c: jnp.sum(factor.root(c) ** 2, axis=0)))
         b, variance = (layout.rows(part) for part in (factor.b, factor.variance))
         alpha, shift = self._means(factor, sites)
@@ -171,19 +101,20 @@ class ClassesPrior(Prior):
         f_c = v − (v − f_c).
         """
         nu, d = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0), self.layout.grid(sites.tau, 1.0 / self.own)
-        factor, _ = factor_of(self.k, d)
+        alone = self.layout.alone(self.own)
+        factor, _ = factor_of(self.k, d, alone)
         v, _ = factor.solve(nu)
         mean = v - factor.times_a(v) - factor.times(nu)
         eye = jnp.eye(len(v))
         z = factor.each(lambda c: solve_triangular(factor.lower, eye - factor.a(c).T, lower=True))
         tied = jnp.einsum("aki,bki->iab", z, z)
         covariance = tied + jnp.eye(self.classes) * factor.variance.T[:, None, :]
-        return without_datum(mean, covariance, d, nu)
+        return without_datum(mean, covariance, d, nu, alone)
 
     def cotangent(self, mean: Array, k: Matrices) -> ClassesPrior:
         """Derivatives of mean and kernel matrices, as a prior: those of a shared one add up."""
         k = jnp.sum(k, axis=0, keepdims=True) if len(self.k) == 1 else k
-        return ClassesPrior(mean, k, jnp.zeros_like(self.own), jnp.zeros_like(self.labels), self.classes)
+        return replace(self, mean=mean, k=k, own=jnp.zeros_like(self.own), labels=jnp.zeros_like(self.labels))
 
     def from_full(self, by: DensePrior) -> ClassesPrior:
         """Derivatives of the prior written out, carried back."""
@@ -195,7 +126,7 @@ class ClassesPrior(Prior):
         if signed:
             return self.from_full(self.written_out().evidence_slope(given, signed))
         factor, layout = given.factor, self.layout
-        alpha = with_label(layout, given.marginals.alpha)
+        alpha = layout.with_label(given.marginals.alpha)
 
         def one(c: Any) -> Array:
             u = solve_triangular(factor.lower, factor.e(c), lower=True)
@@ -206,23 +137,31 @@ class ClassesPrior(Prior):
     def response(self, given: Conditioned, signed: bool) -> Response:
         if signed:
             return ResponseInFull(self.written_out().response(given, signed), self)
-        factor, layout = given.factor, self.layout
-        slot, datum = layout.classes_of_rows()
+        factor = given.factor
+        root = factor.each(factor.root)
+        tied = factor.each(lambda c: root[c].T @ root[c])
+        return ClassesResponse(root, factor.covariance * (factor.covariance + 2.0 * tied), self, given)
+
+    def joint(self, given: Conditioned, signed: bool) -> Joint:
+        if signed:
+            return self.written_out().joint(given, signed)
+        factor = given.factor
+        slot, datum = self.layout.classes_of_rows()
         spread = jnp.swapaxes(factor.each(factor.root), 1, 2)[slot, datum]  # rows of A L⁻ᵀ
         own = jnp.where(slot[:, None] == slot, factor.covariance[slot[:, None], datum[:, None], datum], 0.0)
-        sd = jnp.sqrt(given.marginals.variance)
-        correlation = (own + spread @ spread.T) / (sd[:, None] * sd)
-        return ClassesResponse(correlation, correlation**2, self, given)
+        covariance = own + spread @ spread.T
+        diagonal = jnp.eye(len(slot), dtype=bool)
+        return Joint(covariance, jnp.where(diagonal, given.marginals.b, -covariance * given.sites.tau))
 
     def predictor(self, sites: Natural, signed: bool) -> Predictor:
         layout = self.layout
         if signed:
             return InFull(self.written_out().predictor(sites, signed), *layout.combinations())
         d = layout.grid(sites.tau, 1.0 / self.own)
-        factor, _ = factor_of(self.k, d)
+        factor, _ = factor_of(self.k, d, layout.alone(self.own))
         _, alpha = factor.solve(layout.grid(sites.nu - sites.tau * self.mean, 0.0))
         each = jax.lax.map(lambda c: class_factor(self.k, d, c), jnp.arange(self.classes))
-        return ClassesPredictor(alpha, each.root, each.inverse, factor.lower)
+        return ClassesPredictor(layout.sign * alpha, each.root, each.inverse, factor.lower)
 
 
 class ResponseInFull(Response):
@@ -241,15 +180,26 @@ class ResponseInFull(Response):
 
 
 class ClassesResponse(Response):
-    """The posterior correlations of all rows and their squares; what is carried back, class by class."""
+    """The covariance of rows (c, i) and (d, j) is [c = d] Σ_c,ij + (W_cᵀ W_d)_ij: by products with W, O(C n³), since
 
-    correlation: Float[Array, "n n"]
-    squared: Float[Array, "n n"]
+    Σ_d Σ_j (W_cᵀ W_d)²_ij q_dj = (W_cᵀ (Σ_d W_d diag(q_d) W_dᵀ) W_c)_ii.
+    """
+
+    root: Matrices  # W
+    within: Matrices  # (Σ_c + W_cᵀ W_c)² − (W_cᵀ W_c)², entry by entry
     prior: ClassesPrior
     given: Conditioned
 
     def answer(self, moves: Moves) -> Moves:
-        return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
+        layout, factor, sd = self.prior.layout, self.given.factor, jnp.sqrt(self.given.marginals.variance)
+        p, q = layout.grid(moves[0] / sd, 0.0), layout.grid(moves[1] / sd**2, 0.0)
+        of_means = factor.times_a(factor.solve(p)[0]) + factor.times(p)
+        gram = jax.lax.fori_loop(
+            0, len(q), lambda c, total: total + weighted_gram(self.root[c], q[c]), jnp.zeros_like(factor.lower)
+        )
+        tied = factor.each(lambda c: jnp.sum(self.root[c] * (gram @ self.root[c]), axis=0))
+        of_variances = tied + jnp.einsum("cij,cj->ci", self.within, q)
+        return jnp.stack([layout.rows(of_means) / sd, layout.rows(of_variances) / sd**2])
 
     def to_prior(self, by: Cotangent) -> ClassesPrior:
         """δμ = A(δm + δK α), δΣ = A δK Aᵀ, where a move of K_c reaches h through T_c = A_j M⁻¹ E_c − [j = c] A_c.
@@ -260,7 +210,7 @@ class ClassesResponse(Response):
         m, factor, layout = self.given.marginals, self.given.factor, self.prior.layout
         by_mean = layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0)
         by_variance = layout.grid(-by.answer[1] / m.variance, 0.0)
-        alpha = with_label(layout, m.alpha)
+        alpha = layout.with_label(m.alpha)
         _, sent = factor.solve(by_mean)
 
         def weighted(c: Any) -> Array:

@@ -10,9 +10,21 @@ from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel, Pairs
 from quantprop.kernels.per_class import ClassRows, functions_of
+from quantprop.likelihoods.softmax import FLAT
 from quantprop.priors.base import Cost, Process
+from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.priors.classes.prediction import ClassesCross
 from quantprop.priors.classes.prior import ClassesPrior
+
+OWN = {"differences": 1.0, "sums": FLAT}  # ω
+
+
+def check_rows(classes: int, rows: str) -> None:
+    """Raise where there is no such model."""
+    if rows not in LAYOUTS:
+        raise ValueError(f"Classes: rows must be one of {', '.join(LAYOUTS)}; got {rows!r}")
+    if LAYOUTS[rows].each(classes) < 2:
+        raise ValueError(f"Classes: classes must be 3 or more (two are one difference: Dense); got {classes}")
 
 
 class Prepared(NamedTuple):
@@ -32,14 +44,14 @@ class Classes(Process):
     several_sites: ClassVar[bool] = True
 
     classes: int = eqx.field(static=True)
+    rows: str = eqx.field(default="differences", static=True)  # or "sums", those of softmax
 
     def __check_init__(self) -> None:
-        if self.classes < 3:
-            raise ValueError(f"Classes: classes must be 3 or more (two are one difference: Dense); got {self.classes}")
+        check_rows(self.classes, self.rows)
 
     def _data(self, x: Float[Array, "n d"]) -> ClassRows:
         """The first row of every datum."""
-        return ClassRows.of(x[:: self.classes - 1], self.classes)
+        return ClassRows.of(x[:: LAYOUTS[self.rows].each(self.classes)], self.classes)
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
         data = self._data(x)
@@ -50,16 +62,16 @@ class Classes(Process):
 
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Prepared) -> ClassesPrior:
         k = jnp.stack([one.gram_of(prepared.pairs) for one in functions_of(kernel)])
-        return ClassesPrior(mean, k, jnp.ones(()), prepared.labels, self.classes)
+        return ClassesPrior(mean, k, jnp.asarray(OWN[self.rows]), prepared.labels, self.classes, self.rows)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> ClassesCross:
         data, ahead = self._data(x), ClassRows.of(new, self.classes)
         return ClassesCross(jnp.stack([one.cross(data.x, ahead.x) for one in functions_of(kernel)]), ahead.weights)
 
     def cost(self, n: int) -> Cost:
-        """Of n rows: 6 matrices a class, and 3 of all rows for the gradient of QP."""
-        data = -(-n // (self.classes - 1))
+        """Of n rows: 9 matrices a class."""
+        data = -(-n // LAYOUTS[self.rows].each(self.classes))
         one = 8 * data**2
-        parts = f"{6 * self.classes} matrices of {data} × {data} and 3 of {n} × {n}"
+        parts = f"{9 * self.classes} matrices of {data} × {data}"
         flops = 3.0 * self.classes * float(data) ** 3
-        return Cost(6 * self.classes * one + 24 * n**2, one, flops, f"{self.classes} classes of {data} rows", parts)
+        return Cost(9 * self.classes * one, one, flops, f"{self.classes} classes of {data} rows", parts)
