@@ -1,6 +1,9 @@
-"""First fits: seconds from the start of a process to a fitted model, compilation included. Writes out/cold.json.
+"""First fits: seconds from the start of a process to a fitted model, imports and compilation included.
 
-Unlike the comparison with peers, processes here may use all cores, as a user's do.
+    taskset -c 0,1 python benchmarks/run.py --only cold      # two cores, as the documentation has it
+
+Every figure is the least of a few new processes: without kept programs, with an empty folder, with a full one. Unlike
+the comparison with peers, processes here may use all cores they are given, as a user's do. Writes out/cold.json.
 """
 
 from __future__ import annotations
@@ -13,54 +16,114 @@ import tempfile
 import time
 from pathlib import Path
 
+REPEATS = 3
 CRABS = """
-from quantprop import Model, datasets, fit, kernels, likelihoods
+from quantprop import datasets
 data = datasets.load("crabs")
 X = (data.X - data.X.mean(0)) / data.X.std(0)
-fit(Model(kernels.SquaredExponential(), likelihoods.Probit()), X, data.y, "qp")
 """
-THIRTY = """
-import numpy as np
+FIT = """
 from quantprop import Model, fit, kernels, likelihoods
-rng = np.random.default_rng(0)
-x = np.sort(rng.uniform(-3, 3, 30))[:, None]
-f = np.sin(2 * x[:, 0])
-y = {y}
-fit(Model(kernels.SquaredExponential(), likelihoods.{likelihood}), x, y, "{method}")
+fit(Model(kernels.SquaredExponential(), likelihoods.{likelihood}), X, {y}, "{method}")
 """
-KINDS = {
-    "Probit()": "np.sign(f + 0.3 * rng.normal(size=30))",
+ESTIMATOR = """
+from quantprop import GaussianProcessClassifier
+GaussianProcessClassifier().fit(X, data.y)
+"""
+SERIES = """
+import numpy as np
+rng = np.random.default_rng(0)
+X = np.sort(rng.uniform(-3, 3, {rows}))[:, None]
+f = np.sin(2 * X[:, 0])
+"""
+Y = {
+    "Probit()": "np.sign(f + 0.3 * rng.normal(size=len(f)))",
     "Poisson()": "rng.poisson(np.exp(f)).astype(float)",
-    "StudentT()": "f + 0.3 * rng.standard_t(3, size=30)",
+    "StudentT()": "f + 0.3 * rng.standard_t(3, size=len(f))",
 }
-METHODS = ("laplace", "ep", "qp")
-CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+KEEP = "import quantprop\nquantprop.cache()\n"
+TELL = "\nimport time\nprint(time.time())"
 
 
-def seconds(code: str, **environment: str) -> tuple[float, float]:
-    """From the start of a process to the end of the code, by the clock; and all processor seconds of the process."""
-    code += "\nimport time\nprint(time.time())"
+def series(likelihood: str, method: str, rows: int) -> str:
+    """A fit of so many rows of one input."""
+    return SERIES.format(rows=rows) + FIT.format(likelihood=likelihood, y=Y[likelihood], method=method)
+
+
+SCRIPTS = {
+    "fit, EP, crabs": CRABS + FIT.format(likelihood="Probit()", y="data.y", method="ep"),
+    "fit, QP, crabs": CRABS + FIT.format(likelihood="Probit()", y="data.y", method="qp"),
+    "fit, QP, Poisson, 100 rows": series("Poisson()", "qp", 100),
+    "fit, QP, Student-t, 100 rows": series("StudentT()", "qp", 100),
+    "GaussianProcessClassifier().fit, crabs": CRABS + ESTIMATOR,
+}
+IMPORTS = {
+    "import jax": "import jax",
+    "import what a fit needs": "from quantprop import Model, fit, kernels, likelihoods",
+    "import an estimator": "from quantprop import GaussianProcessClassifier",
+}
+
+
+def seconds(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
+    """From the start of a process to the moment it tells, or to its end; and all processor seconds of the process."""
     before, start = os.times(), time.time()
-    ran = subprocess.run(
-        [sys.executable, "-c", code], env=os.environ | environment, check=True, capture_output=True, text=True
-    )
-    after = os.times()
+    ran = subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, text=True)
+    end, after = time.time(), os.times()
     used = after.children_user + after.children_system - before.children_user - before.children_system
-    return float(ran.stdout) - start, used
+    told = ran.stdout.split()[-1] if command[1] == "-c" else end
+    return float(told) - start, used
+
+
+def least(command: list[str], environment: dict[str, str], repeats: int = REPEATS) -> tuple[float, float]:
+    """The least of several processes, by the clock and of processor seconds."""
+    clock, used = zip(*(seconds(command, environment) for _ in range(repeats)), strict=True)
+    return min(clock), min(used)
+
+
+def in_three_ways(command: list[str], keeping: list[str]) -> dict[str, tuple[float, float]]:
+    """A command without kept programs, and one that keeps them with an empty folder and with a full one."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            "none": least(command, {"QUANTPROP_CACHE": "off"}),
+            "empty": least(keeping, {"QUANTPROP_CACHE": folder}, 1),
+            "full": least(keeping, {"QUANTPROP_CACHE": folder}),
+        }
+
+
+def on_the_command_line(folder: Path) -> list[str]:
+    """`quantprop fit` of a small table."""
+    table = folder / "small.csv"
+    rows = [f"{x / 10},{int(x % 7 > 3 or x > 60)}" for x in range(80)]
+    table.write_text("x,y\n" + "\n".join(rows) + "\n")
+    out = folder / "small.safetensors"
+    return [sys.executable, "-m", "quantprop.cli", "fit", str(table), "--target", "y", "--out", str(out)]
 
 
 def measure_cold(out: Path) -> None:
-    """Print the table and write it to the folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        cache = CACHE | {"JAX_COMPILATION_CACHE_DIR": folder}
-        crabs = {"QP on crabs": seconds(CRABS), "with an empty cache": seconds(CRABS, **cache),
-                 "with a full cache": seconds(CRABS, **cache)}  # fmt: skip
-    thirty = {
-        f"{likelihood}, {method}, 30 rows": seconds(THIRTY.format(y=y, likelihood=likelihood, method=method))
-        for likelihood, y in KINDS.items()
-        for method in METHODS
+    """Print the tables and write them to the folder."""
+    python = [sys.executable, "-c"]
+    found: dict[str, dict[str, tuple[float, float]]] = {
+        name: {"none": least([*python, code + TELL], {})} for name, code in IMPORTS.items()
     }
-    print(f"{'first fit of a process':<32} {'seconds':>8} {'processor':>10}")
-    for name, (wall, used) in (crabs | thirty).items():
-        print(f"{name:<32} {wall:>8.2f} {used:>10.2f}")
-    (out / "cold.json").write_text(json.dumps(crabs | thirty, indent=1))
+    _print("import", found, ("none",))
+    for name, code in SCRIPTS.items():
+        found[name] = in_three_ways([*python, code + TELL], [*python, KEEP + code + TELL])
+        _print(name, {name: found[name]}, ("none", "empty", "full"))
+    with tempfile.TemporaryDirectory() as folder:
+        command = on_the_command_line(Path(folder))
+        name = "quantprop fit, 80 rows, to the end"
+        found[name] = in_three_ways(command, command)
+        _print(name, {name: found[name]}, ("none", "empty", "full"))
+    thirty = {
+        f"{likelihood}, {method}, 30 rows": {"none": least([*python, series(likelihood, method, 30) + TELL], {}, 1)}
+        for likelihood in Y
+        for method in ("laplace", "ep", "qp")
+    }
+    _print("30 rows", thirty, ("none",))
+    (out / "cold.json").write_text(json.dumps(found | thirty, indent=1))
+
+
+def _print(title: str, table: dict[str, dict[str, tuple[float, float]]], ways: tuple[str, ...]) -> None:
+    print(f"\n{title:<42}" + "".join(f"{way:>8} {'(CPU)':>8}" for way in ways))
+    for name, row in table.items():
+        print(f"{name:<42}" + "".join(f"{row[way][0]:>8.2f} {row[way][1]:>8.2f}" for way in ways), flush=True)

@@ -21,19 +21,18 @@ def install(*modules: str) -> None:
 
 
 def main() -> None:
-    """Every backend infers and predicts, one learns; and a covariance that is not square is refused."""
+    """Every backend infers and predicts; and a covariance that is not square is refused."""
     install(*CORE)
     import numpy as np
     from jaxtyping import TypeCheckError
 
-    from quantprop import Dense, Inducing, Markov, Model, fit, infer, kernels, likelihoods
+    from quantprop import Dense, Inducing, Markov, Model, infer, kernels, likelihoods
     from quantprop.priors import DensePrior
 
     x = np.linspace(-2.0, 2.0, 20)[:, None]
     y = np.sign(np.sin(3.0 * x[:, 0]))
-    for process, found in ((Dense(), infer), (Markov(), infer), (Inducing(5), fit)):
-        solution = found(Model(kernels.Matern32(), likelihoods.Probit(), process=process), x, y, "laplace")
-        solution = solution.solution if found is fit else solution
+    for process in (Dense(), Markov(), Inducing(5)):
+        solution = infer(Model(kernels.Matern32(), likelihoods.Probit(), process=process), x, y, "laplace")
         print(process, solution.predict(x[:3]).mean.shape)
     try:
         DensePrior(np.zeros(3), np.zeros((3, 2)))

@@ -92,6 +92,7 @@ def test_sites_renewed_twice_arrive_sooner():
     assert once > 30.0 * twice
 
 
+@pytest.mark.campaign
 def test_schedules_agree_on_some_cells():
     check_schedules([cell for cell in TWENTIETH if cell[0] in ("wine1", "sonar", "crabs")][:3])
 

@@ -151,7 +151,7 @@ def test_cdf_and_quantiles_are_those_of_scipys_log_normal():
 
 @pytest.mark.parametrize(
     "likelihood",
-    [pytest.param(likelihoods.Poisson(), marks=pytest.mark.campaign), likelihoods.Probit()],
+    [pytest.param(kind, marks=pytest.mark.campaign) for kind in (likelihoods.Poisson(), likelihoods.Probit())],
     ids=lambda one: one.name,
 )
 def test_y_under_a_skewed_f_is_that_of_quadrature(likelihood):

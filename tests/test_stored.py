@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from jax.experimental import serialize_executable
 
-from quantprop import EP, QP, Model, infer, kernels, likelihoods
+from quantprop import EP, QP, LogNormal, Model, Parameter, infer, kernels, likelihoods
 from quantprop.runtime import compiled, programs, seals, stored
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -124,6 +124,8 @@ def test_names_tell_apart_all_that_changes_a_program():
         name(likelihoods.Probit(), EP(), x, static={"exact": True}),
         name(likelihoods.Probit(), EP(), x, static={"exact": False}),
     ]
+    for prior in (LogNormal(1.0, 2.0), LogNormal(1.0, 3.0)):
+        names.append(name(likelihoods.Gaussian(Parameter(1.0, prior=prior)), EP(), x))
     assert None not in names
     assert len(set(names)) == len(names)
     assert name(likelihoods.Probit(), EP(), np.ones(3)) == names[0]  # numbers are not compiled in

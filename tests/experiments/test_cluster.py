@@ -27,6 +27,7 @@ def by_key(many):
     return {row.key: dataclasses.replace(row, seconds=0.0) for row in many}
 
 
+@pytest.mark.campaign
 def test_units_go_to_the_cluster_and_come_back():
     def unit(fold):  # which ends at once, in a failed row
         experiment = Experiment("wine2", fold=fold)

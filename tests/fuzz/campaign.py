@@ -29,7 +29,7 @@ MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled prog
 # Few programs: for the tests of every day.
 SHORT_MENU = Menu(
     pairs=(
-        ("probit", "qp"), ("gaussian", "laplace"), ("poisson, exp", "vb"), ("heaviside", "ep"),
+        ("probit", "qp"), ("poisson, exp", "vb"), ("heaviside", "ep"),
     ),
     kernels=("se", "linear", "noisy"), features=(2,), sizes=(32,), more_sizes=(32,), most_variance=9e5,
     fractional=False,

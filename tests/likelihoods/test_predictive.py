@@ -260,7 +260,7 @@ def by_brute_force(case: Case, of: Callable, y: np.ndarray) -> np.ndarray:
     return np.array([average(case, row, lambda d, row=row: of(d, y[row]), y[row]) for row in range(4)])
 
 
-@every_case
+@cases(set(CASES) - {"warped"})  # whose moments scipy lacks: by quadrature they take longer than all others
 def test_given_f_the_distribution_is_scipys(case):
     f = np.linspace(-2.1, 2.3, 5)
     ys = case.y[:4] if case.discrete else np.linspace(*case.y, 4)

@@ -122,6 +122,7 @@ def gradients(kernel, likelihood: str, method: str, n: int, objective: str = "ev
     np.testing.assert_allclose(chain.gradient, dense.gradient, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.campaign
 def test_gradients_equal_the_dense_ones():
     """Laplace's evidence is not stationary: this goes through the adjoint equation, responses and cotangents."""
     gradients(KERNELS["matern32"], "probit", "laplace", 40)

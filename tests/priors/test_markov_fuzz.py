@@ -80,6 +80,7 @@ def tried(seed: int, case, kind: str = "matern52", max_sweeps: int = 200) -> boo
     return solution.converged
 
 
+@pytest.mark.campaign
 def test_some_series():
     assert np.mean([tried(seed, CASES[1]) for seed in range(20)]) == 1.0
 

@@ -63,9 +63,10 @@ def probit_truth() -> dict[str, np.ndarray]:
     return by_quadrature(lambda f: log_ndtr(Y * f), lambda m, v: ndtr(m / np.sqrt(1.0 + v)))
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     "sites",
-    [pytest.param(None, id="guided by EP"), pytest.param(PRIOR, id="guided by the prior", marks=pytest.mark.campaign)],
+    [pytest.param(None, id="guided by EP"), pytest.param(PRIOR, id="guided by the prior")],
 )
 def test_three_points(sites):
     """Any guide gives the same answer."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shards.job import inferred, problem, small, small_by_qp
+from shards.job import inferred, problem, quick, small, small_by_qp
 from shards.jobs import results
 
 THETA = 1e-6
@@ -28,16 +28,16 @@ def compare(jobs: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> No
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """What the two processes of a job returned: a fit, and what they say of rows that one of them cannot take."""
-    return results(tmp_path_factory.mktemp("job"), "small_and_wrong", 400, 2)
+    """What the two processes of a job returned: a posterior, and what they say of rows that one of them cannot take."""
+    return results(tmp_path_factory.mktemp("job"), "quick_and_wrong", 400, 2)
 
 
 def test_two_processes_are_one(two):
-    compare(two, small(problem(400)))
+    compare(two, quick(problem(400)))
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("case", [small_by_qp, inferred])
+@pytest.mark.parametrize("case", [small, small_by_qp, inferred])
 def test_two_processes_are_one_in_other_cases(case, tmp_path):
     compare(results(tmp_path, case.__name__, 400, 2), case(problem(400)))
 

@@ -15,7 +15,7 @@ from quantprop.methods.base import Weight
 from quantprop.priors import Prior
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
-from quantprop.runtime.programs import program
+from quantprop.runtime.programs import program, seldom
 from quantprop.sites import Marginal, Removal, cavity
 
 
@@ -29,7 +29,7 @@ def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) 
     return rowwise(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)
 
 
-loo_program = program(loo_of)
+loo_program = seldom(loo_of)
 
 
 @partial(program, static_argnames="signed")

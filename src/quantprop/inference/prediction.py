@@ -33,15 +33,16 @@ def prior_of(process: Any, kernel: Any, mean: Any, x: Any) -> Prior:
 
 # Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
 _prior = program(prior_of)
-_cross = program(lambda process, kernel, x, new: process.cross(kernel, x, new))
+_around = program(lambda process, kernel, x, new: (process.cross(kernel, x, new), kernel.diagonal(new)))
 gram_of = program(lambda kernel, x: kernel.gram(x))
-_diagonal = program(lambda kernel, x: kernel.diagonal(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )
 _message = program(lambda prior, share, sites, log_evidence: prior.for_shares(share).message(sites, log_evidence))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
-_cross_of = program(lambda process, kernel, other, x, new: process.cross_of(kernel, other, x, new))
+_around_of = program(
+    lambda process, kernel, other, x, new: (process.cross_of(kernel, other, x, new), other.diagonal(new))
+)
 
 
 def padded_prior(model: Model, x: np.ndarray) -> Prior:
@@ -111,8 +112,7 @@ def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full
 def predicted_of(by: Predictor, model: Model, other: Kernel, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
     """The posterior of another function, of mean 0, at its own inputs: `other.cross(x, new)` ties it to f at x."""
     k, more = len(new), pad(new, bucket(len(new)))
-    cross = _cross_of(model.plain_process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
-    own = _diagonal(other, more)
+    cross, own = _around_of(model.plain_process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
     latent = _at(by, np.zeros(len(more)), cross, gram_of(other, more) if full_cov else own)
     latent, prior = to_numpy((latent, own))
     return _bounded(latent, prior, k, len(x), full_cov)
@@ -131,8 +131,7 @@ def _bounded(latent: Normal, prior: np.ndarray, k: int, n: int, full_cov: bool) 
 def at_new(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, Any, Any]:
     """What `Predictor.at` needs of new inputs, padded: prior means, what ties them to x, and prior variances."""
     k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
-    cross = _cross(model.plain_process, kernel, pad(x, bucket(len(x))), more)
-    return pad(model.prior_mean(new), bucket(k)), cross, _diagonal(kernel, more)
+    return pad(model.prior_mean(new), bucket(k)), *_around(model.plain_process, kernel, pad(x, bucket(len(x))), more)
 
 
 def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:

@@ -77,6 +77,11 @@ class Likelihood(eqx.Module):
         """
         return Split(lambda f: exponent * self.log_prob(datum, f), cavity, 0.0)
 
+    @property
+    def takes_gaussian_out(self) -> bool:
+        """Whether `split` moves a factor of p(y | f) into the Gaussian."""
+        return type(self).split is not Likelihood.split
+
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
         return quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)

@@ -48,6 +48,9 @@ class Factor(Protocol):
     log_concave: ClassVar[bool]
     continuous: ClassVar[bool]
 
+    @property
+    def takes_gaussian_out(self) -> bool: ...
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar: ...
 
     def landmarks(self, datum: Datum) -> Landmarks: ...

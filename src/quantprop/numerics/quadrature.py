@@ -71,11 +71,19 @@ class Density(eqx.Module):
 
     def tails(self) -> tuple[Float[Array, "panels 16"], Float[Array, "panels 16"]]:
         """F and 1 − F at the nodes, each summed from its own end so that both tails keep their digits."""
-        panel = self.mass.sum(axis=1)
-        below = jnp.concatenate([jnp.zeros(1), jnp.cumsum(panel)[:-1]])
-        above = jnp.concatenate([jnp.cumsum(panel[::-1])[-2::-1], jnp.zeros(1)])
-        inside = (self.mass / _WEIGHTS) @ _CUMULATIVE.T
-        return below[:, None] + inside, above[:, None] + (self.mass / _WEIGHTS) @ (_WEIGHTS - _CUMULATIVE).T
+        above = jnp.concatenate([jnp.cumsum(self.mass.sum(axis=1)[::-1])[-2::-1], jnp.zeros(1)])
+        return self.below(self.mass), above[:, None] + (self.mass / _WEIGHTS) @ (_WEIGHTS - _CUMULATIVE).T
+
+    def below(self, mass: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
+        """What is below each node of something whose share of every node is known."""
+        before = jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass.sum(axis=1))[:-1]])
+        return before[:, None] + (mass / _WEIGHTS) @ _CUMULATIVE.T
+
+
+def widths(nodes: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
+    """Weights of an integral over f itself, from the nodes: half the width of each panel times Gauss's weights."""
+    half = (nodes[:, -1] - nodes[:, 0]) / (_NODES[-1] - _NODES[0])
+    return half[:, None] * _WEIGHTS
 
 
 def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:

@@ -7,7 +7,7 @@ Same mean as KL; standard deviation σ* = E[(f − μ) z(f)] with z = Φ⁻¹(F(
 from __future__ import annotations
 
 import math
-from functools import singledispatch
+from functools import partial, singledispatch
 
 import equinox as eqx
 import jax
@@ -18,7 +18,7 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moments, tilt
+from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.selection import unless_trusted
 from quantprop.numerics.smooth import summed
@@ -66,10 +66,34 @@ def nearest_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 
 
 def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-    """W₂ projection by panels."""
+    """W₂ projection by panels; differentiated as `panel_moments` is."""
+    if likelihood.takes_gaussian_out:
+        tilted = tilt(likelihood, datum, cavity)
+        moments = quadrature_moments(likelihood, tilted, cavity)
+        return narrowed(moments, quadrature_gap(tilted, moments, cavity))
+    return _panel_w2(likelihood, datum, cavity)
+
+
+@jax.custom_jvp
+def _panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     tilted = tilt(likelihood, datum, cavity)
     moments = quadrature_moments(likelihood, tilted, cavity)
     return narrowed(moments, quadrature_gap(tilted, moments, cavity))
+
+
+@partial(_panel_w2.defjvp, symbolic_zeros=True)
+def _(primals, tangents):
+    likelihood, _, cavity = primals
+    tilted = tilt(*primals)
+    moments, density = quadrature_moments(likelihood, tilted, cavity), tilted.density
+    z = normal_score(*density.tails())
+    by, response = moments_moved(tilted, moments, z, primals, tangents)
+    variance, deviation = moments.ratio * cavity.variance, tilted.offset - moments.shift
+    sigma = density.expect(deviation * z)
+    gap = density.expect((deviation - sigma * z) ** 2) / variance
+    by_gap = sigma * (sigma * response.variance / variance - 2.0 * response.sigma) / variance  # of 1 − σ²/variance
+    by_ratio = by.ratio * (1.0 - gap) - moments.ratio * by_gap
+    return narrowed(moments, gap), Moments(by.log_normalizer, by.shift, by_ratio, -by_ratio)
 
 
 def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:

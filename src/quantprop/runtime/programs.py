@@ -35,6 +35,9 @@ PLAIN_SUMS = {"xla_disable_hlo_passes": "tree_reduction_rewriter"}
 # LLVM's level 3 takes a quarter longer than level 1, and fits are 2 to 3 % faster with it: loops over data are short,
 # and matrices are BLAS's.
 LOWER_LEVEL = {"xla_backend_optimization_level": 1}
+LOWEST_LEVEL = {
+    "xla_backend_optimization_level": 0
+}  # takes a third of the time, and makes loops over data twice as slow
 
 MOST = 256  # programs kept: those of some 35 different fits; each takes about 3 MB and 70 memory maps
 FEWEST = 32  # kept whatever else the process holds: more than one fit needs
@@ -112,8 +115,8 @@ class Program(Generic[P, R]):
     passed by name.
     """
 
-    def __init__(self, function: Callable[P, R], static_argnames: str | None) -> None:
-        self.function, self.static_argnames = function, static_argnames
+    def __init__(self, function: Callable[P, R], static_argnames: str | None, few: dict[str, Any] = PLAIN_SUMS) -> None:
+        self.function, self.static_argnames, self.few = function, static_argnames, few
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -146,7 +149,7 @@ class Program(Generic[P, R]):
         return found.call, leaves
 
     def _jitted(self, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
-        function = self.function
+        function, few = self.function, all(size < MANY_ROWS for leaf in leaves for size in np.shape(leaf))
 
         def of_arrays(*leaves: Any) -> Any:
             args, kwargs = jax.tree.unflatten(form, leaves)
@@ -156,10 +159,7 @@ class Program(Generic[P, R]):
             of_arrays.__name__ = getattr(function, "__name__", "program") + mark
             if jax.default_backend() != "cpu":
                 return jax.jit(of_arrays)
-            few = all(size < MANY_ROWS for leaf in leaves for size in np.shape(leaf))
-            return jax.jit(
-                of_arrays, compiler_options=_compiler_options() | (_unless_chosen(PLAIN_SUMS) if few else {})
-            )
+            return jax.jit(of_arrays, compiler_options=_compiler_options() | (_unless_chosen(self.few) if few else {}))
 
         return kept(jitted, function, static, form, leaves)
 
@@ -167,6 +167,11 @@ class Program(Generic[P, R]):
 def program(function: Callable[P, R], static_argnames: str | None = None) -> Program[P, R]:
     """The function as a program."""
     return Program(function, static_argnames)
+
+
+def seldom(function: Callable[P, R]) -> Program[P, R]:
+    """The function as a program that runs once in many sweeps: of few rows it is compiled as soon as can be."""
+    return Program(function, None, PLAIN_SUMS | LOWEST_LEVEL)
 
 
 def part(function: Callable[P, R]) -> Callable[P, R]:

@@ -15,6 +15,7 @@ import pickle
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
 from pathlib import Path
 from secrets import token_hex
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 
 import equinox
 import jax
-import jaxlib
+import jaxlib.version
 import numpy as np
 from jax.experimental import serialize_executable
 
@@ -34,7 +35,8 @@ from quantprop.runtime.system import cores
 LIBRARY = "quantprop"
 PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
 CONTAINERS = (tuple, list, dict, frozenset)
-SETTINGS = ("jax_enable_x64", "jax_default_matmul_precision", "jax_debug_nans", "jax_debug_infs", "jax_disable_jit")
+DOUBLE = "jax_enable_x64"
+SETTINGS = (DOUBLE, "jax_default_matmul_precision", "jax_debug_nans", "jax_debug_infs", "jax_disable_jit")
 
 _folders: list[Path] = []  # the one that programs are kept in, if any
 
@@ -66,7 +68,7 @@ class Kept:
 
     def __init__(self, jitted: Callable[..., Any], file: Path) -> None:
         self.make, self.file, self.record, self.gate = jitted, file, _read(file), Lock()
-        self.double = jax.config.jax_enable_x64  # a setting of each thread
+        self.double = getattr(jax.config, DOUBLE)  # a setting of each thread
         self.arguments: tuple[Any, ...] = ()
         self.lowered: Any = None
         self.ready: Any = None
@@ -81,7 +83,8 @@ class Kept:
     def __call__(self, *leaves: Any) -> Any:
         if self.ready is None:
             self.lower(*leaves).compile()
-        return self.ready(*leaves)
+        ready: Any = self.ready
+        return ready(*leaves)
 
     def eval_shape(self, *leaves: Any) -> Any:
         """Shapes and types in place of results."""
@@ -192,6 +195,8 @@ def _written(part: Any) -> Any:
         return part.__module__, part.__qualname__
     if isinstance(part, FunctionType) and part.__module__.split(".")[0] == LIBRARY and part.__closure__ is None:
         return part.__module__, hashlib.sha256(marshal.dumps(part.__code__)).hexdigest()
+    if is_dataclass(part) and type(part).__module__.split(".")[0] == LIBRARY:
+        return _written(type(part)), [_written(getattr(part, field.name)) for field in fields(part)]
     if type(part).__module__.split(".")[0] == "equinox" and not getattr(part, "__dict__", {}):
         return type(part).__module__, type(part).__qualname__  # what stands for a field without a value
     raise _Nameless
@@ -207,5 +212,5 @@ def _surroundings() -> tuple[Any, ...]:
     home = Path(__file__).resolve().parent.parent
     files = sorted(file for file in home.rglob("*") if file.suffix in (".py", ".npz"))
     code = [(str(file.relative_to(home)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    versions = (sys.version, jax.__version__, jaxlib.__version__, equinox.__version__, np.__version__)
+    versions = (sys.version, jax.__version__, jaxlib.version.__version__, equinox.__version__, np.__version__)
     return versions, os.environ.get("XLA_FLAGS", ""), jax.devices()[0].device_kind, cores(), code

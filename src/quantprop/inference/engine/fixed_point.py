@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import equinox as eqx
@@ -96,12 +97,19 @@ def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Ren
     sweep, against 0.97 with one renewal. Rules that integrate cost more than they would save; where sites may be
     negative, means do not follow from the factor alone.
     """
-    renew = partial(rowwise, partial(renewal, problem.method, problem.likelihood))
-    new = renew(problem.data, problem.weight, post.marginals, post.sites)
+    renew = partial(rowwise, partial(renewal, problem.method, problem.likelihood), problem.data, problem.weight)
     if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
+        new = renew(post.marginals, post.sites)
         return new, new
-    near, marginals = followed(problem, post, new)
-    return new, renew(problem.data, problem.weight, marginals, near)
+
+    def step(at, again):  # a loop, so that the rule is compiled once
+        sites, marginals = at
+        new = renew(marginals, sites)
+        return jax.lax.cond(again, lambda: at, lambda: followed(problem, post, new)), new
+
+    both = jax.lax.scan(step, (post.sites, post.marginals), jnp.array([False, True]))[1]
+    new, again = (jax.tree.map(itemgetter(k), both) for k in range(2))
+    return new, again
 
 
 def followed(problem: InferenceProblem, post: Conditioned, new: Renewal) -> tuple[Natural, Marginal]:

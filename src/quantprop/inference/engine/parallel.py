@@ -115,7 +115,7 @@ def solve_parallel(
         good = first | improved(problem, new, s.accepted) | (plain & new.proper)
         memory = remember(s.memory, s.accepted)
         memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
-        at = jax.tree.map(lambda a, b: jnp.where(good, a, b), new, s.accepted)
+        at = jax.lax.cond(good, lambda: new, lambda: s.accepted)
         step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
         return SweepState(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)
 
