@@ -111,7 +111,7 @@ def test_a_sweep_without_space_says_so_and_goes_on_where_it_was(tmp_path):
 # --- interrupts ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fit_for_long", pytest.param("fit_many_for_long", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("name", ["fit_many_for_long", pytest.param("fit_for_long", marks=pytest.mark.campaign)])
 def test_an_interrupt_ends_learning_soon(name, tmp_path):
     with started(name, tmp_path) as process:
         said = line_of(process)

@@ -12,6 +12,15 @@ class Truth(NamedTuple):
     sd: np.ndarray
     log_evidence: float
     log_density: np.ndarray
+    theta: np.ndarray  # the lattice
+    weights: np.ndarray
+
+    def cdf(self, i: int, at: np.ndarray) -> np.ndarray:
+        """P(θ_i ≤ at), each point of the lattice standing for its cell."""
+        places, which = np.unique(self.theta[:, i], return_inverse=True)
+        half = 0.5 * (places[1] - places[0])
+        below = np.concatenate([[0.0], np.cumsum(np.bincount(which, self.weights))])
+        return np.interp(at, np.append(places - half, places[-1] + half), below)
 
 
 def _covariance(a, b, theta):
@@ -38,4 +47,4 @@ def truth(x, y, x_new, y_new, axes, log_prior, noise=None) -> Truth:
     density = -0.5 * ((y_new - mean) ** 2 / variance + np.log(2 * np.pi * variance))
     centre = w @ theta
     sd, mixed = np.sqrt(w @ (theta - centre) ** 2), np.log(w @ np.exp(density))
-    return Truth(centre, sd, total + np.log(volume), mixed)
+    return Truth(centre, sd, total + np.log(volume), mixed, theta, w)

@@ -8,7 +8,8 @@ from jax.flatten_util import ravel_pytree
 
 from quantprop import likelihoods
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, panel_moments, quadrature_moments, tilt
+from quantprop.likelihoods.records import Datum
+from quantprop.likelihoods.tilted import panel_moments, quadrature_moments, tilt
 from quantprop.projections.wasserstein import narrowed, panel_w2, quadrature_gap
 
 MEAN, VARIANCE = np.array([-3.0, 0.0, 0.5, 2.0, 6.0]), np.array([0.01, 0.3, 1.0, 9.0, 100.0])

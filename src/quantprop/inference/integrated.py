@@ -192,7 +192,8 @@ class Integrated:
         """The posterior of one hyperparameter as a smooth distribution: of its logarithm, if it is learned by that.
 
         Each component is spread by a normal kernel, and all are drawn together by as much as that adds (West 1993), so
-        that mean and variance are those of the components. The width is Silverman's for the effective number of them.
+        that mean and variance are those of the components. The width is half a step of a grid, which of a normal
+        posterior in d dimensions has (2√π / step)^d effective points; for other schemes it is Silverman's.
         """
         values = self._values()
         if name not in values:
@@ -200,7 +201,9 @@ class Integrated:
         points = np.log(values[name]) if self.logarithmic[name] else values[name]
         centre = self.weights @ points
         variance = self.weights @ (points - centre) ** 2
-        share = min(1.0, 1.06 * self.status.effective**-0.2) ** 2  # of the variance that the kernel has
+        effective, d = self.status.effective, self.theta.shape[1]
+        width = np.sqrt(np.pi) * effective ** (-1.0 / d) if self.status.scheme == "grid" else 1.06 * effective**-0.2
+        share = min(1.0, width) ** 2  # of the variance that the kernel has
         if variance <= 0.0:
             share, variance = 1.0, np.finfo(float).tiny
         moved = centre + np.sqrt(1.0 - share) * (points - centre)

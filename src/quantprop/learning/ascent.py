@@ -6,6 +6,8 @@ of the BFGS method with the entries of θ that are held by their bounds left out
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
@@ -160,7 +162,7 @@ def projected(
 
 def steepness(
     gradient: Float[np.ndarray, "*b theta"], theta: Float[np.ndarray, "*b theta"], box: Float[np.ndarray, "theta 2"]
-) -> Float[np.ndarray | np.float64, "*b"]:
+) -> Any:  # one number for each θ: an array, or a NumPy scalar
     """The largest entry of the projected gradient."""
     return np.abs(projected(gradient, theta, box)).max(axis=-1, initial=0.0)
 

@@ -19,6 +19,7 @@ FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as
 ROUNDS = 5  # of L-BFGS-B from one start
 ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
 LOOSE = 1e-3  # tolerance of inference on the way, at most
+BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
 PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
@@ -26,7 +27,8 @@ ROUGH = 1e-3  # largest residual at which values are compared, relative to the s
 
 def loose(landscape: Any, incline: Any) -> Any:
     """Tolerance of inference on the way, given the slope along the step that led there."""
-    return np.clip(SHARP * incline, landscape.tol, LOOSE if landscape.exact else PARTIAL)
+    loosest = min(LOOSE, (BLUR / max(landscape.count, 1)) ** 0.5) if landscape.exact else PARTIAL
+    return np.clip(SHARP * incline, landscape.tol, loosest)
 
 
 def rough(residual: Any, slope: Any, tol: float) -> Any:
@@ -75,11 +77,14 @@ class Climb:
         best = self._settled(best)
         unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
-            best, why = self._climbed(best, lambda incline: self.landscape.tol)
+            best, why = self._climbed(best, lambda incline: self.landscape.tol, steepest=max(1.0, self.slope(best)))
         return self._settled(best), why
 
-    def _climbed(self, best: Point, precision: Callable) -> tuple[Point, str]:
-        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs."""
+    def _climbed(self, best: Point, precision: Callable, steepest: float = 1.0) -> tuple[Point, str]:
+        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs.
+
+        Its first step is as long as the slope, in units of `steepest`: near an optimum not to the other end of the box.
+        """
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)
@@ -92,7 +97,7 @@ class Climb:
             incline = abs((unit * best.gradient) @ away) / far if far > 0 else 0.0
             point = self._visit(unit * steps, float(precision(incline))) if far > 0 else best
             if not point.usable:
-                return -best.value + scale * (1.0 + far**2), 2.0 * scale * away
+                return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / steepest
             if point.value > best.value:
                 point = self._compared(point)
             alike = alike + 1 if abs(point.value - best.value) <= self.ftol * scale and far > 0 else 0
@@ -100,7 +105,7 @@ class Climb:
                 best = point
             if alike >= (1 if self.slope(best) <= FLAT else ALIKE):
                 raise _NothingToGain
-            return -point.value, -unit * point.gradient
+            return -point.value / steepest, -unit * point.gradient / steepest
 
         # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
         # With a partial gradient every search ends below one, since slopes do not lead up to the end.
@@ -110,14 +115,15 @@ class Climb:
             try:
                 result = minimize(
                     negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
-                    options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT, "maxcor": 10},
+                    options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT / steepest,
+                             "maxcor": 10},
                 )  # fmt: skip
             except _NothingToGain:
                 return best, "small-gain"
             if len(self.trace) >= last:
                 return best, "max-evaluations"
             why = "small-gain" if result.success else "no-progress"
-            if -result.fun >= best.value - 1e-8 * scale:
+            if -steepest * result.fun >= best.value - 1e-8 * scale:
                 break
         return best, why
 

@@ -68,6 +68,11 @@ class Surface:
         return self.landscape.exact
 
     @property
+    def count(self) -> int:
+        """How many rows it is of."""
+        return self.landscape.count
+
+    @property
     def parts(self) -> Declared:
         """The model's parts, every number declared."""
         return self.landscape.parts
