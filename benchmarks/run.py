@@ -17,9 +17,10 @@ from quantiles import measure_quantiles
 from rule import measure_rule
 from scaling import SIZES, measure_scaling
 from splits import SETS
+from warm import measure_warm
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "rule", "quantiles", "cold", "peers", "scaling")
+PARTS = ("inside", "rule", "quantiles", "warm", "cold", "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -45,6 +46,8 @@ def main() -> None:
         measure_rule(OUT)
     if "quantiles" in parts:
         measure_quantiles(OUT)
+    if "warm" in parts:
+        measure_warm(OUT)
     if "cold" in parts:
         measure_cold(OUT)
     if "peers" in parts:

@@ -71,6 +71,21 @@ def test_a_level_that_the_user_chose_stands(monkeypatch, flags, level):
     assert options.get("xla_backend_optimization_level") == level
 
 
+@pytest.mark.parametrize(
+    ("kind", "rows", "expected"),
+    [(programs.program, 8, {"xla_disable_hlo_passes"}), (programs.program, programs.MANY_ROWS, set()),
+     (programs.seldom, 8, {"xla_disable_hlo_passes", "xla_backend_optimization_level"})],
+)  # fmt: skip
+def test_what_compiles_sooner_is_for_few_rows(monkeypatch, cache, kind, rows, expected):
+    """Sums as plain loops, and the lowest level for programs that seldom run; a tree of sums for many rows."""
+    told, jit = [], jax.jit
+    monkeypatch.setenv("XLA_FLAGS", "")
+    monkeypatch.setattr(programs, "_compiler_options", dict)
+    monkeypatch.setattr(jax, "jit", lambda function, **more: told.append(more["compiler_options"]) or jit(function))
+    assert float(kind(lambda x: x.sum())(np.ones(rows))) == rows
+    assert [set(options) for options in told] == [expected]
+
+
 # --- how many are kept ------------------------------------------------------------------------------------------------
 
 

@@ -148,13 +148,13 @@ def test_many_rows_in_less_memory_than_a_matrix(rows, kilobytes):
         from resource import getrusage
         import numpy as np
         from priors.lowrank import LowRank
-        from quantprop import Model, fit, kernels, likelihoods
+        from quantprop import Model, fit, infer, kernels, likelihoods
         rng = np.random.default_rng(0)
         x = rng.uniform(-3, 3, (ROWS, 2))
         y = np.sign(np.sin(2 * x[:, 0]) + x[:, 1] + rng.normal(size=len(x)))
         model = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit(), process=LowRank(x[:50]))
+        solution = infer(model, x, y, "ep")
         fitted = fit(model, x, y, "ep", max_evaluations=3)
-        solution = fitted.solution
         latent = fitted.solution.predict(x[:5000])
         assert solution.converged and np.isfinite(latent.variance).all(), solution.status
         status = Path("/proc/self/status")  # its peak is this program's alone; rusage counts the parent's before exec

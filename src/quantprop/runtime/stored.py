@@ -162,6 +162,8 @@ def _name(function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -
         about = (_written(function), _written(static), _structure(form), [_kind(leaf) for leaf in leaves], _settings())
     except _Nameless:
         return None
+    if not _code():
+        return None  # an installation without files: nothing tells one version of the code from another
     return hashlib.sha256(repr((*about, *_surroundings())).encode()).hexdigest()
 
 
@@ -208,9 +210,14 @@ def _settings() -> tuple[Any, ...]:
 
 @cache
 def _surroundings() -> tuple[Any, ...]:
-    """Versions of all that takes part, the flags of XLA, the device, and the library's code by its files."""
+    """Versions of all that takes part, the flags of XLA, the device, and the library's code."""
+    versions = (sys.version, jax.__version__, jaxlib.version.__version__, equinox.__version__, np.__version__)
+    return versions, os.environ.get("XLA_FLAGS", ""), jax.devices()[0].device_kind, cores(), _code()
+
+
+@cache
+def _code() -> tuple[Any, ...]:
+    """The library's files, with their sizes and times."""
     home = Path(__file__).resolve().parent.parent
     files = sorted(file for file in home.rglob("*") if file.suffix in (".py", ".npz"))
-    code = [(str(file.relative_to(home)), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    versions = (sys.version, jax.__version__, jaxlib.version.__version__, equinox.__version__, np.__version__)
-    return versions, os.environ.get("XLA_FLAGS", ""), jax.devices()[0].device_kind, cores(), code
+    return tuple((str(file.relative_to(home)), file.stat().st_size, file.stat().st_mtime_ns) for file in files)

@@ -69,9 +69,9 @@ class Classes(Process):
         return ClassesCross(jnp.stack([one.cross(data.x, ahead.x) for one in functions_of(kernel)]), ahead.weights)
 
     def cost(self, n: int) -> Cost:
-        """Of n rows: 9 matrices a class."""
+        """Of n rows: 6 matrices a class, and 3 of all rows for the gradient of QP."""
         data = -(-n // LAYOUTS[self.rows].each(self.classes))
         one = 8 * data**2
-        parts = f"{9 * self.classes} matrices of {data} × {data}"
+        parts = f"{6 * self.classes} matrices of {data} × {data} and 3 of {n} × {n}"
         flops = 3.0 * self.classes * float(data) ** 3
-        return Cost(9 * self.classes * one, one, flops, f"{self.classes} classes of {data} rows", parts)
+        return Cost(6 * self.classes * one + 24 * n**2, one, flops, f"{self.classes} classes of {data} rows", parts)
