@@ -22,7 +22,6 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
-from quantprop.projections import Wasserstein
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -99,7 +98,7 @@ def infer(
         is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
         if is_psd and max_sweeps >= PATIENCE:
             out, schedule = _continued(problem, out, schedule, tol)
-            problem, out, schedule = _by_ep(problem, start, out, schedule, tol, max_sweeps)
+            problem, out, schedule = _by_stand_in(problem, start, out, schedule, tol, max_sweeps)
         _warn_of_lost_digits(problem, out.at.sites)
     solution = solution_of(model, problem.method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
@@ -163,28 +162,24 @@ def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: floa
     return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
 
 
-def _by_ep(
+def _by_stand_in(
     problem: InferenceProblem, start: Natural, out: Outcome, schedule: str, tol: float, max_sweeps: int
 ) -> tuple[InferenceProblem, Outcome, str]:
-    """EP's answer where QP has none: labels of a threshold that contradict each other leave it without a fixed point,
-    since its sites are narrower than EP's (docs/robustness.md).
-    """
-    method = problem.method
-    if REASONS[int(out.reason)] == "converged" or not isinstance(method, EP):
+    """The answer of the method's stand-in, where it has none of its own."""
+    method, stand_in = problem.method, problem.method.stand_in
+    if REASONS[int(out.reason)] == "converged" or stand_in is None or _without_variance(problem.weight.total, out):
         return problem, out, schedule
-    if not isinstance(method.projection, Wasserstein) or _without_variance(problem.weight.total, out):
-        return problem, out, schedule
-    instead = replace(problem, method=EP(power=method.power))
+    instead = replace(problem, method=stand_in)
     found, way = _continued(instead, *_solve(instead, start, schedule.split(",")[0], tol, max_sweeps), tol)
     if REASONS[int(found.reason)] != "converged":
         return problem, out, schedule
     warnings.warn(
         f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
-        f"{instead.method!r}, as solution.method says",
+        f"{stand_in!r}, as solution.method says",
         FixedPointWarning,
         stacklevel=5,
     )
-    return instead, found, f"{schedule}, then {instead.method!r} ({way}) in place of {method!r}"
+    return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
 
 
 def _without_variance(weight: jax.Array, out: Outcome) -> bool:

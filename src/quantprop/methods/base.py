@@ -61,6 +61,11 @@ class Method(eqx.Module):
         """Whether the evidence does not change, to first order, with the sites at the fixed point."""
         return False
 
+    @property
+    def stand_in(self) -> Method | None:
+        """The method whose answer `infer` gives, and names, where this one has no fixed point."""
+        return None
+
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         """Raise where the method does not exist for a likelihood, or for such weights."""
 

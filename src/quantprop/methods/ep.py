@@ -56,6 +56,13 @@ class EP(Method):
     def stationary(self) -> bool:
         return isinstance(self.projection, KL)  # the evidence is stationary where moments match
 
+    @property
+    def stand_in(self) -> Method | None:
+        """EP: labels of a threshold that contradict each other leave QP without a fixed point, since its sites are
+        narrower (docs/robustness.md).
+        """
+        return None if isinstance(self.projection, KL) else EP(power=self.power)
+
     def share(self, weight: Weight) -> Vector:
         return self.power / weight.copies
 

@@ -12,6 +12,7 @@ import hashlib
 import marshal
 import os
 import pickle
+import platform
 import sys
 import warnings
 from collections.abc import Callable
@@ -212,7 +213,14 @@ def _settings() -> tuple[Any, ...]:
 def _surroundings() -> tuple[Any, ...]:
     """Versions of all that takes part, the flags of XLA, the device, and the library's code."""
     versions = (sys.version, jax.__version__, jaxlib.version.__version__, equinox.__version__, np.__version__)
-    return versions, os.environ.get("XLA_FLAGS", ""), jax.devices()[0].device_kind, cores(), _code()
+    device = jax.devices()[0].device_kind, platform.machine(), _instructions()
+    return versions, os.environ.get("XLA_FLAGS", ""), device, cores(), _code()
+
+
+def _instructions(table: Path = Path("/proc/cpuinfo")) -> list[str]:
+    """What the processor can do, where the system says it: a home folder may be that of several machines."""
+    lines = table.read_text().splitlines() if table.exists() else []
+    return sorted({line for line in lines if line.startswith(("flags", "Features"))}) or [platform.processor()]
 
 
 @cache
