@@ -20,7 +20,6 @@ from quantprop import (
     Laplace,
     Model,
     PowerEP,
-    fit,
     infer,
     kernels,
     likelihoods,
@@ -42,7 +41,7 @@ NEW = RNG.uniform(-2, 2, (4, 2))
 KERNEL = kernels.Matern32(2.0, 0.8)
 EACH = kernels.PerClass((KERNEL, kernels.Matern32(1.0, 0.5), kernels.SquaredExponential(0.7, 1.5)))
 PROBIT = likelihoods.MultinomialProbit(3)
-METHODS = [QP(), *map(LONGER, (EP(), VB(), Laplace()))]
+METHODS = [EP(), *map(LONGER, (QP(), VB(), Laplace()))]
 
 
 def point(model: Model, y: np.ndarray, method, theta=None):
@@ -122,9 +121,8 @@ def test_a_classifier_with_points_is_learned_and_stored(tmp_path):
     np.testing.assert_allclose(model.predict_proba(NEW), expected, atol=1e-6)
     model.save(tmp_path / "trees.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "trees.safetensors").predict_proba(NEW), model.predict_proba(NEW))
-    fitted = fit(Model(KERNEL, PROBIT, process=Inducing(4)), X, Y, "ep", max_evaluations=2)
-    back = pickle.loads(pickle.dumps(fitted)).solution
-    np.testing.assert_array_equal(back.predict(NEW).mean, fitted.solution.predict(NEW).mean)
+    back = pickle.loads(pickle.dumps(model.solution_))
+    np.testing.assert_array_equal(back.predict(NEW).mean, model.solution_.predict(NEW).mean)
 
 
 def test_powers_are_refused():

@@ -45,7 +45,7 @@ OTHERS = {  # f has a scale of its own, X may have any unit
     "beta": ({"likelihood": "beta", "method": "laplace"}, 1.0 / (1.0 + np.exp(-REAL))),
     "ordinal": ({"likelihood": likelihoods.Ordinal([-0.3, 0.3]), "method": "laplace"}, np.digitize(REAL, [-0.3, 0.3])),
 }
-BY_DEFAULT = ("gaussian", "student-t", "poisson")
+BY_DEFAULT = ("gaussian", "poisson")
 
 
 def cases(table):
