@@ -27,12 +27,13 @@ from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
 from quantprop.learning.search import FTOL
+from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.parameters import at as at_theta
-from quantprop.parameters import declared, is_parameter, log_prior, values, without_bounds
+from quantprop.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
 from quantprop.priors.inducing.prior import InducingPredictor
@@ -222,9 +223,14 @@ class StreamedLandscape:
     def compile(self) -> None:
         """Programs are compiled when they are called."""
 
-    def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
+    def memory(self) -> Memory:
+        """What the next evaluation takes from those before it: the newest sites alone."""
+        n, size = len(self.rows), len(packed(self.parts))
+        return Memory(np.zeros((0, size)), np.zeros((0, n)), np.zeros((0, n)), self.sites)
+
+    def recall(self, memory: Memory) -> None:
         """Start the next evaluation from these sites."""
-        self.sites.nu[:], self.sites.tau[:] = sites.nu, sites.tau
+        self.sites.nu[:], self.sites.tau[:] = memory.newest.nu, memory.newest.tau
 
     def read(self) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
         """All rows, a chunk at a time, checked and padded; the next is read while one is computed with."""
@@ -261,7 +267,7 @@ class StreamedLandscape:
         out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
         point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
         if not point.usable:
-            self.warmed(theta, before)
+            self.sites.nu[:], self.sites.tau[:] = before.nu, before.tau
         return point
 
     def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
