@@ -95,14 +95,31 @@ def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 
     return of_fit(fit(model, rows["x"], rows[y], QP()))
 
 
+def at_start(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:
+    """QP's evidence with its gradient, and predictions, where learning starts."""
+    from quantprop.inference.task import prepare, settled
+    from quantprop.learning.landscape import Landscape
+    from quantprop.learning.objectives import Evidence
+    from quantprop.parameters import packed
+
+    model = Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihood, process=Inducing(points))
+    model = settled(model, rows["x"])
+    land = Landscape(model, prepare(model, rows["x"], rows[y], QP(), None, None, None), QP(), Evidence(), tol=1e-10)
+    point = land.at(packed(land.parts))
+    solution = infer(model, rows["x"], rows[y], QP(), tol=1e-10)
+    return {"start.value": point.value, "start.gradient": point.gradient, **of_solution(solution, "start.")}
+
+
 def labels(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Probit."""
-    return learned(rows, likelihoods.Probit(), "label")
+    given = (rows, likelihoods.Probit(), "label")
+    return {**at_start(*given), **learned(*given)}
 
 
 def counts(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Poisson."""
-    return learned(rows, likelihoods.Poisson(), "count")
+    given = (rows, likelihoods.Poisson(), "count")
+    return {**at_start(*given), **learned(*given)}
 
 
 def kept(rows: dict[str, np.ndarray]) -> dict[str, Any]:
