@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from quantprop.data import encode, inputs, pad, row_weights
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
-from quantprop.inference.engine.streamed import Chunk, Factor, sites_of, solve_streamed
+from quantprop.inference.engine.streamed import Chunk, Factor, sites_of, solve_streamed, total
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
@@ -273,12 +273,15 @@ class StreamedLandscape:
     def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
         """One pass: the sum of all chunks' parts, and the log prior densities once."""
         density, its_slope = _log_prior(self.unbounded, theta)
-        value, slope = float(jnp.sum(jnp.log(jnp.diagonal(factor.inverse)))) + float(density), np.array(its_slope)
-        for chunk in self.chunks(theta):
+
+        def one(chunk: Chunk) -> tuple[Any, Any]:
             own = sites_of(self.sites, chunk)
             part = _sloped(theta, self.unbounded, chunk.problem, self.objective, chunk.inputs, factor, own)
-            value, slope = value + float(part[0] - density), slope + np.asarray(part[1] - its_slope)
-        return value, slope
+            return part[0] - density, part[1] - its_slope
+
+        value, slope = total(one, self.chunks(theta))
+        size = jnp.sum(jnp.log(jnp.diagonal(factor.inverse)))
+        return float(value + size + density), np.asarray(slope + its_slope)
 
 
 @float64
