@@ -26,7 +26,7 @@ from quantprop.learning.fitting import as_given, ending_of, searched, starting_p
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.search import FTOL
+from quantprop.learning.search import FLAT, FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
@@ -87,10 +87,11 @@ def fit_streamed(
     tol: float = 1e-8,
     max_evaluations: int = 300,
     ftol: float = FTOL,
+    gtol: float = FLAT,
 ) -> Fitted:
     """Learn a model with inducing points from rows that are read again for every pass; in memory are their sites.
 
-    The optimum is that of `fit`. Of the rows, the solution holds those of the first chunk.
+    The optimum is that of `fit`, and so are the arguments. Of the rows, the solution holds those of the first chunk.
 
     >>> import numpy as np
     >>> from quantprop import Inducing, Model, kernels, likelihoods
@@ -111,8 +112,8 @@ def fit_streamed(
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
-    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol)
-    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
+    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
     return _fitted(landscape, best, tuple(climb.trace), ending)
 
 
