@@ -67,15 +67,28 @@ def refused(rows: dict[str, np.ndarray]) -> list[str]:
 
 
 def wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """What all processes say of a wrong row in one of them, and of processes that need all rows."""
+    """What all processes say of a wrong row in one of them, of processes that need all rows, and of other versions."""
     import jax
 
     x = np.where(jax.process_index() == 1, np.nan, 1.0) * rows["x"]
     try:
         infer(Model(kernels.Matern32(), likelihoods.Probit(), process=Inducing(16)), x, rows["label"])
     except (ValueError, RuntimeError) as error:
-        return {"nan": f"{type(error).__name__}: {error}", "refused": refused(rows)}
+        return {"nan": f"{type(error).__name__}: {error}", "refused": refused(rows), "unlike": unlike()}
     return {}
+
+
+def unlike() -> str:
+    """What a host says that has another version of something."""
+    import jax
+
+    from quantprop.runtime.jobs import JobError, check_alike
+
+    try:
+        check_alike([f"numpy 2.{jax.process_index()}", "jax 0.10"])
+    except JobError as error:
+        return str(error)
+    return ""
 
 
 def quick(rows: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -49,3 +49,15 @@ def test_the_file_of_another_search_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-8])
     with quantprop.checkpointed(file), pytest.raises(ValueError, match="is not a quantprop model"):
         fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)
+
+
+def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, small_files):
+    rows, file = problem(30), tmp_path / "search"
+    with quantprop.checkpointed(file, minutes=0), watched(stopping_after(3)), pytest.raises(Stopped):
+        fit(MODEL, rows["x"], rows["label"], "ep")
+    before = file.read_bytes()
+    with quantprop.checkpointed(file, minutes=0), small_files(1000):  # noqa: SIM117
+        with pytest.raises(OSError, match=r"File too large: the checkpoint cannot be written.*search"):
+            fit(MODEL, rows["x"], rows["label"], "ep")
+    assert file.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["search"]

@@ -39,6 +39,10 @@ def test_what_one_process_cannot_take_all_refuse(two):
     for job in (first, second):
         assert [words.split(" ")[0] for words in job["refused"]] == ["Dense", "Markov"]
         assert all("use process=Inducing(points)" in words for words in job["refused"])
+        assert str(job["unlike"]) == (
+            "process 1 of the job has numpy 2.1, jax 0.10, and process 0 has numpy 2.0, jax 0.10: install the same "
+            "versions on all hosts"
+        )
 
 
 @pytest.mark.campaign

@@ -86,8 +86,16 @@ class Checkpoint:
         tensors = {**columns, **stacked, **rows, "known.theta": memory.theta}
         with together():
             if jax.process_index() == 0:
-                write(ModelFile(KIND, content, tensors), str(self.path))
+                _write(ModelFile(KIND, content, tensors), str(self.path))
         self.written = time.monotonic()
+
+
+def _write(document: ModelFile, path: str) -> None:
+    try:
+        write(document, path)
+    except OSError as error:
+        words = "the checkpoint cannot be written; from the one before it, if there is one, the search can go on"
+        raise OSError(error.errno, f"{error.strerror}: {words}", path) from error
 
 
 def _by_row(memory: Memory) -> dict[str, np.ndarray]:
