@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -179,7 +180,7 @@ def same(n: int, points: int) -> None:
     from quantprop import fit, tables
     from quantprop.learning.streamed import fit_streamed
 
-    precise = {"tol": 1e-10, "gtol": 1e-6}
+    precise: dict[str, Any] = {"tol": 1e-10, "gtol": 1e-6}
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(f"{folder}/rows.parquet", n)
         spool = tables.spooled(f"{folder}/rows.parquet", "y", f"{folder}/rows")
