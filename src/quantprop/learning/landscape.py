@@ -33,7 +33,7 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.objectives import Objective
-from quantprop.learning.warm_starts import WarmStarts
+from quantprop.learning.warm_starts import Memory, WarmStarts
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
@@ -150,6 +150,15 @@ class Landscape:
     def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
         """Warm-start the next evaluation from sites given for θ."""
         self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
+
+    def memory(self) -> Memory:
+        """What the next evaluation takes from those before it."""
+        return self.warm_starts.of_first(self.count)._replace(continues=self.continues)
+
+    def recall(self, memory: Memory) -> None:
+        """Go on as the landscape would have whose memory this is."""
+        self.warm_starts.recall(memory)
+        self.continues = memory.continues
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""

@@ -12,6 +12,7 @@ from quantprop.inference.results import Step
 from quantprop.learning.ascent import steepness
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
+from quantprop.learning.last_steps import newton
 from quantprop.learning.starts import units
 
 FTOL = 1e-12
@@ -53,9 +54,11 @@ class Climb:
         ftol: float,
         report: Callable,
         kept: Checkpoint | None = None,
+        flat: float = FLAT,
     ) -> None:
         self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
         self.kept = Checkpoint() if kept is None else kept
+        self.flat = flat
         self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
@@ -78,7 +81,11 @@ class Climb:
         unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
             best, why = self._climbed(best, lambda incline: self.landscape.tol, steepest=max(1.0, self.slope(best)))
-        return self._settled(best), why
+        best = self._settled(best)
+        if self.landscape.exact and why != "max-evaluations" and self.flat < self.slope(best) and self.flat < FLAT:
+            loss = self.ftol * (1.0 + abs(best.value))
+            best = newton(self._visit, self.slope, best, self.unit, self.bounds, self.flat, loss)
+        return best, why
 
     def _climbed(self, best: Point, precision: Callable, steepest: float = 1.0) -> tuple[Point, str]:
         """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs.
