@@ -7,10 +7,10 @@
 Hyperparameters are those that the method has learned from nine tenths of the rows; the probabilities are those of the
 others. What is sampled is w = (u, w_1, ..., w_C) ~ N(0, I), with f_c = R w_c and R Rᵀ = K, given Φ(h) of every
 h = u + f_y − f_j = H w. In the coordinates z of EP's posterior, w = m + T z, the target is N(z | 0, I) times the ratios
-Φ(h)/site(h), which are nearly constant: Hamiltonian trajectories turn z and its momentum about the Gaussian exactly, and
-are pushed by the slope of the ratios alone (Beskos, Pinski, Sanz-Serna and Stuart 2011, section 4). Every chain begins
-at a draw of N(0, I); the averages of the chains' halves, not their draws, say how far the average of all can
-be trusted. Beside the joint models, one-vs-rest at its own hyperparameters, whose truth it is not.
+Φ(h)/site(h), which are nearly constant: Hamiltonian trajectories turn z and its momentum about the Gaussian exactly,
+and are pushed by the slope of the ratios alone (Beskos, Pinski, Sanz-Serna and Stuart 2011, section 4). Every chain
+begins at a draw of N(0, I); the averages of the chains' halves, not their draws, say how far the average of all can be
+trusted. Beside the joint models, one-vs-rest at its own hyperparameters, whose truth it is not.
 """
 
 from __future__ import annotations
