@@ -170,12 +170,12 @@ def table(given: argparse.Namespace) -> None:
     rows = known(given.out)
     for name, learner in dict.fromkeys((row["data"], row["model"]) for row in rows):
         some = [row for row in rows if (row["data"], row["model"]) == (name, learner)]
-        sums = {field: sum(row[field] for row in some) for field in ("rows", "log_prob", "wrong", "seconds")}
+        sums = {field: sum(row[field] for row in some) for field in ("rows", "log_prob", "wrong")}
         gaps = np.sum([row["gaps"] for row in some], axis=0)
         log_prob, error, calibration = Counts(sums["rows"], sums["log_prob"], sums["wrong"], list(gaps)).scores()
         part = "" if len(some) == some[0]["folds"] else f" ({len(some)} of {some[0]['folds']} folds)"
         print(f"| {name} | {sums['rows']}, {some[0]['classes']} | {learner}{part} | {log_prob:.4f} | {error:.4f} | "
-              f"{calibration:.4f} | {sums['seconds'] / len(some):.1f} |")  # fmt: skip
+              f"{calibration:.4f} | {np.median([row['seconds'] for row in some]):.1f} |")  # fmt: skip
 
 
 def made(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
