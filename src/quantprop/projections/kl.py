@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments
+from quantprop.likelihoods.by_output import ByOutput
 from quantprop.projections.base import Projection
 
 
@@ -14,4 +15,6 @@ class KL(Projection):
         return likelihood.moments(datum, cavity)
 
     def quick(self, likelihood: Likelihood) -> bool:
+        if isinstance(likelihood, ByOutput):
+            return all(map(self.quick, likelihood.likelihoods))
         return type(likelihood).moments is not Likelihood.moments

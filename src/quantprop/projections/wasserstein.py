@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
+from quantprop.likelihoods.by_output import ByOutput
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
@@ -125,6 +126,11 @@ def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
 @nearest_w2.register(Gaussian)
 def _(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     return likelihood.moments(datum, cavity)  # the tilted density is Gaussian: nothing to narrow
+
+
+@nearest_w2.register
+def _(likelihood: ByOutput, datum: Datum, cavity: Normal) -> Moments:
+    return likelihood.each(nearest_w2, datum, cavity)
 
 
 @nearest_w2.register
