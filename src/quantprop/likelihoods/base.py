@@ -42,7 +42,7 @@ class Likelihood(eqx.Module):
     projectable: ClassVar[bool] = True  # there are tilted densities to project: EP and QP exist
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
-    noise: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
+    noise_name: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
     columns: ClassVar[int] = 1  # numbers that make up one y
     lattice: ClassVar[tuple[float, float] | None] = None  # of a discrete y: its first value and its step
     interval: ClassVar[tuple[float, float]] = (-np.inf, np.inf)  # that holds y
