@@ -46,11 +46,14 @@ CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACH
 
 @dataclass(frozen=True)
 class Choice:
-    """What to compare: names of programs and sets, empty for the usual ones; `add` keeps rows measured before."""
+    """What to compare: names of programs and sets, empty for the usual ones; `add` keeps rows measured before, `here`
+    takes peers from the environment that runs this, where nothing can be installed.
+    """
 
     programs: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
     add: bool = False
+    here: bool = False
     limit: float = 900.0
 
 
@@ -71,7 +74,8 @@ def compare(out: Path, choice: Choice) -> None:
 
 def measured(program: Program, splits: Path, choice: Choice) -> Iterable[dict]:
     """The rows of one program, as they come."""
-    home = environment(program.name, program.choices) if program.choices else _this_environment()
+    installed = choice.here or not program.choices
+    home = _this_environment(program.package) if installed else environment(program.name, program.choices)
     for name in choice.sets or program.sets:
         for method in program.methods:
             row = {"program": program.name, "method": method, "set": name, "likelihood": program.likelihood}
@@ -117,8 +121,14 @@ def _key(row: dict) -> tuple[str, str, str]:
     return row["program"], row["method"], row["set"]
 
 
-def _this_environment() -> Environment:
+def _this_environment(package: str) -> Environment:
     from importlib import metadata
 
-    names = ("quantprop", "jax", "jaxlib", "numpy", "scipy")
-    return Environment(Path(sys.executable), {name: metadata.version(name) for name in names})
+    import quantprop
+
+    own = {"quantprop": quantprop.__version__}  # which may run from its sources, without being installed
+    try:
+        found = {name: metadata.version(name) for name in {"jax", "jaxlib", "numpy", "scipy", package} - set(own)}
+    except metadata.PackageNotFoundError as error:
+        return Environment(None, {}, f"not installed here: {error.name}")
+    return Environment(Path(sys.executable), own | found)

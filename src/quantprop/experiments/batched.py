@@ -55,7 +55,8 @@ class Batched:
             return
         processes = max(1, min(len(groups), cpu_count()))
         share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
-        for _, done in in_processes(_rows_of, groups, processes, ENVIRONMENT | share):
+        flags = {"XLA_FLAGS": " ".join((ENVIRONMENT["XLA_FLAGS"], os.environ.get("XLA_FLAGS", "")))}
+        for _, done in in_processes(_rows_of, groups, processes, ENVIRONMENT | share | flags):
             yield from done
 
 
