@@ -20,7 +20,7 @@ SCORES = ("evidence", "ntll")
 def scores(path: Path) -> dict[tuple[str, ...], np.ndarray]:
     """Evidence and negative test log-likelihood of every row that has them."""
     if path.suffix == ".gz":
-        rows = list(csv.DictReader(gzip.open(path, "rt", encoding="utf-8")))
+        rows = list(csv.DictReader(gzip.decompress(path.read_bytes()).decode().splitlines()))
     else:
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     whole = [row for row in rows if row["evidence"] not in (None, "")]
