@@ -180,6 +180,7 @@ class StreamedLandscape:
     max_sweeps: int = 200
     objective: Objective = Evidence()
     exact: bool = True
+    integrates: bool = False  # its sweeps are of any rule alike
     sites: Natural = field(init=False)
 
     @staticmethod
