@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -35,8 +35,20 @@ def model(likelihood: Any, mean: float, priors: dict[str, LogNormal]) -> Model:
 # --- simulation-based calibration (Talts et al. 2018) ----------------------------------------------------------------
 
 
-def calibrated(part: Row) -> Row:
-    """Where the true θ, f and y of a simulated data set lie in their posteriors."""
+class Simulated(NamedTuple):
+    """A data set drawn from the prior: the last row is new."""
+
+    start: Model
+    x: np.ndarray
+    y: np.ndarray
+    f: np.ndarray
+    theta: np.ndarray
+    words: dict[str, str]  # the prior that θ was drawn from
+    rng: np.random.Generator
+
+
+def simulated(part: Row) -> Simulated:
+    """The data set of a seed."""
     likelihood, rng = LIKELIHOODS[part["likelihood"]], np.random.default_rng([part["seed"], 24])
     x = np.append(np.sort(rng.uniform(0.0, 8.0, ROWS)), rng.uniform(0.0, 8.0))[:, None]
     start = (
@@ -47,16 +59,26 @@ def calibrated(part: Row) -> Row:
     f = np.linalg.cholesky(k + 1e-8 * k[0, 0] * np.eye(ROWS + 1)) @ rng.standard_normal(ROWS + 1)
     ones = np.ones(ROWS + 1)
     y = np.asarray(likelihood.draw(rng, Datum(ones, ones, ones), f), dtype=float)
+    return Simulated(start, x, y, f, theta, words, rng)
+
+
+def calibrated(part: Row) -> Row:
+    """Where the true θ, f and y of a simulated data set lie in their posteriors."""
+    start, x, y, f, theta, words, rng = simulated(part)
     found = integrate(fit(start, x[:-1], y[:-1], part["method"]))
     if found.priors != words:
         raise RuntimeError(f"θ was drawn from {words}, and integrated under {found.priors}")
-    places = {
-        name: float(found.marginal(f"kernel.{name}").cdf(value)[0]) for name, value in zip(NAMES, theta, strict=True)
-    }
     new = found.predict_y(x[-1:])
     lower, upper = new.cdf(y[-1] - 0.5)[0], new.cdf(y[-1])[0]
-    places |= {"f": float(new.latent.cdf(f[-1])[0]), "y": float(lower + rng.uniform() * (upper - lower))}
-    return {**places, "theta": theta.tolist(), **ended(found)}
+    places = {"f": float(new.latent.cdf(f[-1])[0]), "y": float(lower + rng.uniform() * (upper - lower))}
+    return {**place_of(found, theta), **places, "theta": theta.tolist(), **ended(found)}
+
+
+def place_of(found: Integrated, theta: np.ndarray) -> dict[str, float]:
+    """Where θ lies in its posterior."""
+    return {
+        name: float(found.marginal(f"kernel.{name}").cdf(value)[0]) for name, value in zip(NAMES, theta, strict=True)
+    }
 
 
 def drawn(start: Model, x: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, dict[str, str]]:

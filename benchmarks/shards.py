@@ -147,33 +147,48 @@ def write_parquet(path: str, n: int, names: bool = False) -> None:
 def stream(n: int, points: int, most: int = 5) -> None:
     """EP from a Parquet file."""
     from quantprop import tables
+    from quantprop.learning.fitting import watched
     from quantprop.learning.streamed import fit_streamed
 
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/rows.parquet"
         subprocess.run([sys.executable, SELF, "write", file, str(n)], check=True)
         print(f"{n} rows, {os.path.getsize(file) / 1e9:.2f} GB", flush=True)
-        before, began = peak(), time.perf_counter()
+        before, began, cpu = peak(), time.perf_counter(), time.process_time()
         spool = tables.spooled(file, "y", f"{folder}/rows")
-        print(f"encoded in {time.perf_counter() - began:.0f} s", flush=True)
-        fitted = fit_streamed(probit(points), spool, "ep", max_evaluations=most)
+        print(f"encoded in {time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s of cores", flush=True)
+        with watched(lambda step, count: print(f"{count}: {step.sweeps} sweeps, {step.seconds:.0f} s", flush=True)):
+            fitted = fit_streamed(probit(points), spool, "ep", max_evaluations=most)
         print(f"{len(fitted.trace)} evaluations, {sum(step.sweeps for step in fitted.trace)} sweeps, in "
-              f"{time.perf_counter() - began:.0f} s, {peak() - before:.2f} GB above {before:.2f} GB; evidence "
+              f"{time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s of cores, "
+              f"{peak() - before:.2f} GB above {before:.2f} GB; evidence "
               f"{fitted.objective_value:.6f}")  # fmt: skip
 
 
 def same(n: int, points: int) -> None:
-    """The same rows from memory and from a file."""
+    """The same rows from memory, on all devices that JAX has, and from a file."""
+    import quantprop
     from quantprop import fit, tables
     from quantprop.learning.streamed import fit_streamed
 
+    precise = {"tol": 1e-10, "gtol": 1e-6}
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(f"{folder}/rows.parquet", n)
         spool = tables.spooled(f"{folder}/rows.parquet", "y", f"{folder}/rows")
-        one = fit_streamed(probit(points), spool, "ep")
-        other = fit(probit(points), *spool.read(0, n), "ep")
-    apart = np.max(np.abs(one.theta - other.theta)) / np.max(np.abs(other.theta))
-    print(f"learned numbers differ by {apart:.1e}; {len(one.trace)} and {len(other.trace)} evaluations")
+        one = timed("from a file", lambda: fit_streamed(probit(points), spool, "ep", **precise))
+        with quantprop.sharded():
+            other = timed("from memory", lambda: fit(probit(points), *spool.read(0, n), "ep", **precise))
+    apart = np.abs(one.theta - other.theta)
+    print(f"θ {other.theta}, differs by {np.array2string(apart, precision=1)}: {apart.max():.1e} of logarithms")
+
+
+def timed(name: str, learned):
+    """A fit, and a line about it."""
+    began, cpu = time.perf_counter(), time.process_time()
+    fitted = learned()
+    print(f"{name}: {time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s of cores; {fitted.status}",
+          flush=True)  # fmt: skip
+    return fitted
 
 
 def predict(n: int) -> None:

@@ -146,9 +146,17 @@ def test_numbers_that_must_be_positive_are_checked():
 def test_warnings_point_at_the_line_that_called():
     blind = Model(kernels.SquaredExponential(1.0, 1e-3), likelihoods.Probit())
     with pytest.warns(KernelWarning) as found:
-        fit(blind, X, Y, "ep", max_evaluations=1)
+        fit(blind, X, Y, "laplace", max_evaluations=1)
     assert found[0].filename == __file__
     sharp = Model(kernels.SquaredExponential(1e8, 1.0), likelihoods.Gaussian(1e-4))
     with pytest.warns(PrecisionWarning) as found:
         infer(sharp, X, Y, "ep")
     assert found[0].filename == __file__
+
+
+def test_a_threshold_learns_beside_its_label_noise():
+    """A likelihood's field `noise` is a number, and no name of a parameter that is the scale of y."""
+    X, y = np.linspace(-2.0, 2.0, 12)[:, None], np.where(np.arange(12) < 6, -1, 1)
+    fitted = fit(Model(kernels.SquaredExponential(), likelihoods.Heaviside(0.05)), X, y, "ep")
+    assert fitted.status.reason == "converged"
+    assert abs(fitted.status.gradient) < 1e-4

@@ -57,7 +57,7 @@ def numbers(settings, y, x_unit=1.0, y_unit=1.0):
     model = GaussianProcessRegressor(**settings).fit(x_unit * X, y_unit * y)
     mean, deviation = model.predict(x_unit * NEW, return_std=True)
     variance, lengthscale = np.exp(model.kernel_.theta[0]) / y_unit**2, np.exp(model.kernel_.theta[1:]) / x_unit
-    noise = [] if model.likelihood_.noise is None else [model.likelihood_.scale / y_unit]
+    noise = [] if model.likelihood_.noise_name is None else [model.likelihood_.scale / y_unit]
     density = model.log_marginal_likelihood_value_ + (y.ndim == 1) * N * np.log(y_unit)  # censored: see below
     said = [[variance], lengthscale, noise, mean / y_unit, deviation / y_unit, [density]]
     return np.concatenate(said[: 6 if y.ndim == 1 else 5])  # densities of some rows, probabilities of others
@@ -253,6 +253,6 @@ def test_a_likelihoods_number_at_a_bound_is_named():
 
 def test_every_likelihood_with_noise_says_so():
     kinds = [kind for kind in vars(likelihoods).values() if isinstance(kind, type) and issubclass(kind, Likelihood)]
-    assert {kind.__name__ for kind in kinds if kind.noise} == {
+    assert {kind.__name__ for kind in kinds if kind.noise_name} == {
         "Gaussian", "StudentT", "DoubleExponential", "Censored", "Weibull", "LogLogistic", "Warped",
     }  # fmt: skip

@@ -194,6 +194,20 @@ def test_contradictory_labels_have_no_fixed_point_of_qp():
     np.testing.assert_allclose(solution.log_evidence, same.log_evidence, rtol=1e-6)
 
 
+@pytest.mark.parametrize("number", [8098, pytest.param(1938, marks=pytest.mark.campaign)])
+def test_a_posterior_that_collapses_is_no_prior_without_variance(number):
+    """8098, 3378, 4498, 9618: QP's sweeps shrank marginals to 0, which was taken for a kernel that gives no variance,
+    so that neither a path nor EP was asked; 1938 ended with NaN.
+    """
+    with pytest.warns(FixedPointWarning, match="the solution is that of EP"):
+        solution = replayed(number)
+    assert solution.converged, solution.status
+    assert finite(solution)
+    p = problem(number)
+    same = infer(p.model, p.x, p.y, "ep", **p.options)
+    np.testing.assert_allclose(solution.log_evidence, same.log_evidence, rtol=1e-6)
+
+
 def test_variational_bounds_under_wide_priors():
     """1225: natural gradients crept for thousands of sweeps; Newton's method arrives from where they were given up."""
     solution = replayed(1225)

@@ -262,7 +262,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         """Where learning starts. Where f has the unit of y, noise, a constant mean and the default kernel start at the
         size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
         """
-        size = None if likelihood.noise is None else size_of(likelihood.response(y), rows.get("weights"))
+        size = None if likelihood.noise_name is None else size_of(likelihood.response(y), rows.get("weights"))
         centre = 0.0 if size is None else size.centre
         if self.mean == "linear" and self._coding.levels:
             raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "

@@ -21,6 +21,7 @@ from quantprop.inference.task import Task, as_method, leaves_residuals, prepare,
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
+from quantprop.priors import Prior
 from quantprop.priors.base import finite
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.precision import float64, to_numpy
@@ -134,13 +135,13 @@ def _solve(
                 f"{problem.prior.largest_joint} rows; use schedule='parallel'"
             )
         return _sequential(problem, start, tol, max_sweeps), schedule
-    out = _parallel(problem, start, tol, max_sweeps)
+    out = _by_sweeps(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] == "improper-start" and bool(jnp.any(start.tau != 0)):
         start = jax.tree.map(jnp.zeros_like, start)
-        out = _parallel(problem, start, tol, max_sweeps)
+        out = _by_sweeps(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
         return out, schedule
-    if _without_variance(problem.weight.total, out):
+    if _without_variance(problem.prior, problem.weight.total):
         return out, schedule
     if len(start.nu) > problem.prior.largest_joint:
         return out, schedule
@@ -149,11 +150,20 @@ def _solve(
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
 
 
+def _by_sweeps(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+    """Parallel sweeps, by few nodes if these do."""
+    if (quick := problem.with_few_nodes()) is not problem:
+        out = _parallel(quick, start, tol, max_sweeps)
+        if REASONS[int(out.reason)] == "converged":
+            return out
+    return _parallel(problem, start, tol, max_sweeps)
+
+
 def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
     """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
     if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
         return out, schedule
-    if _without_variance(problem.weight.total, out):
+    if _without_variance(problem.prior, problem.weight.total):
         return out, schedule
     at, sweeps = continued(problem, out.at.sites, tol)
     if at is None:
@@ -167,7 +177,9 @@ def _by_stand_in(
 ) -> tuple[InferenceProblem, Outcome, str]:
     """The answer of the method's stand-in, where it has none of its own."""
     method, stand_in = problem.method, problem.method.stand_in
-    if REASONS[int(out.reason)] == "converged" or stand_in is None or _without_variance(problem.weight.total, out):
+    if REASONS[int(out.reason)] == "converged" or stand_in is None:
+        return problem, out, schedule
+    if _without_variance(problem.prior, problem.weight.total):
         return problem, out, schedule
     instead = replace(problem, method=stand_in)
     found, way = _continued(instead, *_solve(instead, start, schedule.split(",")[0], tol, max_sweeps), tol)
@@ -182,9 +194,12 @@ def _by_stand_in(
     return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
 
 
-def _without_variance(weight: jax.Array, out: Outcome) -> bool:
+def _without_variance(prior: Prior, weight: jax.Array) -> bool:
     """Whether the prior gives a datum no variance: it has no cavity, whatever the schedule."""
-    return bool(jnp.any((out.at.marginals.variance == 0.0) & (weight > 0)))
+    return bool(_some_without_variance(prior, weight))
+
+
+_some_without_variance = program(lambda prior, weight: jnp.any((prior.variances() == 0.0) & (weight > 0)))
 
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
@@ -220,7 +235,7 @@ def solution_of(
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
-    if reason == "improper-cavities" and _without_variance(task.placed(task.weight.total), out):
+    if reason == "improper-cavities" and _without_variance(prior_at(model, task), task.placed(task.weight.total)):
         reason = "no-variance"
     return Solution(
         model=model,

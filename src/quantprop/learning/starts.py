@@ -107,7 +107,7 @@ def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
 
     A Parameter stays as it is, bounds and all; another number stays where learning starts.
     """
-    name, likelihood = likelihood.noise, likelihood.measured(size.centre, size.spread)
+    name, likelihood = likelihood.noise_name, likelihood.measured(size.centre, size.spread)
     if name is None or is_parameter(getattr(likelihood, name)):
         return likelihood
     given = float(getattr(likelihood, name))
@@ -148,7 +148,7 @@ def further_start(
 
     None where the end is not suspicious, or where the likelihood has no noise to learn.
     """
-    name = landscape.parts.likelihood.noise
+    name = landscape.parts.likelihood.noise_name
     if name is None or getattr(landscape.parts.likelihood, name).fixed:
         return None
     parts = at(landscape.parts, end)
@@ -166,7 +166,7 @@ def start_by(
 ) -> Float[np.ndarray, " theta"]:
     """θ of a further start: a kernel of the size of y, with noise and lengthscales as the rule says."""
     parts, spread = at(landscape.parts, first), size_in(landscape).spread
-    name, k = parts.likelihood.noise, covariance_of(parts.kernel, landscape.task.x)
+    name, k = parts.likelihood.noise_name, covariance_of(parts.kernel, landscape.task.x)
     kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
     noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
     likelihood = _with(parts.likelihood, name, noise)
@@ -221,7 +221,7 @@ def units(landscape: Any) -> Float[np.ndarray, " theta"]:
     unit = np.ones(len(names))
     if not any(name.startswith(("mean", "process")) for name in names):
         return unit
-    size = 1.0 if parts.likelihood.noise is None else size_in(landscape).spread
+    size = 1.0 if parts.likelihood.noise_name is None else size_in(landscape).spread
     spread = sampled(x).std(axis=0)
     spread = np.where(spread > 0, spread, 1.0)
     known: dict[str, Any] = {"mean": size} if is_parameter(parts.mean) else {}

@@ -42,7 +42,7 @@ class Likelihood(eqx.Module):
     projectable: ClassVar[bool] = True  # there are tilted densities to project: EP and QP exist
     differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
-    noise: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
+    noise_name: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
     columns: ClassVar[int] = 1  # numbers that make up one y
     lattice: ClassVar[tuple[float, float] | None] = None  # of a discrete y: its first value and its step
     interval: ClassVar[tuple[float, float]] = (-np.inf, np.inf)  # that holds y
@@ -66,6 +66,11 @@ class Likelihood(eqx.Module):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         """Moments of the tilted density: in closed form where a stable one exists, else by quadrature."""
         return smooth_moments(self, datum, cavity) if self.smooth else panel_moments(self, datum, cavity)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `moments` is not the general one."""
+        return type(self).moments is not Likelihood.moments
 
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
         """Moments of p(y | f)^exponent N(f | cavity), where they have a stable closed form."""

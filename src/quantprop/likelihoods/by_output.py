@@ -66,6 +66,10 @@ class ByOutput(Likelihood):
         return all(part.continuous for part in self.likelihoods)
 
     @property
+    def closed(self) -> bool:
+        return all(part.closed for part in self.likelihoods)
+
+    @property
     def singular(self) -> bool:
         return any(part.singular for part in self.likelihoods)
 

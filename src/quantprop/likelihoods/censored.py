@@ -29,7 +29,7 @@ class Censored(Likelihood):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     name: ClassVar[str] = "censored"
-    noise: ClassVar[str | None] = "scale"
+    noise_name: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "rows (lower, upper) with lower ≤ upper, not both infinite"
     log_concave: ClassVar[bool] = True
     columns: ClassVar[int] = 2

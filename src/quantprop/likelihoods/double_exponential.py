@@ -35,7 +35,7 @@ class DoubleExponential(Likelihood):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     name: ClassVar[str] = "double-exponential"
-    noise: ClassVar[str | None] = "scale"
+    noise_name: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
     log_concave: ClassVar[bool] = True
     differentiable: ClassVar[bool] = False

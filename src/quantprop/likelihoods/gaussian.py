@@ -25,7 +25,7 @@ class Gaussian(Likelihood):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     name: ClassVar[str] = "gaussian"
-    noise: ClassVar[str | None] = "scale"
+    noise_name: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
     log_concave: ClassVar[bool] = True
     scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})

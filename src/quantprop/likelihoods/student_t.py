@@ -29,7 +29,7 @@ class StudentT(Likelihood):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"df": (2.1, 100.0), "scale": (1e-5, 1e5)}
     name: ClassVar[str] = "student-t"
-    noise: ClassVar[str | None] = "scale"
+    noise_name: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
     smooth: ClassVar[bool] = True
 

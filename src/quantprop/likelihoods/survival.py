@@ -24,7 +24,7 @@ class Survival(Likelihood):
     scale: eqx.AbstractVar[Scalar]
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
-    noise: ClassVar[str | None] = "scale"
+    noise_name: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "rows (lower, upper) of times, 0 ≤ lower ≤ upper, 0 < upper, not (0, inf)"
     log_concave: ClassVar[bool] = True  # densities of ε are, and so are their integrals over intervals (Prékopa)
     smooth: ClassVar[bool] = True

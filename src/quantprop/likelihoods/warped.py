@@ -49,7 +49,7 @@ class Warped(Likelihood):
         "scale": (1e-5, 1e5), "heights": (1e-4, 1e3), "widths": (1e-2, 1e2), "centres": (-10.0, 10.0),
     }  # fmt: skip
     name: ClassVar[str] = "warped"
-    noise: ClassVar[str | None] = "scale"
+    noise_name: ClassVar[str | None] = "scale"
     support: ClassVar[str] = "real numbers"
     log_concave: ClassVar[bool] = True
     scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments
-from quantprop.likelihoods.by_output import ByOutput
 from quantprop.projections.base import Projection
 
 
@@ -15,6 +14,7 @@ class KL(Projection):
         return likelihood.moments(datum, cavity)
 
     def quick(self, likelihood: Likelihood) -> bool:
-        if isinstance(likelihood, ByOutput):
-            return all(map(self.quick, likelihood.likelihoods))
-        return type(likelihood).moments is not Likelihood.moments
+        return likelihood.closed
+
+    def on_few_nodes(self, likelihood: Likelihood) -> bool:
+        return likelihood.smooth and not likelihood.closed

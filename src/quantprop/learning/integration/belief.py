@@ -100,7 +100,7 @@ def _log_tail(lower: float, upper: float) -> float:
 
 def _size_of_f(landscape: Landscape) -> tuple[float, float]:
     """Where f lies and how far it spreads: as y does, where it has the unit of y, else 0 and 1."""
-    if landscape.parts.likelihood.noise is None:
+    if landscape.parts.likelihood.noise_name is None:
         return 0.0, 1.0
     size = size_in(landscape)
     return size.centre, size.spread
@@ -110,7 +110,7 @@ def _typical(landscape: Landscape) -> list[tuple[float, float]]:
     """A median, and the deviation of the logarithm, for each entry of θ."""
     parts, (_, spread) = landscape.parts, _size_of_f(landscape)
     found = _of_kernel(parts.kernel, landscape.task.x, spread)
-    noise = None if parts.likelihood.noise is None else getattr(parts.likelihood, parts.likelihood.noise)
+    noise = None if parts.likelihood.noise_name is None else getattr(parts.likelihood, parts.likelihood.noise_name)
     for node in free(parts.likelihood):
         found += [(NOISE * spread, NOISE_SCALE) if node is noise else (1.0, OTHER)] * np.size(node.value)
     rest = sum(np.size(node.value) for part in (parts.mean, parts.process) for node in free(part))
