@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,16 +55,23 @@ def worker(place: str, port: int, processes: int, process: int, n: int, points: 
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[process % len(cores)]})
     import quantprop
+    from quantprop.learning.fitting import watched
     from quantprop.runtime.jobs import join
 
     if processes > 1:
         join(f"127.0.0.1:{port}", processes, process)
     x, y = rows_of(n)
     own = np.array_split(np.arange(n), processes)[process]
-    with quantprop.checkpointed(f"{place}/search", minutes=0):
+    cpu = [time.process_time()]
+    with (
+        quantprop.checkpointed(f"{place}/search", minutes=0),
+        watched(lambda step, count: cpu.append(time.process_time())),
+    ):
         fitted = quantprop.fit(probit(points), x[own], y[own], "ep", max_evaluations=most)
-    seconds = [step.seconds / max(1, step.sweeps + 1) for step in fitted.trace]
-    np.savez(f"{place}/{process}.npz", theta=fitted.theta, seconds=seconds, value=fitted.objective_value)
+    passes = np.array([step.sweeps + 1 for step in fitted.trace])
+    seconds = np.array([step.seconds for step in fitted.trace]) / passes
+    np.savez(f"{place}/{process}.npz", theta=fitted.theta, seconds=seconds, cpu=np.diff(cpu)[: len(passes)] / passes,
+             value=fitted.objective_value)  # fmt: skip
 
 
 def started(place: str, processes: int, n: int, points: int, most: int) -> list[subprocess.Popen]:
@@ -89,12 +97,13 @@ def finished(place: str, processes: int, n: int, points: int, most: int) -> dict
 
 def efficiency(n: int, points: int) -> None:
     """Seconds of a pass over all rows, the median of the evaluations after the first."""
-    seconds = {}
-    for processes in (1, 2):
+    one, two = [], []
+    for processes, found in ((1, one), (2, two)):
         with tempfile.TemporaryDirectory() as place:
-            seconds[processes] = float(np.median(finished(place, processes, n, points, 8)["seconds"][1:]))
-        print(f"{processes} processes of one core: {seconds[processes]:.3f} s a pass", flush=True)
-    print(f"two are {seconds[1] / seconds[2]:.2f} times one")
+            job = finished(place, processes, n, points, 8)
+        found += [float(np.median(job[name][1:])) for name in ("seconds", "cpu")]
+        print(f"{processes} processes of one core: {found[0]:.3f} s a pass, {found[1]:.3f} s of a core", flush=True)
+    print(f"two are {one[0] / two[0]:.2f} times one, and {one[1] / two[1]:.2f} times by the time of a core")
 
 
 def kill(times: int, n: int) -> None:
@@ -171,7 +180,7 @@ def same(n: int, points: int) -> None:
     from quantprop import fit, tables
     from quantprop.learning.streamed import fit_streamed
 
-    precise = {"tol": 1e-10, "gtol": 1e-6}
+    precise: dict[str, Any] = {"tol": 1e-10, "gtol": 1e-6}
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(f"{folder}/rows.parquet", n)
         spool = tables.spooled(f"{folder}/rows.parquet", "y", f"{folder}/rows")

@@ -12,7 +12,7 @@ import argparse
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
@@ -39,10 +39,10 @@ def compared(place: Path, case: str, mesh: tuple[int, int]) -> dict[str, float]:
     return differences(stored(place / f"{case}-{mesh[0]}x{mesh[1]}", mesh[0]), one)
 
 
-def measured(place: Path, cases: list[str], rows: int, cores: int) -> Iterator[dict]:
+def measured(place: Path, cases: list[str], meshes: Sequence[tuple[int, int]], rows: int, cores: int) -> Iterator[dict]:
     """A row for each case and mesh, when it and the job of one device are there."""
     os.environ["XLA_FLAGS"] = ONE_THREAD
-    tasks = [(case, mesh) for case in cases for mesh in MESHES]
+    tasks = [(case, mesh) for case in cases for mesh in meshes]
     seconds: dict[tuple[str, tuple[int, int]], float] = {}
     told = set()
     with ThreadPoolExecutor(max(1, cores // 2)) as pool:
@@ -56,15 +56,23 @@ def measured(place: Path, cases: list[str], rows: int, cores: int) -> Iterator[d
                        "seconds": round(seconds[key], 1), "cores": np.prod(key[1]).item(), **apart}  # fmt: skip
 
 
+def mesh_of(text: str) -> tuple[int, int]:
+    """2x1: two processes of one device each."""
+    processes, devices = map(int, text.split("x"))
+    return processes, devices
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--cases", nargs="+", default=["labels", "counts"])
+    parser.add_argument("--meshes", nargs="+", type=mesh_of, default=MESHES, help="processes x devices: 2x1 4x1")
     parser.add_argument("--cores", type=int, default=2)
     asked = parser.parse_args()
-    for row in measured(Path(f"{asked.out.resolve()}.parts"), asked.cases, asked.rows, asked.cores):
+    parts, meshes = Path(f"{asked.out.resolve()}.parts"), dict.fromkeys([MESHES[0], *asked.meshes])
+    for row in measured(parts, asked.cases, list(meshes), asked.rows, asked.cores):
         with asked.out.open("a") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps({name: x for name, x in row.items() if not name.startswith("rows.")}), flush=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -161,7 +161,7 @@ def meet() -> None:
     other for ever.
     """
     if several() and not _met:
-        check_alike([*(f"{name} {version(name)}" for name in ALIKE), platform.machine()])
+        check_alike([*(f"{name} {import_module(name).__version__}" for name in ALIKE), platform.machine()])
         known = [int(each) for each in gathered(available_memory() or 0)]
         _met["memory"] = min(known)
 
