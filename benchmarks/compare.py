@@ -46,11 +46,15 @@ CACHE = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACH
 
 @dataclass(frozen=True)
 class Choice:
-    """What to compare: names of programs and sets, empty for the usual ones; `add` keeps rows measured before."""
+    """What to compare: names of programs, sets and methods, empty for the usual ones; `add` keeps rows measured before,
+    `here` takes peers from the environment that runs this, where nothing can be installed.
+    """
 
     programs: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
+    methods: tuple[str, ...] = ()
     add: bool = False
+    here: bool = False
     limit: float = 900.0
 
 
@@ -71,9 +75,10 @@ def compare(out: Path, choice: Choice) -> None:
 
 def measured(program: Program, splits: Path, choice: Choice) -> Iterable[dict]:
     """The rows of one program, as they come."""
-    home = environment(program.name, program.choices) if program.choices else _this_environment()
+    installed = choice.here or not program.choices
+    home = _this_environment(program.package) if installed else environment(program.name, program.choices)
     for name in choice.sets or program.sets:
-        for method in program.methods:
+        for method in (one for one in program.methods if one in (choice.methods or program.methods)):
             row = {"program": program.name, "method": method, "set": name, "likelihood": program.likelihood}
             row |= {"version": home.versions.get(program.package, ""), "versions": home.versions}
             row |= {"measured": time.strftime("%Y-%m-%d %H:%M"), "load": os.getloadavg()[0]}
@@ -82,7 +87,7 @@ def measured(program: Program, splits: Path, choice: Choice) -> Iterable[dict]:
                 continue
             arguments = (home.python, f"peers/{program.script}", str(splits), name, method)
             row |= _outcome(pinned(*arguments, limit=choice.limit))
-            if program.name == "quantprop" and method in CACHED and "failure" not in row:
+            if program.name == "quantprop" and method in CACHED and not choice.methods and "failure" not in row:
                 row["from_start_cached"] = with_cache(arguments, choice.limit)
             yield row
 
@@ -117,8 +122,14 @@ def _key(row: dict) -> tuple[str, str, str]:
     return row["program"], row["method"], row["set"]
 
 
-def _this_environment() -> Environment:
+def _this_environment(package: str) -> Environment:
     from importlib import metadata
 
-    names = ("quantprop", "jax", "jaxlib", "numpy", "scipy")
-    return Environment(Path(sys.executable), {name: metadata.version(name) for name in names})
+    import quantprop
+
+    own = {"quantprop": quantprop.__version__}  # which may run from its sources, without being installed
+    try:
+        found = {name: metadata.version(name) for name in {"jax", "jaxlib", "numpy", "scipy", package} - set(own)}
+    except metadata.PackageNotFoundError as error:
+        return Environment(None, {}, f"not installed here: {error.name}")
+    return Environment(Path(sys.executable), own | found)

@@ -30,7 +30,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", choices=PARTS, action="append", help="this part only; may be repeated")
     parser.add_argument("--programs", type=_some(programs), default=(), help=f"of the peers: {','.join(programs)}")
     parser.add_argument("--sets", type=_some(SETS), default=(), help=f"for every program chosen: {','.join(SETS)}")
+    parser.add_argument(
+        "--methods", type=lambda text: tuple(text.split(",")), default=(), help="these only, say ep,laplace"
+    )
     parser.add_argument("--add", action="store_true", help="keep the rows of peers.json that are not measured again")
+    parser.add_argument("--here", action="store_true", help="peers of this environment: nothing is installed")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds that one process of a peer may take")
     parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of rows in the scaling curves")
     return parser.parse_args()
@@ -51,7 +55,7 @@ def main() -> None:
     if "cold" in parts:
         measure_cold(OUT)
     if "peers" in parts:
-        compare(OUT, Choice(asked.programs, asked.sets, asked.add, asked.limit))
+        compare(OUT, Choice(asked.programs, asked.sets, asked.methods, asked.add, asked.here, asked.limit))
     if "scaling" in parts:
         measure_scaling(OUT, asked.most)
     draw(OUT)

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -54,16 +55,23 @@ def worker(place: str, port: int, processes: int, process: int, n: int, points: 
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, {cores[process % len(cores)]})
     import quantprop
+    from quantprop.learning.fitting import watched
     from quantprop.runtime.jobs import join
 
     if processes > 1:
         join(f"127.0.0.1:{port}", processes, process)
     x, y = rows_of(n)
     own = np.array_split(np.arange(n), processes)[process]
-    with quantprop.checkpointed(f"{place}/search", minutes=0):
+    cpu = [time.process_time()]
+    with (
+        quantprop.checkpointed(f"{place}/search", minutes=0),
+        watched(lambda step, count: cpu.append(time.process_time())),
+    ):
         fitted = quantprop.fit(probit(points), x[own], y[own], "ep", max_evaluations=most)
-    seconds = [step.seconds / max(1, step.sweeps + 1) for step in fitted.trace]
-    np.savez(f"{place}/{process}.npz", theta=fitted.theta, seconds=seconds, value=fitted.objective_value)
+    passes = np.array([step.sweeps + 1 for step in fitted.trace])
+    seconds = np.array([step.seconds for step in fitted.trace]) / passes
+    np.savez(f"{place}/{process}.npz", theta=fitted.theta, seconds=seconds, cpu=np.diff(cpu)[: len(passes)] / passes,
+             value=fitted.objective_value)  # fmt: skip
 
 
 def started(place: str, processes: int, n: int, points: int, most: int) -> list[subprocess.Popen]:
@@ -89,12 +97,13 @@ def finished(place: str, processes: int, n: int, points: int, most: int) -> dict
 
 def efficiency(n: int, points: int) -> None:
     """Seconds of a pass over all rows, the median of the evaluations after the first."""
-    seconds = {}
-    for processes in (1, 2):
+    one, two = [], []
+    for processes, found in ((1, one), (2, two)):
         with tempfile.TemporaryDirectory() as place:
-            seconds[processes] = float(np.median(finished(place, processes, n, points, 8)["seconds"][1:]))
-        print(f"{processes} processes of one core: {seconds[processes]:.3f} s a pass", flush=True)
-    print(f"two are {seconds[1] / seconds[2]:.2f} times one")
+            job = finished(place, processes, n, points, 8)
+        found += [float(np.median(job[name][1:])) for name in ("seconds", "cpu")]
+        print(f"{processes} processes of one core: {found[0]:.3f} s a pass, {found[1]:.3f} s of a core", flush=True)
+    print(f"two are {one[0] / two[0]:.2f} times one, and {one[1] / two[1]:.2f} times by the time of a core")
 
 
 def kill(times: int, n: int) -> None:
@@ -147,33 +156,48 @@ def write_parquet(path: str, n: int, names: bool = False) -> None:
 def stream(n: int, points: int, most: int = 5) -> None:
     """EP from a Parquet file."""
     from quantprop import tables
+    from quantprop.learning.fitting import watched
     from quantprop.learning.streamed import fit_streamed
 
     with tempfile.TemporaryDirectory() as folder:
         file = f"{folder}/rows.parquet"
         subprocess.run([sys.executable, SELF, "write", file, str(n)], check=True)
         print(f"{n} rows, {os.path.getsize(file) / 1e9:.2f} GB", flush=True)
-        before, began = peak(), time.perf_counter()
+        before, began, cpu = peak(), time.perf_counter(), time.process_time()
         spool = tables.spooled(file, "y", f"{folder}/rows")
-        print(f"encoded in {time.perf_counter() - began:.0f} s", flush=True)
-        fitted = fit_streamed(probit(points), spool, "ep", max_evaluations=most)
+        print(f"encoded in {time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s of cores", flush=True)
+        with watched(lambda step, count: print(f"{count}: {step.sweeps} sweeps, {step.seconds:.0f} s", flush=True)):
+            fitted = fit_streamed(probit(points), spool, "ep", max_evaluations=most)
         print(f"{len(fitted.trace)} evaluations, {sum(step.sweeps for step in fitted.trace)} sweeps, in "
-              f"{time.perf_counter() - began:.0f} s, {peak() - before:.2f} GB above {before:.2f} GB; evidence "
+              f"{time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s of cores, "
+              f"{peak() - before:.2f} GB above {before:.2f} GB; evidence "
               f"{fitted.objective_value:.6f}")  # fmt: skip
 
 
 def same(n: int, points: int) -> None:
-    """The same rows from memory and from a file."""
+    """The same rows from memory, on all devices that JAX has, and from a file."""
+    import quantprop
     from quantprop import fit, tables
     from quantprop.learning.streamed import fit_streamed
 
+    precise: dict[str, Any] = {"tol": 1e-10, "gtol": 1e-6}
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(f"{folder}/rows.parquet", n)
         spool = tables.spooled(f"{folder}/rows.parquet", "y", f"{folder}/rows")
-        one = fit_streamed(probit(points), spool, "ep")
-        other = fit(probit(points), *spool.read(0, n), "ep")
-    apart = np.max(np.abs(one.theta - other.theta)) / np.max(np.abs(other.theta))
-    print(f"learned numbers differ by {apart:.1e}; {len(one.trace)} and {len(other.trace)} evaluations")
+        one = timed("from a file", lambda: fit_streamed(probit(points), spool, "ep", **precise))
+        with quantprop.sharded():
+            other = timed("from memory", lambda: fit(probit(points), *spool.read(0, n), "ep", **precise))
+    apart = np.abs(one.theta - other.theta)
+    print(f"θ {other.theta}, differs by {np.array2string(apart, precision=1)}: {apart.max():.1e} of logarithms")
+
+
+def timed(name: str, learned):
+    """A fit, and a line about it."""
+    began, cpu = time.perf_counter(), time.process_time()
+    fitted = learned()
+    print(f"{name}: {time.perf_counter() - began:.0f} s, {time.process_time() - cpu:.0f} s of cores; {fitted.status}",
+          flush=True)  # fmt: skip
+    return fitted
 
 
 def predict(n: int) -> None:

@@ -1,5 +1,6 @@
 """What all tests share."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -12,6 +13,8 @@ if os.environ.get("QUANTPROP_CHECKED"):
     checked.install()
 
 os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs in the home of who runs the tests
+
+gc.set_threshold(100_000, 50, 1000)  # tracing makes many objects that live on: to look them through takes 3 % of time
 
 MAPS = Path("/proc/self/maps")
 MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled program takes some

@@ -86,7 +86,7 @@ def test_gradients_are_finite_differences(method):
         assert at.gradient[i] == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("method", ["qp", LONGER("ep"), LONGER("vb")])
+@pytest.mark.parametrize("method", ["ep", LONGER("qp"), LONGER("vb")])
 def test_two_classes_are_the_binary_model(method):
     y, process = (Y > 0).astype(int), Inducing(X[:4] + 0.2)
     joint = infer(Model(KERNEL, likelihoods.MultinomialProbit(), process=process), X, y, method, tol=1e-11)

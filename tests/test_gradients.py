@@ -42,10 +42,9 @@ MATRIX = [
 ]  # fmt: skip
 BY_DEFAULT = [
     ("qp", "evidence", "probit"),
-    ("laplace", "evidence", "poisson"),
     ("laplace", "loo", "student-t"),
 ]
-BESIDE = [("qp", "loo", "student-t"), ("laplace", "evidence", "weibull")]
+BESIDE = [("laplace", "evidence", "poisson"), ("qp", "loo", "student-t"), ("laplace", "evidence", "weibull")]
 
 
 def landscape(method, objective, likelihood, exact=True):

@@ -424,6 +424,7 @@ SLOW = {
     "class_probability",
     "effect",
     "effects",
+    "forecast",
     "hyperparameter",
     "trace",
     "variances",

@@ -61,12 +61,13 @@ def of_lines(said, model, table):
     return [effect["estimate"] for effect in said["models"][0]["fixed_effects"].values()]
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize(
     ("name", "by_others", "effects"),
     [
         ("insurance", poisson, of_groups),
-        pytest.param("veteran", weibull, of_lines, marks=pytest.mark.campaign),
-        pytest.param("wine", probit, of_lines, marks=pytest.mark.campaign),
+        ("veteran", weibull, of_lines),
+        ("wine", probit, of_lines),
     ],
 )
 def test_a_real_table(name, by_others, effects, tmp_path):

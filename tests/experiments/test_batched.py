@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from quantprop.experiments.batched import Batched
+from quantprop.experiments.batched import Batched, apart, together
 from quantprop.experiments.sweep import Plan, Unit, do, missing
 
 
@@ -26,3 +26,21 @@ def test_the_authors_program_is_not_batched():
     units = [Unit(unit.experiment, unit.methods) for unit in missing(Plan(variant="code", rounds=1), [])[:1]]
     with pytest.raises(ValueError, match="leave --batched out"):
         next(Batched().carry_out(units))
+
+
+@pytest.mark.parametrize(
+    ("variant", "expected"),
+    [("paper", [("ep", "qp"), ("vb",), ("laplace",)]), ("clean", [("ep", "qp", "vb", "laplace")])],
+)
+def test_methods_that_need_nothing_of_each_other_are_apart(variant, expected):
+    """And a unit is done when all its parts are, whichever comes first, with each of its rows once."""
+    plan = Plan(datasets=("wine2",), methods=("ep", "qp", "vb", "laplace"), rounds=1, variant=variant)
+    units = missing(plan, [])
+    parts = apart(units)
+    assert [part[0].methods for part in parts] == expected
+    assert all(len(part) == len(units) for part in parts)
+    done = [(None, [(some, [f"{some.experiment.fold} {one}" for one in some.methods]) for some in p]) for p in parts]
+    told = list(together(units, reversed(done)))
+    assert [unit for unit, _ in told] == units
+    for unit, rows in told:
+        assert sorted(rows) == sorted(f"{unit.experiment.fold} {method}" for method in unit.methods)

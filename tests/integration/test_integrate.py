@@ -188,6 +188,7 @@ def test_three_hyperparameters_by_a_composite_design(three, three_exactly):
     _close(found, three_exactly, mean=0.1, sd=0.15, density=0.02, evidence=0.1)
 
 
+@pytest.mark.campaign
 def test_three_hyperparameters_by_importance_sampling(three, three_exactly, monkeypatch):
     monkeypatch.setattr(integrating, "NORMAL", 2.0)  # no design is as good as that
     found = integrate(three)

@@ -8,15 +8,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.integrate import quad
 from scipy.special import ndtri
+from scipy.stats import norm, t
 
-from quantprop import likelihoods
+from quantprop import Model, infer, kernels, likelihoods
 from quantprop.gaussian import Normal
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
 from quantprop.likelihoods import Datum
 from quantprop.likelihoods.base import Moments
 from quantprop.likelihoods.tilted import few_node_moments, panel_moments
+from quantprop.likelihoods.with_few_nodes import WithFewNodes
+from quantprop.methods import EP, QP
 from quantprop.numerics.selection import BLOCK, FEW, unless_trusted
 from quantprop.numerics.special import central_score
+from quantprop.parameters import packed
 from quantprop.projections.wasserstein import few_node_w2, panel_w2
 
 ROWS = 96
@@ -163,3 +171,64 @@ def test_few_rows_are_all_computed_exactly():
 def test_score_is_scipys():
     lower = np.concatenate([10.0 ** np.linspace(-15, np.log10(0.5), 500), [0.5, 0.7, 0.99]])
     np.testing.assert_allclose(central_score(lower, 1.0 - lower), ndtri(lower), atol=3e-14)
+
+
+# --- few nodes alone -------------------------------------------------------------------------------------------------
+
+TWO_PEAKS = likelihoods.StudentT(4.0, 0.5), 7.0  # and a cavity N(0, 1): a second peak of a share of 1e-7
+
+
+def outlier(rows: int) -> tuple[Model, np.ndarray, np.ndarray]:
+    """Data without one peak each: the last y is far from where its prior is."""
+    likelihood, y = TWO_PEAKS
+    model = Model(kernels.SquaredExponential(1.0, 0.1), likelihood)  # rows that know nothing of each other
+    return model, 10.0 * np.arange(rows)[:, None], np.append(np.linspace(-1.0, 1.0, rows - 1), y)
+
+
+def exact_evidence(y: np.ndarray) -> float:
+    """log ∫ p(y | f) N(f | 0, 1) of independent rows, by SciPy."""
+
+    def one(y):
+        density = lambda f: t.pdf((y - f) / 0.5, 4.0) / 0.5 * norm.pdf(f)  # noqa: E731
+        return quad(density, -12.0, 12.0, points=[0.0, y], epsabs=0.0, epsrel=1e-12, limit=200)[0]
+
+    return float(np.sum(np.log([one(value) for value in y])))
+
+
+@pytest.mark.parametrize("method", [EP(), QP()])
+def test_where_few_nodes_do_not_do_they_say_nan_and_elsewhere_what_the_rule_says(method):
+    data, cavity = wide("student-t", 64, np.random.default_rng(5))
+    base = KINDS["student-t"]
+    rule = {EP(): few_node_moments, QP(): few_node_w2}[method]
+    few, good = jax.vmap(partial(rule, base))(data, cavity)
+    alone = jax.vmap(partial(method.projection.project, WithFewNodes(base)))(data, cavity)
+    assert 8 < np.sum(good) < 64
+    for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(few), strict=True):
+        np.testing.assert_array_equal(one, np.where(good, other, np.nan))
+
+
+def test_a_datum_that_few_nodes_do_not_resolve_is_left_to_the_panels():
+    """The evidence of rows that are independent is known; by few nodes the outlier has no site."""
+    likelihood, y = TWO_PEAKS
+    one = jnp.ones(())
+    assert not few_node_moments(likelihood, Datum(y * one, one, one), Normal(0.0 * one, one))[1]
+    model, x, y = outlier(3)
+    solution = infer(model, x, y, "ep")
+    assert solution.converged
+    assert solution.log_evidence == pytest.approx(exact_evidence(y), abs=1e-8)
+
+
+def test_learning_tries_few_nodes_first():
+    """Until they have failed twice; the values are the same."""
+    for rows, expected in ((np.s_[:-1], 0), (np.s_[:], 1)):
+        model, x, y = outlier(4)
+        task = prepare(model, x[rows], y[rows], EP(), None, None, None)
+        surface = Landscape(model, task, EP(), Evidence())
+        point = surface.at(packed(surface.parts))
+        assert point.usable
+        assert surface.unresolved == expected
+        assert point.value == pytest.approx(exact_evidence(y[rows]), abs=1e-8)
+    surface.at(packed(surface.parts))
+    assert surface.unresolved == 2
+    surface.at(packed(surface.parts))
+    assert surface.unresolved == 2

@@ -67,15 +67,28 @@ def refused(rows: dict[str, np.ndarray]) -> list[str]:
 
 
 def wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """What all processes say of a wrong row in one of them, and of processes that need all rows."""
+    """What all processes say of a wrong row in one of them, of processes that need all rows, and of other versions."""
     import jax
 
     x = np.where(jax.process_index() == 1, np.nan, 1.0) * rows["x"]
     try:
         infer(Model(kernels.Matern32(), likelihoods.Probit(), process=Inducing(16)), x, rows["label"])
     except (ValueError, RuntimeError) as error:
-        return {"nan": f"{type(error).__name__}: {error}", "refused": refused(rows)}
+        return {"nan": f"{type(error).__name__}: {error}", "refused": refused(rows), "unlike": unlike()}
     return {}
+
+
+def unlike() -> str:
+    """What a host says that has another version of something."""
+    import jax
+
+    from quantprop.runtime.jobs import JobError, check_alike
+
+    try:
+        check_alike([f"numpy 2.{jax.process_index()}", "jax 0.10"])
+    except JobError as error:
+        return str(error)
+    return ""
 
 
 def quick(rows: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -95,14 +108,31 @@ def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 
     return of_fit(fit(model, rows["x"], rows[y], QP()))
 
 
+def at_start(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:
+    """QP's evidence with its gradient, and predictions, where learning starts."""
+    from quantprop.inference.task import prepare, settled
+    from quantprop.learning.landscape import Landscape
+    from quantprop.learning.objectives import Evidence
+    from quantprop.parameters import packed
+
+    model = Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihood, process=Inducing(points))
+    model = settled(model, rows["x"])
+    land = Landscape(model, prepare(model, rows["x"], rows[y], QP(), None, None, None), QP(), Evidence(), tol=1e-10)
+    point = land.at(packed(land.parts))
+    solution = infer(model, rows["x"], rows[y], QP(), tol=1e-10)
+    return {"start.value": point.value, "start.gradient": point.gradient, **of_solution(solution, "start.")}
+
+
 def labels(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Probit."""
-    return learned(rows, likelihoods.Probit(), "label")
+    given = (rows, likelihoods.Probit(), "label")
+    return {**at_start(*given), **learned(*given)}
 
 
 def counts(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Poisson."""
-    return learned(rows, likelihoods.Poisson(), "count")
+    given = (rows, likelihoods.Poisson(), "count")
+    return {**at_start(*given), **learned(*given)}
 
 
 def kept(rows: dict[str, np.ndarray]) -> dict[str, Any]:

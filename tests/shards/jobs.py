@@ -41,4 +41,27 @@ def results(folder: Path, case: str, n: int, processes: int, devices: int = 1) -
     jobs = started(folder, case, n, processes, devices)
     said = [job.communicate(timeout=3600)[0] for job in jobs]
     assert all(job.returncode == 0 for job in jobs), "\n".join(said)
+    return stored(folder, processes)
+
+
+def stored(folder: Path, processes: int) -> list[dict[str, np.ndarray]]:
+    """What each process of a job has returned."""
     return [dict(np.load(folder / f"{i}.npz")) for i in range(processes)]
+
+
+def differences(jobs: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> dict[str, float]:
+    """How far a job is from one process, relative to the largest entry of each result; infinite where its processes
+    differ from each other, or words or counts are others.
+    """
+    return {name: _difference(jobs, name, np.asarray(expected)) for name, expected in one.items()}
+
+
+def _difference(jobs: list[dict[str, np.ndarray]], name: str, expected: np.ndarray) -> float:
+    own = [job[name] for job in jobs]
+    of_rows = "rows." in name
+    if not of_rows and not all(np.array_equal(own[0], each) for each in own):
+        return np.inf
+    found = np.concatenate(own) if of_rows else own[0]
+    if expected.dtype.kind in "US" or name.endswith("sweeps"):
+        return 0.0 if np.array_equal(found, expected) else np.inf
+    return float(np.max(np.abs(found - expected)) / np.max(np.abs(expected)))

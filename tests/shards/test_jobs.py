@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from shards.job import inferred, problem, quick, small, small_by_qp
-from shards.jobs import results
+from shards.jobs import differences, results
 
 THETA = 1e-6
 REST = 1e-9
@@ -12,18 +12,8 @@ REST = 1e-9
 
 def compare(jobs: list[dict[str, np.ndarray]], one: dict[str, np.ndarray]) -> None:
     """Every process has the same model to the last bit, and it is that of one process."""
-    for name, expected in one.items():
-        expected = np.asarray(expected)
-        if name.startswith("rows."):
-            found = np.concatenate([job[name] for job in jobs])
-        else:
-            found = jobs[0][name]
-            assert all(np.array_equal(found, job[name]) for job in jobs), name
-        if expected.dtype.kind in "US" or name.endswith("sweeps"):
-            assert np.array_equal(found, expected), name
-            continue
-        bound = THETA if name == "theta" else REST
-        assert np.max(np.abs(found - expected)) <= bound * np.max(np.abs(expected)), name
+    for name, difference in differences(jobs, one).items():
+        assert difference <= (THETA if name == "theta" else REST), name
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +39,10 @@ def test_what_one_process_cannot_take_all_refuse(two):
     for job in (first, second):
         assert [words.split(" ")[0] for words in job["refused"]] == ["Dense", "Markov"]
         assert all("use process=Inducing(points)" in words for words in job["refused"])
+        assert str(job["unlike"]) == (
+            "process 1 of the job has numpy 2.1, jax 0.10, and process 0 has numpy 2.0, jax 0.10: install the same "
+            "versions on all hosts"
+        )
 
 
 @pytest.mark.campaign

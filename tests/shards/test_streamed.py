@@ -1,5 +1,7 @@
 """Rows that are read for every pass give what rows in memory give."""
 
+from typing import Any
+
 import numpy as np
 import polars
 import pytest
@@ -45,22 +47,44 @@ def test_a_file_is_learned_from_as_arrays_are(tmp_path):
     spool = tables.spooled(tmp_path / "some.parquet", "y", tmp_path / "rows")
     x = (rows["x"] - rows["x"].mean(axis=0)) / rows["x"].std(axis=0)
     assert np.allclose(spool.read(0, 250)[0], x, rtol=1e-12, atol=1e-12)
-    found, expected = fit_streamed(model_of(), spool), fit(model_of(), x, rows["label"], EP())
+    precise: dict[str, Any] = {
+        "tol": 1e-11,
+        "gtol": 1e-8,
+    }  # by slopes of 1e-4 an optimum as flat as this one is known to 1e-4
+    found, expected = fit_streamed(model_of(), spool, **precise), fit(model_of(), x, rows["label"], EP(), **precise)
+    assert found.status.reason == expected.status.reason == "converged"
     assert found.objective_value == pytest.approx(expected.objective_value, rel=1e-9)
-    assert np.max(np.abs(found.theta - expected.theta)) <= 1e-4  # flat: both searches end where slopes are below 1e-4
+    assert np.max(np.abs(found.theta - expected.theta)) <= 1e-6
     new, known = found.solution.predict(NEW), expected.solution.predict(NEW)
-    assert np.allclose(new.mean, known.mean, rtol=1e-3, atol=1e-5)
-    assert np.allclose(new.variance, known.variance, rtol=1e-3)
-    assert np.allclose(found.solution.loo, expected.solution.loo[:96], atol=1e-5)
+    assert np.allclose(new.mean, known.mean, rtol=1e-6, atol=1e-6)
+    assert np.allclose(new.variance, known.variance, rtol=1e-6)
+    assert np.allclose(found.solution.loo, expected.solution.loo[:96], atol=1e-7)
 
 
 def test_what_cannot_be_streamed_is_refused(tmp_path):
     rows = problem(40)
     with pytest.raises(ValueError, match="EP or power EP"):
         fit_streamed(model_of(), Arrays(rows["x"], rows["label"]), QP())
-    file = tmp_path / "cut.parquet"
-    polars.DataFrame({"a": rows["x"][:, 0], "y": rows["label"]}).write_parquet(file)
-    whole = file.read_bytes()
-    file.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(tables.TableError, match=r"cut\.parquet cannot be read to its end"):
+
+
+def written(file, n=4000):
+    rows = problem(n)
+    polars.DataFrame({"a": rows["x"][:, 0], "y": rows["label"]}).write_parquet(file, row_group_size=1000)
+    return file.read_bytes()
+
+
+@pytest.mark.parametrize("damage", ["cut", "zeros"])
+def test_a_damaged_file_is_named(tmp_path, damage):
+    file = tmp_path / "damaged.parquet"
+    whole = written(file)
+    half = len(whole) // 2
+    file.write_bytes(whole[:half] if damage == "cut" else whole[:half] + bytes(2000) + whole[half + 2000 :])
+    with pytest.raises(tables.TableError, match=r"damaged\.parquet cannot be read to its end"):
         tables.spooled(file, "y", tmp_path / "rows")
+
+
+def test_a_full_disk_is_named(tmp_path, small_files):
+    written(tmp_path / "some.parquet")
+    with small_files(20_000), pytest.raises(tables.TableError, match=r"rows cannot be written \(File too large\)"):
+        tables.spooled(tmp_path / "some.parquet", "y", tmp_path / "rows")
+    assert not (tmp_path / "rows").exists()

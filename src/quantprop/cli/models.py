@@ -273,6 +273,8 @@ def explain(
             ("influence", "most influential rows, how far each moves f at its place, in nats"),
             ("doubt", "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong"),
         ):
+            if not most[name]:  # of a model without corrections no row has a doubt
+                continue
             typer.echo(f"{title}:")
             for row in most[name]:
                 typer.echo(f"  line {row['line']:<6} {row[name]:.4f}")

@@ -15,9 +15,9 @@ from quantprop.cli.screen import note
 if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles, Table
 
-LIKELIHOODS = ("probit", "logit", "heaviside", "ordinal", "poisson", "negative-binomial", "binomial", "gaussian",
-               "student-t", "double-exponential", "censored", "gamma", "beta", "weibull", "log-logistic",
-               "zero-inflated-poisson", "zero-inflated-negative-binomial", "warped")  # fmt: skip
+LIKELIHOODS = ("probit", "logit", "heaviside", "multinomial-probit", "ordinal", "poisson", "negative-binomial",
+               "binomial", "gaussian", "student-t", "double-exponential", "censored", "gamma", "beta", "weibull",
+               "log-logistic", "zero-inflated-poisson", "zero-inflated-negative-binomial", "warped")  # fmt: skip
 METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
 KERNELS = ("isotropic", "ard")

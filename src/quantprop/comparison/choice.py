@@ -16,6 +16,8 @@ from quantprop.comparison.errors import Estimate
 from quantprop.comparison.insight import surprise
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
+from quantprop.inference.classes import ClassSolution
+from quantprop.likelihoods.base import Datum
 from quantprop.runtime.precision import float64
 from quantprop.tables import Problem, TableModel
 
@@ -23,6 +25,7 @@ Report = Callable[[str, int, int], None]
 
 UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
 NODES = 32
+DRAWS = 400  # of the functions of several classes
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,8 @@ def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Stand
 
 def _have_density(model: TableModel) -> Any:
     """Whether rows have a density of y, which has a unit: censored ones have probabilities."""
+    if isinstance(model.estimator, GaussianProcessClassifier):
+        return 1.0
     data = model.fits[0].solution.data
     return 1.0 if data is None or data.y.ndim == 1 else data.y[:, 0] == data.y[:, 1]
 
@@ -144,9 +149,24 @@ def unreliable(model: TableModel) -> np.ndarray:
     """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
     the models of classes.
     """
+    if isinstance(solution := model.fits[0].solution, ClassSolution):
+        return ~(_class_spread(solution) <= UNRELIABLE)
     return np.any(
         [~(_spread(core) <= UNRELIABLE) | np.isnan(core.fitted.solution.loo) for core in cores(model)], axis=0
     )
+
+
+@float64
+def _class_spread(solution: ClassSolution) -> Float[np.ndarray, " n"]:
+    """Var log p(y_i | f_i) of the functions of all classes, over draws of them."""
+    latent = solution.marginals
+    values, vectors = np.linalg.eigh(latent.covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
+    z = np.random.default_rng(0).standard_normal((DRAWS, *np.shape(latent.mean)))
+    f = latent.mean + np.einsum("ncd,snd->snc", root, z)
+    one = np.ones(len(solution.y))
+    each = jax.vmap(solution.likelihood.log_prob, (Datum(0, 0, 0), 0))
+    return np.var(np.asarray(jax.jit(jax.vmap(each, (None, 0)))(Datum(solution.y, one, one), f)), axis=0)
 
 
 def cores(model: TableModel) -> list[Core]:

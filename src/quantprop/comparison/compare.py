@@ -128,7 +128,7 @@ class Comparison:
     baselines: tuple[Evaluated, ...]
     posteriors: tuple[Solution, ...] = field(
         repr=False
-    )  # EP's, and QP's with EP's hyperparameters (of the first class); or none
+    )  # EP's, and QP's with EP's hyperparameters (of the first class); or none, as of all classes jointly
 
     @property
     def first(self) -> Evaluated:
@@ -266,7 +266,7 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
     """EP's posterior at the rows shown, and QP's where EP learned to be; by the program that learned, already there."""
     by = {one.method: one.model for one in evaluated}
-    if not {"ep", "qp"} <= set(by):
+    if not {"ep", "qp"} <= set(by) or not isinstance(by["ep"].fits[0].solution, Solution):
         return ()
     ep, qp = by["ep"].fits[0], _core(by["qp"])
     return ep.solution, qp.moved(qp.landscape.from_cold(ep.theta)).fitted.solution

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from quantprop.inference.solution import Solution
 from quantprop.inference.terms import MEAN, FixedEffect
 from quantprop.kernels import columns_of, written
 from quantprop.kernels.terms import quoted
@@ -24,8 +25,10 @@ class TermSummary:
 
 
 def of_terms(model: TableModel) -> bool:
-    """Whether a model's kernel is a sum of terms of columns."""
-    return bool(columns_of(model.fits[0].model.kernel))
+    """Whether a model's kernel is a sum of terms of columns, and f one function: of all classes jointly there are
+    several, whose differences alone mean something.
+    """
+    return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
 
 
 def summary(model: TableModel, which: int = 0) -> TermSummary:

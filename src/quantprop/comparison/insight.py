@@ -38,8 +38,24 @@ def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
 
 
 def influence(model: TableModel) -> Float[np.ndarray, " n"]:
-    """How far each row moves the latent function at its own place, in nats; summed over the models of classes."""
-    return np.sum([_moved(fitted.solution) for fitted in model.fits], axis=0)
+    """How far each row moves the latent function at its own place, in nats; summed over the models of classes, and of
+    all functions of a joint one.
+    """
+    moved = [
+        _all_moved(fitted.solution) if isinstance(fitted.solution, ClassSolution) else _moved(fitted.solution)
+        for fitted in model.fits
+    ]
+    return np.sum(moved, axis=0)
+
+
+def _all_moved(solution: ClassSolution) -> np.ndarray:
+    """KL divergence of the functions of all classes at a row from those without it."""
+    own, other = solution.marginals, solution.left_out
+    shift = other.mean - own.mean
+    ratio = np.linalg.solve(other.covariance, own.covariance)
+    trace = np.trace(ratio, axis1=1, axis2=2) - np.shape(shift)[1]
+    away = np.sum(shift * np.linalg.solve(other.covariance, shift[:, :, None])[:, :, 0], axis=1)
+    return 0.5 * (trace - np.linalg.slogdet(ratio)[1] + away)
 
 
 def _moved(solution: Solution) -> np.ndarray:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from quantprop.experiments.learning import (
     starts,
 )
 from quantprop.experiments.pool import ENVIRONMENT, in_processes
-from quantprop.experiments.protocol import METHODS, Experiment, TrainTest, model_of, split
+from quantprop.experiments.protocol import METHODS, Experiment, TrainTest, follows_ep, model_of, split
 from quantprop.experiments.rows import Row
 from quantprop.experiments.sweep import Results, Unit
 from quantprop.gaussian import Normal
@@ -39,8 +40,9 @@ MEMORY = 0.9  # of an accelerator, for all processes together
 class Batched:
     """All folds of a data set as one batch. Rows come when a data set is done.
 
-    An accelerator is driven by a process for each data set, as far as there are cores: tracing and compiling programs
-    takes longer than running them, and so happens side by side. Without one, data sets come one after the other.
+    An accelerator is driven by a process for each data set and each method that does not go on from another's result,
+    as far as there are cores: tracing and compiling programs takes longer than running them, and so happens side by
+    side. Without one, data sets come one after the other.
     """
 
     def carry_out(self, units: list[Unit]) -> Results:
@@ -53,10 +55,37 @@ class Batched:
             for group in groups:
                 yield from _rows_of(group)
             return
-        processes = max(1, min(len(groups), cpu_count()))
+        tasks = [part for group in groups for part in apart(group)]
+        processes = max(1, min(len(tasks), cpu_count()))
         share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
-        for _, done in in_processes(_rows_of, groups, processes, ENVIRONMENT | share):
-            yield from done
+        flags = {"XLA_FLAGS": " ".join((ENVIRONMENT["XLA_FLAGS"], os.environ.get("XLA_FLAGS", "")))}
+        yield from together(units, in_processes(_rows_of, tasks, processes, ENVIRONMENT | share | flags))
+
+
+def apart(units: list[Unit]) -> list[list[Unit]]:
+    """The work of one data set in parts that need nothing of each other: EP and what goes on from it, other methods."""
+
+    def chain(unit: Unit, method: str) -> str:
+        return "ep" if follows_ep(unit.experiment.variant, method) else method
+
+    heads = dict.fromkeys(chain(unit, method) for unit in units for method in unit.methods)
+    parts = [
+        [replace(unit, methods=tuple(one for one in unit.methods if chain(unit, one) == head)) for unit in units]
+        for head in heads
+    ]
+    return [[unit for unit in part if unit.methods] for part in parts]
+
+
+def together(units: list[Unit], done: Iterable[tuple[Any, list[tuple[Unit, list[Row]]]]]) -> Results:
+    """Each unit with its rows, once all parts of its work are done."""
+    whole = {unit.experiment: unit for unit in units}
+    found: dict[Experiment, list[Row]] = {unit.experiment: [] for unit in units}
+    for _, part in done:
+        for some, rows in part:
+            unit, have = whole[some.experiment], found[some.experiment]
+            have += rows
+            if len(have) == len(unit.methods):
+                yield unit, have
 
 
 class Case(NamedTuple):

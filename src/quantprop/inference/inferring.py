@@ -135,10 +135,10 @@ def _solve(
                 f"{problem.prior.largest_joint} rows; use schedule='parallel'"
             )
         return _sequential(problem, start, tol, max_sweeps), schedule
-    out = _parallel(problem, start, tol, max_sweeps)
+    out = _by_sweeps(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] == "improper-start" and bool(jnp.any(start.tau != 0)):
         start = jax.tree.map(jnp.zeros_like, start)
-        out = _parallel(problem, start, tol, max_sweeps)
+        out = _by_sweeps(problem, start, tol, max_sweeps)
     if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
         return out, schedule
     if _without_variance(problem.prior, problem.weight.total):
@@ -148,6 +148,15 @@ def _solve(
     again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
     total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
     return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
+
+
+def _by_sweeps(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
+    """Parallel sweeps, by few nodes if these do."""
+    if (quick := problem.with_few_nodes()) is not problem:
+        out = _parallel(quick, start, tol, max_sweeps)
+        if REASONS[int(out.reason)] == "converged":
+            return out
+    return _parallel(problem, start, tol, max_sweeps)
 
 
 def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:

@@ -15,6 +15,7 @@ from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import in_words, write
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
 from quantprop.runtime.display import html, of_integrated, text
@@ -135,17 +136,19 @@ class Integrated:
         latents = predict_many(self.components, [Xnew] * len(self.components))
         return NormalMixture(self.weights, np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents]))
 
-    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> MixedPredictive:
+    def predict_y(
+        self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
+    ) -> MixedPredictive:
         """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
 
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
+        `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
         latents = predict_many(self.components, [Xnew] * len(self.components))
-        more = scales(self.components[0].model.plain_likelihood, np.shape(latents[0].mean), exposure, trials)
-        pairs = zip(self.components, latents, strict=True)
-        return MixedPredictive(
-            self.weights, tuple(Predictive(one.model.plain_likelihood, latent, **more) for one, latent in pairs)
-        )
+        each = [of_output(one.model.plain_likelihood, output) for one in self.components]
+        more = scales(each[0], np.shape(latents[0].mean), exposure, trials)
+        pairs = zip(each, latents, strict=True)
+        return MixedPredictive(self.weights, tuple(Predictive(own, latent, **more) for own, latent in pairs))
 
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""

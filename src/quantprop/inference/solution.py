@@ -18,6 +18,7 @@ from quantprop.inference.prediction import predicted, predictor_of, process_afte
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.by_output import of_output
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import held
@@ -129,13 +130,16 @@ class Solution:
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
         return predicted(self._predictor, self.model, self.X, x, full_cov)
 
-    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
+    def predict_y(
+        self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
+    ) -> Predictive:
         """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
 
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
+        `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
         latent = self.predict(Xnew)
-        likelihood = self.model.plain_likelihood
+        likelihood = of_output(self.model.plain_likelihood, output)
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)
         return Predictive(likelihood, latent, **more)
 

@@ -1,7 +1,8 @@
-"""Checkpoints of learning: every evaluation of a search and the sites at the last one, in a file to go on from.
+"""Checkpoints of learning: every evaluation of a search and what the next one starts from, in a file to go on from.
 
 The state of L-BFGS-B is a function of the values and gradients it was told. A search that goes on is told the recorded
-ones again, in their order, and arrives at the same state to the last bit before it evaluates anything.
+ones again, in their order, and arrives at the same state to the last bit before it evaluates anything; and evaluations
+start from the same sites, so that all that follows is what would have followed without the interruption.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from jaxtyping import Float
 
 from quantprop.gaussian import Natural
 from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.warm_starts import MEMORY, Memory
 from quantprop.parameters import labels
 from quantprop.runtime.jobs import agreed, all_true, counted, gathered, own_part, together
-from quantprop.runtime.precision import to_numpy
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
@@ -70,22 +71,37 @@ class Checkpoint:
         self.tols.append(tol)
         self.told += 1
         if bool(agreed(np.asarray(time.monotonic() - self.written >= self.every))) and point.usable:
-            self.write(landscape, point)
+            self.write(landscape)
         return point
 
-    def write(self, landscape: Landscape, point: Point) -> None:
-        """Everything so far, with the sites at the last point, to the file: whole, or the old one stays."""
-        n, last = landscape.count, to_numpy(point.out.at.sites)
-        sites = [np.concatenate(gathered(part[:n])) for part in (last.nu, last.tau)]
+    def write(self, landscape: Landscape) -> None:
+        """Everything so far, with what the next evaluation starts from, to the file: whole, or the old one stays."""
+        memory = landscape.memory()
+        rows = {name: np.concatenate(gathered(part), axis=-1) for name, part in _by_row(memory).items()}
         columns = {name: np.array([_column(one, tol)[name] for one, tol in zip(self.points, self.tols, strict=True)])
                    for name in COLUMNS}  # fmt: skip
         stacked = {name: np.stack([getattr(one, name) for one in self.points]) for name in ("theta", "gradient")}
-        content = {**problem_of(landscape), "reasons": [one.reason for one in self.points]}
-        tensors = {**columns, **stacked, "sites.nu": sites[0], "sites.tau": sites[1], "sites.theta": point.theta}
+        content = {**problem_of(landscape), "reasons": [one.reason for one in self.points], "place": memory.place,
+                   "continues": memory.continues}  # fmt: skip
+        tensors = {**columns, **stacked, **rows, "known.theta": memory.theta}
         with together():
             if jax.process_index() == 0:
-                write(ModelFile(KIND, content, tensors), str(self.path))
+                _write(ModelFile(KIND, content, tensors), str(self.path))
         self.written = time.monotonic()
+
+
+def _write(document: ModelFile, path: str) -> None:
+    try:
+        write(document, path)
+    except OSError as error:
+        words = "the checkpoint cannot be written; from the one before it, if there is one, the search can go on"
+        raise OSError(error.errno, f"{error.strerror}: {words}", path) from error
+
+
+def _by_row(memory: Memory) -> dict[str, np.ndarray]:
+    """The arrays of a memory whose last axis is that of the rows."""
+    known = {"known.log_tau": memory.log_tau, "known.pull": memory.pull}
+    return {**known, "sites.nu": memory.newest.nu, "sites.tau": memory.newest.tau}
 
 
 def _column(point: Point, tol: float) -> dict[str, Any]:
@@ -96,14 +112,14 @@ def _column(point: Point, tol: float) -> dict[str, Any]:
 def problem_of(landscape: Landscape) -> dict[str, Any]:
     """What a checkpoint must have in common with a search that goes on from it."""
     return {
-        "labels": labels(landscape.parts), "rows": counted(landscape.count),
+        "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": counted(landscape.count),
         "objective": landscape.objective.name, "method": repr(landscape.method),
         "likelihood": landscape.model.plain_likelihood.name,
     }  # fmt: skip
 
 
 def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
-    """A checkpoint with what its file holds, if there is one; the landscape starts from its sites."""
+    """A checkpoint with what its file holds, if there is one; the landscape goes on from its sites."""
     if checkpoint.path is None or not all_true(os.path.exists(checkpoint.path)):
         return checkpoint
     with together(), reading(checkpoint.path):
@@ -113,16 +129,17 @@ def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
     for name, value in problem_of(landscape).items():
         if (found := document.content.get(name)) != value:
             raise ValueError(_other(checkpoint.path, f"its {name}: {found!r} there, {value!r} here"))
-    with together(), reading(checkpoint.path), refusing("the checkpoint"):
-        points, tols, theta, sites = _unpacked(document, len(document.content["labels"]))
     own = own_part(landscape.count)
-    landscape.warmed(theta, Natural(sites.nu[own], sites.tau[own]))
+    with together(), reading(checkpoint.path), refusing("the checkpoint"):
+        points, tols, memory = _unpacked(document, len(document.content["labels"]), own)
+    landscape.recall(memory)
     return replace(checkpoint, points=points, tols=tols)
 
 
-def _unpacked(document: ModelFile, size: int) -> tuple[list[Point], list[float], np.ndarray, Natural]:
-    """The recorded points, the tolerance of each, and θ and sites of the last one that was written."""
-    shelf, reasons, n = Shelf(document.tensors), document.content["reasons"], document.content["rows"]
+def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], list[float], Memory]:
+    """The recorded points, the tolerance of each, and what the next evaluation starts from, for this process's rows."""
+    shelf, content, n = Shelf(document.tensors), document.content, document.content["rows"]
+    reasons, place, continues = content["reasons"], content["place"], content["continues"]
     theta, gradient = (shelf.take_any(name, (len(reasons), size)) for name in ("theta", "gradient"))
     column = {name: shelf.take_any(name, (len(reasons),)).tolist() for name in COLUMNS}
     points = [
@@ -130,10 +147,12 @@ def _unpacked(document: ModelFile, size: int) -> tuple[list[Point], list[float],
               column["sweeps"][i]), str(reason), column["seconds"][i])
         for i, reason in enumerate(reasons)
     ]  # fmt: skip
-    sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,)) for name in ("nu", "tau")))
-    last = shelf.take_finite("sites.theta", (size,))
+    known = shelf.take_finite("known.theta", (None, size))
+    require(len(known) in (0, MEMORY) and place in range(max(1, len(known))), "it has other parts")
+    log_tau, pull = (shelf.take_any(f"known.{name}", (len(known), n))[:, own] for name in ("log_tau", "pull"))
+    sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,))[own] for name in ("nu", "tau")))
     shelf.close()
-    return points, column["tol"], last, sites
+    return points, column["tol"], Memory(known, log_tau, pull, sites, place, bool(continues))
 
 
 def evaluated_at(landscape: Landscape, point: Point) -> Point:

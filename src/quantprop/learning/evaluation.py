@@ -121,6 +121,7 @@ class Stages(NamedTuple):
     gradient: Any = gradient
     pull_back: Any = pull_back
     refined: Callable[[Prior], Prior] = lambda prior: prior  # of concrete numbers only, hence between programs
+    posed: Callable[[InferenceProblem], InferenceProblem] = lambda problem: problem
 
 
 # Programs apart, so that the two that take long to compile, solved and gradient, serve every kernel and all features.
@@ -134,7 +135,7 @@ def evaluated(
     """The objective at θ, inference starting from the sites given."""
     parts, inputs, data, weight = question
     made, likelihood = stages.prior(theta, parts, inputs)
-    problem = InferenceProblem.of(likelihood, method, stages.refined(made), data, weight)
+    problem = stages.posed(InferenceProblem.of(likelihood, method, stages.refined(made), data, weight))
     del made  # the gradient needs less of it: the rest can be freed
     out, rest, factor = stages.solved(problem, start, *precision)
     problem = replace(problem, prior=rest)

@@ -53,6 +53,7 @@ def fit(
     tol: float = 1e-8,
     max_evaluations: int = MOST,
     ftol: float = FTOL,
+    gtol: float = FLAT,
     sites: Natural | None = None,
 ) -> Fitted:
     """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
@@ -77,6 +78,8 @@ def fit(
         tol: Of inference, as in `infer`.
         max_evaluations: Of the objective, from one start.
         ftol: The relative gain of one step below which the optimiser stops.
+        gtol: The largest slope at an end that counts as an optimum. A smaller one than by default is reached by
+            Newton's method, for up to 32 numbers: as many evaluations more, and some.
         sites: A warm start of inference, say another Solution's.
 
     Returns:
@@ -107,7 +110,7 @@ def fit(
         landscape.warmed(theta, sites)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
-    return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective))
+    return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
 
 
 def learn(
@@ -117,11 +120,12 @@ def learn(
     most: int,
     ftol: float,
     report: Callable | None = None,
+    gtol: float = FLAT,
 ) -> Fitted:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
-    best, ended, climb = searched(landscape, starts, bounds, most, ftol, report)
+    best, ended, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
     landscape.release()
-    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
     return fitted_at(landscape, best, tuple(climb.trace), ending)
 
 
@@ -132,12 +136,13 @@ def searched(
     most: int,
     ftol: float,
     report: Callable | None = None,
+    gtol: float = FLAT,
 ) -> tuple[Point, str, Climb]:
     """The best point, why the search ended there, and the search. Every evaluation is passed to `report`, or else to
     the callback of `watched`.
     """
     kept = next_checkpoint(landscape)
-    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept)
+    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept, gtol)
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
         best, ended = climb.best_of(starts)
@@ -184,11 +189,12 @@ def fitted_from(
 
 
 def ending_of(
-    landscape: Landscape, bounds: np.ndarray, theta: np.ndarray, slope: float, why: str, trace: Sequence[Step]
-) -> Ending:
+    landscape: Landscape, bounds: np.ndarray, theta: np.ndarray, slope: float, why: str, trace: Sequence[Step],
+    gtol: float = FLAT,
+) -> Ending:  # fmt: skip
     """The end in words: an optimiser that stopped for any reason where the slope is small is at an optimum."""
     stopped = why in ("small-gain", "no-progress", "max-evaluations")
-    reason = "converged" if stopped and slope <= FLAT else why
+    reason = "converged" if stopped and slope <= gtol else why
     touching = zip(labels(landscape.parts), at_bounds(theta, bounds), strict=True)
     bounded = tuple(name for name, touches in touching if touches)
     failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)

@@ -18,7 +18,7 @@ from jaxtyping import Float
 from quantprop.gaussian import Natural
 from quantprop.inference.continuation import by_newton, continued
 from quantprop.inference.engine import PATIENCE, InferenceProblem
-from quantprop.inference.leave_one_out import loo_program
+from quantprop.inference.leave_one_out import for_loo, loo_program
 from quantprop.inference.task import Task, leaves_residuals, starting_sites
 from quantprop.learning.evaluation import (
     PROGRAMS,
@@ -33,7 +33,8 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.objectives import Objective
-from quantprop.learning.warm_starts import WarmStarts
+from quantprop.learning.warm_starts import Memory, WarmStarts
+from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
@@ -41,6 +42,7 @@ from quantprop.runtime.jobs import agreed
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
 
+UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
 ONE = np.zeros(1, dtype=int)  # the only problem there is
@@ -78,6 +80,7 @@ class Landscape:
     tol: float = 1e-8
     max_sweeps: int = 200
     known_parts: Declared | None = None  # of the model, where another landscape has them already
+    unresolved: int = 0  # evaluations for which few nodes have not done, where the rule integrates
     continues: bool = False  # whether the search could begin only by what `infer` does where sweeps fail
 
     def __post_init__(self) -> None:
@@ -151,6 +154,15 @@ class Landscape:
         """Warm-start the next evaluation from sites given for θ."""
         self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
+    def memory(self) -> Memory:
+        """What the next evaluation takes from those before it."""
+        return self.warm_starts.of_first(self.count)._replace(continues=self.continues)
+
+    def recall(self, memory: Memory) -> None:
+        """Go on as the landscape would have whose memory this is."""
+        self.warm_starts.recall(memory)
+        self.continues = memory.continues
+
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""
         return self._from(theta, self.cold, self.tol)
@@ -203,12 +215,15 @@ class Landscape:
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
+        problem = problem.with_few_nodes() if self._on_few_nodes else problem
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
-        with compiling(key, self._programs(theta, problem)):
+        with compiling(key, self._programs(theta, problem, for_loo(likelihood))):
             import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
 
-    def _programs(self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem) -> Iterator[Any]:
+    def _programs(
+        self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: Likelihood
+    ) -> Iterator[Any]:
         """All programs that will be needed, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
         yield PROGRAMS.solved.lowered(*solving)
@@ -217,12 +232,36 @@ class Landscape:
         yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
         value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
         yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, value, by)
-        yield loo_program.lowered(problem.likelihood, self.task.data, self.task.weight, out.at)
+        yield loo_program.lowered(left_out, self.task.data, self.task.weight, out.at)
+
+    @cached_property
+    def integrates(self) -> bool:
+        """Whether sites are renewed by quadrature that few nodes may do for."""
+        return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
+
+    @property
+    def _on_few_nodes(self) -> bool:
+        """Whether the next evaluation is tried so."""
+        return self.unresolved < UNRESOLVED and self.task.mesh is None and self.integrates
+
+    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
+        """The objective at θ; by few nodes as long as these do."""
+        if not self._on_few_nodes:
+            return self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
+        quick = stages._replace(posed=InferenceProblem.with_few_nodes)
+        point = self._evaluated(theta, start, Precision(tol, min(self.max_sweeps, PATIENCE)), quick)
+        if point.usable:
+            return point
+        point = self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
+        self.unresolved += point.usable
+        return point
 
     @float64
-    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
+    def _evaluated(
+        self, theta: Float[np.ndarray, " theta"], start: Natural, precision: Precision, stages: Stages
+    ) -> Point:
         began = time.perf_counter()
-        theta, precision = np.array(theta, dtype=np.float64), Precision(tol, self.max_sweeps)
+        theta = np.array(theta, dtype=np.float64)
         start = self.task.placed(start)
         found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
         value, *slope = agreed(np.array([float(found.value), *np.asarray(found.gradient)]))

@@ -12,6 +12,7 @@ from quantprop.inference.results import Step
 from quantprop.learning.ascent import steepness
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
+from quantprop.learning.last_steps import newton
 from quantprop.learning.starts import units
 
 FTOL = 1e-12
@@ -53,9 +54,11 @@ class Climb:
         ftol: float,
         report: Callable,
         kept: Checkpoint | None = None,
+        flat: float = FLAT,
     ) -> None:
         self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
         self.kept = Checkpoint() if kept is None else kept
+        self.flat = flat
         self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
@@ -73,12 +76,22 @@ class Climb:
             return best, "inference-failed"
         if not len(theta):
             return best, "nothing-to-learn"
-        best, why = self._climbed(best, partial(loose, self.landscape))
+        best, why = self._climbed(best, partial(loose, self.landscape), self._steepest(best))
         best = self._settled(best)
         unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
             best, why = self._climbed(best, lambda incline: self.landscape.tol, steepest=max(1.0, self.slope(best)))
-        return self._settled(best), why
+        best = self._settled(best)
+        if self.landscape.exact and why != "max-evaluations" and self.flat < self.slope(best) and self.flat < FLAT:
+            loss = self.ftol * (1.0 + abs(best.value))
+            best = newton(self._visit, self.slope, best, self.unit, self.bounds, self.flat, loss)
+        return best, why
+
+    def _steepest(self, start: Point) -> float:
+        """In units of what a first step is as long as the slope: of 1, unless rules integrate, which takes hundreds of
+        sweeps at the other end of the box, and fails there.
+        """
+        return max(1.0, self.slope(start)) if self.landscape.integrates else 1.0
 
     def _climbed(self, best: Point, precision: Callable, steepest: float = 1.0) -> tuple[Point, str]:
         """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs.
@@ -88,6 +101,8 @@ class Climb:
         from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
 
         best = self._compared(best)
+        size = max(1.0, abs(best.value))
+        ftol = self.ftol * size / max(size, steepest)  # L-BFGS-B compares gains with 1, if values are smaller
         scale, unit, alike = 1.0 + abs(best.value), self.unit, 0
 
         def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
@@ -115,7 +130,7 @@ class Climb:
             try:
                 result = minimize(
                     negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
-                    options={"maxfun": left, "maxiter": left, "ftol": self.ftol, "gtol": 0.5 * FLAT / steepest,
+                    options={"maxfun": left, "maxiter": left, "ftol": ftol, "gtol": 0.5 * FLAT / steepest,
                              "maxcor": 10},
                 )  # fmt: skip
             except _NothingToGain:

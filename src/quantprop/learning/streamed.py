@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from quantprop.data import encode, inputs, pad, row_weights
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
-from quantprop.inference.engine.streamed import Chunk, Factor, sites_of, solve_streamed
+from quantprop.inference.engine.streamed import Chunk, Factor, sites_of, solve_streamed, total
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
@@ -26,13 +26,14 @@ from quantprop.learning.fitting import as_given, ending_of, searched, starting_p
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.search import FTOL
+from quantprop.learning.search import FLAT, FTOL
+from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.parameters import at as at_theta
-from quantprop.parameters import declared, is_parameter, log_prior, values, without_bounds
+from quantprop.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
 from quantprop.priors.inducing.prior import InducingPredictor
@@ -86,10 +87,11 @@ def fit_streamed(
     tol: float = 1e-8,
     max_evaluations: int = 300,
     ftol: float = FTOL,
+    gtol: float = FLAT,
 ) -> Fitted:
     """Learn a model with inducing points from rows that are read again for every pass; in memory are their sites.
 
-    The optimum is that of `fit`. Of the rows, the solution holds those of the first chunk.
+    The optimum is that of `fit`, and so are the arguments. Of the rows, the solution holds those of the first chunk.
 
     >>> import numpy as np
     >>> from quantprop import Inducing, Model, kernels, likelihoods
@@ -110,8 +112,8 @@ def fit_streamed(
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
-    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol)
-    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace)
+    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
+    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
     return _fitted(landscape, best, tuple(climb.trace), ending)
 
 
@@ -178,6 +180,7 @@ class StreamedLandscape:
     max_sweeps: int = 200
     objective: Objective = Evidence()
     exact: bool = True
+    integrates: bool = False  # its sweeps are of any rule alike
     sites: Natural = field(init=False)
 
     @staticmethod
@@ -222,9 +225,14 @@ class StreamedLandscape:
     def compile(self) -> None:
         """Programs are compiled when they are called."""
 
-    def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
+    def memory(self) -> Memory:
+        """What the next evaluation takes from those before it: the newest sites alone."""
+        n, size = len(self.rows), len(packed(self.parts))
+        return Memory(np.zeros((0, size)), np.zeros((0, n)), np.zeros((0, n)), self.sites)
+
+    def recall(self, memory: Memory) -> None:
         """Start the next evaluation from these sites."""
-        self.sites.nu[:], self.sites.tau[:] = sites.nu, sites.tau
+        self.sites.nu[:], self.sites.tau[:] = memory.newest.nu, memory.newest.tau
 
     def read(self) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
         """All rows, a chunk at a time, checked and padded; the next is read while one is computed with."""
@@ -261,18 +269,21 @@ class StreamedLandscape:
         out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
         point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
         if not point.usable:
-            self.warmed(theta, before)
+            self.sites.nu[:], self.sites.tau[:] = before.nu, before.tau
         return point
 
     def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
         """One pass: the sum of all chunks' parts, and the log prior densities once."""
         density, its_slope = _log_prior(self.unbounded, theta)
-        value, slope = float(jnp.sum(jnp.log(jnp.diagonal(factor.inverse)))) + float(density), np.array(its_slope)
-        for chunk in self.chunks(theta):
+
+        def one(chunk: Chunk) -> tuple[Any, Any]:
             own = sites_of(self.sites, chunk)
             part = _sloped(theta, self.unbounded, chunk.problem, self.objective, chunk.inputs, factor, own)
-            value, slope = value + float(part[0] - density), slope + np.asarray(part[1] - its_slope)
-        return value, slope
+            return part[0] - density, part[1] - its_slope
+
+        value, slope = total(one, self.chunks(theta))
+        size = jnp.sum(jnp.log(jnp.diagonal(factor.inverse)))
+        return float(value + size + density), np.asarray(slope + its_slope)
 
 
 @float64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -10,6 +12,19 @@ from quantprop.gaussian import Natural
 MEMORY = 6
 TINY = 1e-100
 REACH = 4.0  # largest multiple of a known difference that is trusted
+
+
+class Memory(NamedTuple):
+    """All that the next evaluation of one problem takes from those before it, besides the search: its warm starts as
+    `WarmStarts` holds them. A landscape that goes on from nothing but its newest sites has no others (k = 0).
+    """
+
+    theta: Float[np.ndarray, "k theta"]
+    log_tau: Float[np.ndarray, "k n"]
+    pull: Float[np.ndarray, "k n"]
+    newest: Natural
+    place: int = 0
+    continues: bool = False  # of the landscape
 
 
 class WarmStarts:
@@ -46,6 +61,22 @@ class WarmStarts:
         tau, known = np.exp(log_tau), np.isfinite(log_tau)
         nu = np.where(known, pull * np.sqrt(tau), self.newest.nu[rows])
         return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
+
+    def of_first(self, n: int) -> Memory:
+        """What is known of the first problem, of its first n rows."""
+        sites = Natural(self.newest.nu[0, :n], self.newest.tau[0, :n])
+        return Memory(self.theta[0], self.log_tau[0, :, :n], self.pull[0, :, :n], sites, int(self.place[0]))
+
+    def recall(self, memory: Memory) -> None:
+        """Know of the first problem what is given, and nothing else: as if all of it had been added here. Further rows
+        are padded ones, without sites.
+        """
+        n = len(memory.newest.nu)
+        for kept, part in ((self.newest.nu, memory.newest.nu), (self.newest.tau, memory.newest.tau)):
+            kept[0, :n], kept[0, n:] = part, 0.0
+        for kept, part in ((self.log_tau, memory.log_tau), (self.pull, memory.pull)):
+            kept[0, :, :n], kept[0, :, n:] = part, np.nan
+        self.theta[0], self.place[0], self.seen[0] = memory.theta, memory.place, True
 
     def _shares(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k m"]:
         """The weights of the known θ in an affine combination that gives the new one; they sum to 1.

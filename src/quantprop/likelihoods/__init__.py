@@ -4,6 +4,7 @@ from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.likelihoods.beta import Beta
 from quantprop.likelihoods.binary import Heaviside, Logit, Probit
 from quantprop.likelihoods.binomial import Binomial
+from quantprop.likelihoods.by_output import ByOutput
 from quantprop.likelihoods.censored import Censored
 from quantprop.likelihoods.custom import Custom
 from quantprop.likelihoods.double_exponential import DoubleExponential
@@ -23,6 +24,7 @@ from quantprop.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial, Ze
 __all__ = [
     "Beta",
     "Binomial",
+    "ByOutput",
     "Censored",
     "Custom",
     "Datum",

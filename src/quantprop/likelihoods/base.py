@@ -67,6 +67,11 @@ class Likelihood(eqx.Module):
         """Moments of the tilted density: in closed form where a stable one exists, else by quadrature."""
         return smooth_moments(self, datum, cavity) if self.smooth else panel_moments(self, datum, cavity)
 
+    @property
+    def closed(self) -> bool:
+        """Whether `moments` is not the general one."""
+        return type(self).moments is not Likelihood.moments
+
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
         """Moments of p(y | f)^exponent N(f | cavity), where they have a stable closed form."""
         return None

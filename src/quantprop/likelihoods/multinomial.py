@@ -27,6 +27,7 @@ class ClassLikelihood(Likelihood):
 
     support: ClassVar[str] = "whole numbers 0, 1, ..., classes − 1"
     log_concave: ClassVar[bool] = True
+    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     over: ClassVar[Rule] = COARSE  # what probabilities are averaged over, to begin with
 
     def __check_init__(self) -> None:

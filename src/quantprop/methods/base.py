@@ -77,6 +77,10 @@ class Method(eqx.Module):
         """Whether renewing sites costs next to nothing beside the prior's factor, and may be done more than once."""
         return False
 
+    def on_few_nodes(self, likelihood: Likelihood, weight: Weight) -> bool:
+        """Whether renewing sites integrates, and few nodes do for most."""
+        return False
+
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         """The site that this datum wants under the current marginal."""
         raise NotImplementedError

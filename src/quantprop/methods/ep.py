@@ -69,6 +69,10 @@ class EP(Method):
     def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
         return self.power == 1.0 and weight.exponent is None and self.projection.quick(likelihood)
 
+    def on_few_nodes(self, likelihood: Likelihood, weight: Weight) -> bool:
+        plain = self.power == 1.0 and weight.exponent is None and not likelihood.has_gaussian_factor
+        return plain and self.projection.on_few_nodes(likelihood)
+
     def tilting(
         self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
     ) -> tuple[Likelihood, Normal, Removal]:

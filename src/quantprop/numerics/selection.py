@@ -51,6 +51,16 @@ def unless_trusted(quick: Callable[..., tuple[Any, Array]], exact: Callable[...,
     return chosen
 
 
+def if_trusted(quick: Callable[..., tuple[Any, Array]]) -> Callable[..., Any]:
+    """A function with the values of `quick`, NaN where these cannot be trusted."""
+
+    def chosen(*args):
+        value, good = quick(*args)
+        return jax.tree.map(lambda part: jnp.where(good, part, jnp.nan), value)
+
+    return chosen
+
+
 def _mended(exact: Callable, rows: list[Array], value: Any, good: Array, size: int) -> Any:
     """The values, with those of rows that are not good computed anew."""
     width = min(size, BLOCK)

@@ -117,7 +117,7 @@ def place(of: Peak, v: Array) -> Placement:
     d = _mode(of, log_density, v)
     top, bend = log_density(d), _derivative(_derivative(log_density))(d)
     sd = jnp.where(bend < 0, jnp.sqrt(-1.0 / jnp.where(bend < 0, bend, -1.0)), jnp.sqrt(v))
-    left, right = _window(lambda x: top - log_density(d + x), sd)
+    left, right = _window(lambda x: top - log_density(d + x), sd, DEPTH + _rise(of, d, sd))
     left, right = d + left, d + right
     window = right - left
     c = jnp.clip(of.location, left - REACH * window, right + REACH * window)
@@ -149,19 +149,27 @@ def _mode(of: Peak, log_density: Callable, v: Array) -> Array:
     return jax.lax.fori_loop(0, NEWTON_STEPS, newton, (start, low, high))[0]
 
 
-def _window(drop: Callable, sd: Array) -> tuple[Array, Array]:
-    """Where the log density has dropped by DEPTH on either side of 0: Newton's method on √drop, linear for a Gaussian.
+def _rise(of: Peak, d: Array, sd: Array) -> Array:
+    """How much deeper nodes go for an outlier: beyond them log p may rise again to its peak (`_nothing_outside`)."""
+    if of.log_concave:
+        return jnp.zeros_like(d)
+    higher = jnp.maximum(of.log_prob(of.location) - of.log_prob(d), 0.0)
+    return higher + 3.0 * jnp.log1p(jnp.abs(of.location - d) / sd)
 
-    `drop` is a function of the distance.
+
+def _window(drop: Callable, sd: Array, depth: Array) -> tuple[Array, Array]:
+    """Where the log density has dropped by `depth` on either side of 0.
+
+    Newton's method on √drop, linear for a Gaussian; `drop` is a function of the distance.
     """
 
     def outward(_, x):
         value, rise = jax.vmap(lambda x: jax.jvp(drop, (x,), (jnp.ones_like(x),)))(x)
         root = jnp.sqrt(jnp.maximum(value, 0.0))
-        factor = 1.0 - 2.0 * root * (root - np.sqrt(DEPTH)) / (rise * x)
+        factor = 1.0 - 2.0 * root * (root - jnp.sqrt(depth)) / (rise * x)
         return x * jnp.where(jnp.isfinite(factor) & (value > 0), jnp.clip(factor, 0.25, 8.0), 0.5)
 
-    ends = jax.lax.fori_loop(0, OUTWARD_STEPS, outward, jnp.stack([-sd, sd]) * np.sqrt(2.0 * DEPTH))
+    ends = jax.lax.fori_loop(0, OUTWARD_STEPS, outward, jnp.stack([-sd, sd]) * jnp.sqrt(2.0 * depth))
     return ends[0], ends[1]
 
 

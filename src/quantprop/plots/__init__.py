@@ -6,6 +6,7 @@ Solution, what `fit` returned, or a fitted estimator.
 
 from quantprop.plots.calibration import pit, reliability, rootogram
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, RED
+from quantprop.plots.classes import class_regions, class_reliability
 from quantprop.plots.effects import effect, effects
 from quantprop.plots.hyperparameters import hyperparameter
 from quantprop.plots.learning import trace
@@ -21,6 +22,8 @@ __all__ = [
     "ORANGE",
     "RED",
     "class_probability",
+    "class_regions",
+    "class_reliability",
     "effect",
     "effects",
     "forecast",

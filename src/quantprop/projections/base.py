@@ -48,6 +48,10 @@ class Projection(eqx.Module):
         """Whether it takes no quadrature."""
         return False
 
+    def on_few_nodes(self, likelihood: Likelihood) -> bool:
+        """Whether it can do with few nodes for most tilted densities of this likelihood."""
+        return False
+
 
 def tilted_scores(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Tilted, Float[Array, "panels 16"]]:
     """The tilted density on quadrature nodes, and z = Φ⁻¹(F(f)) at them.

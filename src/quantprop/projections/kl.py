@@ -14,4 +14,7 @@ class KL(Projection):
         return likelihood.moments(datum, cavity)
 
     def quick(self, likelihood: Likelihood) -> bool:
-        return type(likelihood).moments is not Likelihood.moments
+        return likelihood.closed
+
+    def on_few_nodes(self, likelihood: Likelihood) -> bool:
+        return likelihood.smooth and not likelihood.closed

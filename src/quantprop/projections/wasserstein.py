@@ -17,10 +17,12 @@ from jaxtyping import Array, Bool
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
+from quantprop.likelihoods.by_output import ByOutput
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
-from quantprop.numerics.selection import unless_trusted
+from quantprop.likelihoods.with_few_nodes import WithFewNodes
+from quantprop.numerics.selection import if_trusted, unless_trusted
 from quantprop.numerics.smooth import summed
 from quantprop.numerics.special import central_score, normal_score
 from quantprop.projections.base import Projection
@@ -47,6 +49,11 @@ class Wasserstein(Projection):
 
     def quick(self, likelihood: Likelihood) -> bool:
         return self.p == 2 and isinstance(likelihood, Probit)
+
+    def on_few_nodes(self, likelihood: Likelihood) -> bool:
+        return (
+            self.p == 2 and likelihood.smooth and nearest_w2.dispatch(type(likelihood)) is nearest_w2.dispatch(object)
+        )
 
 
 def narrowed(moments: Moments, gap: Scalar) -> Moments:
@@ -110,7 +117,7 @@ def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[M
     return narrowed(moments, gap), few.trusted & (normal | ~(cavity.variance > 0))
 
 
-smooth_w2 = unless_trusted(few_node_w2, panel_w2)
+smooth_w2, trusted_w2 = unless_trusted(few_node_w2, panel_w2), if_trusted(few_node_w2)
 
 
 def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
@@ -121,10 +128,20 @@ def quadrature_gap(tilted: Tilted, moments: Moments, cavity: Normal) -> Scalar:
     return density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
 
 
+@nearest_w2.register
+def _(likelihood: WithFewNodes, datum: Datum, cavity: Normal) -> Moments:
+    return trusted_w2(likelihood.base, datum, cavity)
+
+
 @nearest_w2.register(Warped)
 @nearest_w2.register(Gaussian)
 def _(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     return likelihood.moments(datum, cavity)  # the tilted density is Gaussian: nothing to narrow
+
+
+@nearest_w2.register
+def _(likelihood: ByOutput, datum: Datum, cavity: Normal) -> Moments:
+    return likelihood.each(nearest_w2, datum, cavity)
 
 
 @nearest_w2.register

@@ -16,6 +16,7 @@ For a log-concave likelihood T′ ≤ √v (Caffarelli's contraction theorem), s
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -26,6 +27,7 @@ from jaxtyping import Array, Bool, Float, Int
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside
+from quantprop.likelihoods.by_output import ByOutput
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.likelihoods.tilted import quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
@@ -44,6 +46,8 @@ def nearest_wp(p: float, likelihood: Likelihood, datum: Datum, cavity: Normal) -
     """W_p projection by quadrature and Newton's method."""
     if isinstance(likelihood, (Gaussian, Warped)):
         return likelihood.moments(datum, cavity)  # the tilted density is Gaussian
+    if isinstance(likelihood, ByOutput):
+        return likelihood.each(partial(nearest_wp, p), datum, cavity)
     moved = moved_to_wp(p, *resolved(likelihood, datum, cavity), cavity)
     # A log-concave likelihood has shrink ≥ 0 (see above), from which rounding must not take it.
     least = 0.0 if likelihood.log_concave else -jnp.inf

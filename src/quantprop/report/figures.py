@@ -28,6 +28,7 @@ from matplotlib.ticker import MaxNLocator
 SIZE = (4.8, 3.5)
 COLOURS = {"qp": plots.RED, "ep": plots.BLUE, "vb": plots.GREEN, "laplace": plots.ORANGE, "power-ep": plots.GREY}
 MOST = 20  # features in a figure
+MOST_CLASSES = 8  # that colours tell apart
 
 
 @dataclass(frozen=True)
@@ -151,6 +152,10 @@ def posterior(comparison: Comparison) -> Iterator[Picture]:
         yield _class_map(comparison, f"{method}: probability of {model.labels[1]!r}, and the line where it is ½.")
     elif two:
         yield _latent_rows(comparison, f"{method}: latent f of every row, mean and two standard deviations.")
+    elif classes and len(model.labels) <= MOST_CLASSES:
+        if len(features) == 2:
+            yield _regions(comparison, f"{method}: the likeliest {model.target}, paler where it is less certain.")
+        yield _by_class(comparison, f"{method}: reliability of each {model.target}, rows not learned from.")
     elif not classes:
         yield _against(comparison, f"{method}: {model.target} against its forecast mean, rows not learned from.")
 
@@ -193,6 +198,28 @@ def _class_map(comparison: Comparison, caption: str) -> Picture:
             axis.set_label_text(plain(encoding.features[i]))
 
     return Picture(_drawn(draw), caption, f"Map of two features. {caption}")
+
+
+def _regions(comparison: Comparison, caption: str) -> Picture:
+    model, encoding = comparison.first.model, comparison.first.model.encoding
+    shown = comparison.division.shown
+    x, y = encoding.standardised(comparison.problem.raw[shown]), comparison.problem.target.y[shown]
+
+    def draw(ax: Axes) -> None:
+        plots.class_regions(model.estimator, x, y, ax=ax)
+        for axis, i in ((ax.xaxis, 0), (ax.yaxis, 1)):
+            _in_units(axis, encoding.centre[i], encoding.scale[i])
+            axis.set_label_text(plain(encoding.features[i]))
+
+    return Picture(_drawn(draw), caption, f"Map of two features. {caption}")
+
+
+def _by_class(comparison: Comparison, caption: str) -> Picture:
+    forecast, labels = comparison.first.forecast, comparison.first.model.labels
+    assert isinstance(forecast, ClassForecast)
+    p = np.exp(forecast.log_p)
+    figure = _drawn(lambda ax: plots.class_reliability(p, forecast.came, [plain(name) for name in labels], ax=ax))
+    return Picture(figure, caption, f"Reliability diagram with a line for each class. {caption}")
 
 
 def _latent_rows(comparison: Comparison, caption: str) -> Picture:

@@ -17,8 +17,8 @@ SCORES = {
 }  # fmt: skip
 LIKELIHOODS = {"poisson": "Poisson", "gaussian": "Gaussian", "student-t": "Student-t", "heaviside": "Heaviside"}
 REGRESSIONS = {
-    "probit": "probit regression", "logit": "logistic regression", "poisson": "Poisson regression",
-    "gaussian": "linear regression",
+    "probit": "probit regression", "multinomial-probit": "multinomial probit regression",
+    "logit": "logistic regression", "poisson": "Poisson regression", "gaussian": "linear regression",
 }  # fmt: skip
 KERNELS = {"isotropic": "one lengthscale for all features", "ard": "a lengthscale for each feature"}
 REASONS = {  # of learning and of inference

@@ -9,7 +9,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib import import_module
 from io import BytesIO
 from typing import Any
 
@@ -161,7 +161,7 @@ def meet() -> None:
     other for ever.
     """
     if several() and not _met:
-        _check_alike([*(f"{name} {version(name)}" for name in ALIKE), platform.machine()])
+        check_alike([*(f"{name} {import_module(name).__version__}" for name in ALIKE), platform.machine()])
         known = [int(each) for each in gathered(available_memory() or 0)]
         _met["memory"] = min(known)
 
@@ -171,7 +171,8 @@ def least_memory() -> int | None:
     return _met.get("memory") or None
 
 
-def _check_alike(own: Sequence[str]) -> None:
+def check_alike(own: Sequence[str]) -> None:
+    """An error in all processes where what they name differs."""
     every = [str(each) for each in gathered(np.asarray(", ".join(own)))]
     for process, words in enumerate(every):
         if words != every[0]:

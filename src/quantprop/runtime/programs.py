@@ -199,12 +199,15 @@ def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
 
 @cache
 def _compiler_options() -> dict[str, Any]:
-    """For CPUs: the older generator, where this XLA still has it, and the lower level, unless the user chose one."""
+    """For CPUs: the older generator, where this XLA still has it, and, unless the user chose, the lower level and as
+    many parts as there are cores to compile them: each of XLA's 32 has an overhead.
+    """
+    parts = {"xla_cpu_parallel_codegen_split_count": min(cores(), 32)}
     try:
         jax.jit(lambda x: x, compiler_options=OLDER_GENERATOR).lower(0.0).compile()
     except jax.errors.JaxRuntimeError:  # an XLA with one generator only
-        return _unless_chosen(LOWER_LEVEL)
-    return _unless_chosen(LOWER_LEVEL) | OLDER_GENERATOR
+        return _unless_chosen(LOWER_LEVEL | parts)
+    return _unless_chosen(LOWER_LEVEL | parts) | OLDER_GENERATOR
 
 
 def _unless_chosen(options: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,10 @@ RULES = {  # by the name of the field; all others are LEARNED
         "a tuple of kernels",
         lambda value: isinstance(value, tuple) and all(isinstance(k, kernels.Kernel) for k in value),
     ),
+    "likelihoods": Rule(
+        "a tuple of likelihoods",
+        lambda value: isinstance(value, tuple) and all(isinstance(part, likelihoods.Likelihood) for part in value),
+    ),
     "means": Rule("a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))),
     "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
     "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
@@ -190,7 +194,7 @@ _KERNELS = (
 _LIKELIHOODS = (
     "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
     "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored", "Weibull", "LogLogistic", "ZeroInflatedPoisson",
-    "ZeroInflatedNegativeBinomial", "Warped", "MultinomialProbit", "Softmax",
+    "ZeroInflatedNegativeBinomial", "Warped", "MultinomialProbit", "Softmax", "ByOutput",
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),

@@ -27,7 +27,7 @@ from quantprop.tables import terms
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import MISSING, Table, TableError, from_columns, is_number
 from quantprop.tables.roles import Roles, Units, scale
-from quantprop.tables.targets import REAL, SCALED, Target, target
+from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
 
 KERNELS = {"isotropic": None, "ard": "ard"}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
@@ -225,6 +225,8 @@ class Problem:
         names = tuple(column.name for column in self.encoding.columns)
         kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, names)
         settings = {"kernel": kernel, "method": method, "likelihood": likelihood, **settings}
+        if self.target.likelihood == JOINT:
+            return GaussianProcessClassifier(multi_class="joint", **{**settings, "likelihood": "probit"})
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
         if self.target.likelihood in REAL:

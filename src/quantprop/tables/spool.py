@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,20 +35,21 @@ class Spool:
         return self.count
 
     @property
-    def _width(self) -> int:
+    def width(self) -> int:
+        """Numbers of a row: its features and y."""
         return len(self.encoding.features) + 1
 
     def read(self, start: int, stop: int) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
         """A range of rows."""
-        numbers = np.fromfile(self.path, np.float64, (stop - start) * self._width, offset=8 * start * self._width)
-        if len(numbers) < (min(stop, self.count) - start) * self._width:
+        numbers = np.fromfile(self.path, np.float64, (stop - start) * self.width, offset=8 * start * self.width)
+        if len(numbers) < (min(stop, self.count) - start) * self.width:
             raise TableError(f"{self.path} is shorter than it was written: encode the table again")
-        rows = numbers.reshape(-1, self._width)
+        rows = numbers.reshape(-1, self.width)
         return rows[:, :-1], rows[:, -1]
 
     def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
         """Some rows, by their numbers."""
-        rows = np.memmap(self.path, np.float64, "r", shape=(self.count, self._width))[numbers]
+        rows = np.memmap(self.path, np.float64, "r", shape=(self.count, self.width))[numbers]
         return np.asarray(rows[:, :-1]), np.asarray(rows[:, -1])
 
 
@@ -77,11 +80,33 @@ def spooled(source: str | os.PathLike[str], target: str, place: str | os.PathLik
         varying = [Column(name, levels) for name, levels in kinds.items() if levels is not None]
         blank = Encoding(tuple(varying), (), ())
         encoding = _standardised(blank, scan, polars, source)
-        with open(place, "wb") as file:
-            for frame in scan.collect_batches(chunk_size=ROWS, maintain_order=True):
-                x = encoding.standardised(_raw(encoding, frame))
-                np.column_stack([x, _numbers(frame, target, labels or ())]).tofile(file)
-    return Spool(os.fspath(place), count, encoding, labels or ())
+    spool = Spool(os.fspath(place), count, encoding, labels or ())
+    _write(spool, (_encoded(spool, frame, target) for frame in _frames(scan, polars, source)))
+    return spool
+
+
+def _frames(scan: Any, polars: Any, source: str) -> Iterator[Any]:
+    with readable(source, polars):
+        yield from scan.collect_batches(chunk_size=ROWS, maintain_order=True)
+
+
+def _encoded(spool: Spool, frame: Any, target: str) -> Float[np.ndarray, "n width"]:
+    x = spool.encoding.standardised(_raw(spool.encoding, frame))
+    return np.column_stack([x, _numbers(frame, target, spool.labels)])
+
+
+def _write(spool: Spool, parts: Iterator[Float[np.ndarray, "n width"]]) -> None:
+    """All parts to the file, or none: what a full disk has taken of it is given back."""
+    try:
+        with open(spool.path, "wb") as file:
+            for part in parts:
+                file.write(np.ascontiguousarray(part).data)
+    except OSError as error:
+        with suppress(OSError):
+            os.unlink(spool.path)
+        size = 8 * spool.count * spool.width
+        raise TableError(f"{spool.path} cannot be written ({error.strerror}): it takes {size / 1e9:.2g} GB; give a "
+                         "place with more room") from error  # fmt: skip
 
 
 def _is_parquet(source: str) -> bool:
@@ -126,7 +151,7 @@ def _standardised(blank: Encoding, scan: Any, polars: Any, source: str) -> Encod
     if not blank.columns:
         raise TableError(f"{source} has no column to learn from besides the target that takes two values or more")
     n, first, total, squares = 0, np.zeros(0), np.zeros(0), np.zeros(0)
-    for frame in scan.collect_batches(chunk_size=ROWS, maintain_order=True):
+    for frame in _frames(scan, polars, source):
         raw = _raw(blank, frame)
         if not n:
             first, total, squares = raw[0], np.zeros(raw.shape[1]), np.zeros(raw.shape[1])

@@ -17,7 +17,8 @@ from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
 from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
 
-CLASSES = ("probit", "logit", "heaviside")  # of two labels, or more by one model per label
+JOINT = "multinomial-probit"  # one model of all labels
+CLASSES = ("probit", "logit", "heaviside", JOINT)  # of two labels; the first three of more by one model per label
 REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation; the scale of the noise is learned
     "gaussian": lambda: likelihoods.Gaussian(0.5),
     "student-t": lambda: likelihoods.StudentT(scale=0.5),
@@ -196,6 +197,9 @@ def _check_roles(likelihood: str, roles: Roles) -> None:
         if getattr(roles, role) is not None and likelihood not in users:
             raise RoleError(f"{role} is for the likelihoods {' and '.join(users)}, not {likelihood}: choose one with "
                              "--likelihood, or leave it out")  # fmt: skip
+    if likelihood == JOINT and roles.weights is not None:
+        raise RoleError(f"weights are not there for {JOINT}, one model of all labels: choose probit, or write rows of "
+                         "weight w w times")  # fmt: skip
     if likelihood == "binomial" and roles.trials is None:
         raise RoleError("the binomial likelihood needs the number of trials: --trials names its column")
     if roles.log and likelihood not in LOGARITHMIC:

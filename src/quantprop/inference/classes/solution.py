@@ -117,6 +117,11 @@ class ClassSolution:
         return self.factors.sites
 
     @property
+    def weights(self) -> None:
+        """None: rows of weight w are written w times."""
+        return None
+
+    @property
     def status(self) -> Status:
         """How inference ended."""
         return self.factors.status
@@ -147,6 +152,12 @@ class ClassSolution:
         """log probability of every datum's class from the other data: all its factors are left out together."""
         if self._one_difference:
             return self.factors.loo
+        return ClassPredictive(self.left_out, self.likelihood).log_prob(self.y)
+
+    @cached_property
+    @float64
+    def left_out(self) -> Normal:
+        """The functions of all classes at every datum as the other data have them (three or more classes)."""
         model, sites = self.factors.model, self.factors.sites
         share = shares(self.method, None, len(sites.nu))
         prior: Any = padded_prior(model, self.factors.X)
@@ -154,8 +165,7 @@ class ClassSolution:
         mean, covariance = (
             part[: len(self.X)] for part in to_numpy(_left_out(prior, share, padded_sites(sites), means))
         )
-        latent = Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)
-        return ClassPredictive(latent, self.likelihood).log_prob(self.y)
+        return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)
 
     def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
         k, model = len(x), self.factors.model

@@ -19,6 +19,7 @@ from quantprop.inference.prediction import above_rounding, at_new, padded_prior,
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.task import weight_of
 from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.likelihoods.by_output import of_output
 from quantprop.methods import EP
 from quantprop.methods.base import Weight
 from quantprop.numerics.skewed import Skewed
@@ -60,9 +61,11 @@ class Corrected:
         parts = [self._predicted(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
         return Skewed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
-    def predict_y(self, Xnew: Any, *, exposure: Any = None, trials: Any = None) -> Predictive:
+    def predict_y(
+        self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
+    ) -> Predictive:
         """The corrected distribution of y at new inputs; see `Solution.predict_y`."""
-        latent, likelihood = self.predict(Xnew), self.solution.model.plain_likelihood
+        latent, likelihood = self.predict(Xnew), of_output(self.solution.model.plain_likelihood, output)
         return Predictive(likelihood, latent, **scales(likelihood, np.shape(latent.mean), exposure, trials))
 
     def _predicted(self, x: Float[np.ndarray, "k d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.gaussian import Natural
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
 from quantprop.runtime.batches import rowwise
@@ -42,6 +43,14 @@ class InferenceProblem(eqx.Module):
     def for_sweeps(self) -> InferenceProblem:
         """The same with whatever many sweeps share computed once."""
         return InferenceProblem(self.likelihood, self.method, self.prior.for_sweeps(), self.data, self.weight)
+
+    def with_few_nodes(self) -> InferenceProblem:
+        """The same with a rule that integrates on few nodes alone, if it integrates: where these do not do, sites are
+        improper, and the end is not "converged". A program of it is a fraction as large.
+        """
+        if not self.method.on_few_nodes(self.likelihood, self.weight):
+            return self
+        return InferenceProblem(WithFewNodes(self.likelihood), self.method, self.prior, self.data, self.weight)
 
     @property
     def negative_sites(self) -> bool:

@@ -7,7 +7,9 @@ up the next factor. Only M × M sums outlive a chunk.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -23,7 +25,9 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, renewal
 from quantprop.priors.inducing.prior import InducingPrior, factorised
 from quantprop.runtime.batches import rowwise
+from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
+from quantprop.runtime.system import cores
 
 GROWTH = 2.0  # a residual may grow by this factor in one sweep before it is undone
 SMALLEST_STEP = 1e-3
@@ -65,8 +69,9 @@ def _push(problem: InferenceProblem, at: Any, new: Any, sites: Natural) -> Array
 
 
 def _prior(problem: InferenceProblem) -> InducingPrior:
+    """The prior of a chunk, with what a pass needs of its rows computed once."""
     prior: Any = problem.prior
-    return prior
+    return prior.for_sweeps()
 
 
 @program
@@ -78,7 +83,8 @@ def summed(problem: InferenceProblem, sites: Natural) -> tuple[Array, Array]:
 @program
 def looked(problem: InferenceProblem, factor: Factor, sites: Natural) -> Look:
     """The first pass of a sweep over a chunk."""
-    weight, post = problem.weight, _prior(problem).under(*factor, sites)
+    weight, prior = problem.weight, _prior(problem)
+    post = prior.under(*factor, sites)
     new = _renewed(problem, post.marginals, sites)
     counts = weight.total > 0
     moved, improper = counts & new.proper, counts & ~new.proper
@@ -87,7 +93,7 @@ def looked(problem: InferenceProblem, factor: Factor, sites: Natural) -> Look:
     squares = jnp.sum(scaled(problem, change, post.marginals) ** 2) + lost
     summary = Summary(problem.prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     evidence = problem.method.evidence(jnp.where(moved, new.value, 0.0), summary)
-    sent = _prior(problem).sent(sites, _push(problem, post.marginals, new, sites))
+    sent = prior.sent(sites, _push(problem, post.marginals, new, sites))
     return Look(squares, jnp.sum(jnp.where(counts, weight.copies, 0.0)), jnp.sum(improper), evidence, sent)
 
 
@@ -98,7 +104,8 @@ def renewed(
     """The second: renewed sites, the mean of u being `ahead` once the means have followed; and what they add to the
     next factor.
     """
-    prior, post = _prior(problem), _prior(problem).under(*factor, sites)
+    prior = _prior(problem)
+    post = prior.under(*factor, sites)
     new = _renewed(problem, post.marginals, sites)
     to, good = new.site, new.proper
     if not problem.negative_sites and problem.method.quick(problem.likelihood, problem.weight):
@@ -129,7 +136,7 @@ class Ended(NamedTuple):
 
 def factor_of(chunks: Callable[[], Iterator[Chunk]], sites: Natural) -> Factor:
     """The factor under all sites, in one pass."""
-    return _factorised(*_total(summed(chunk.problem, sites_of(sites, chunk)) for chunk in chunks()))
+    return _factorised(*total(lambda chunk: summed(chunk.problem, sites_of(sites, chunk)), chunks()))
 
 
 def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: float, max_sweeps: int) -> Ended:
@@ -140,7 +147,7 @@ def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: f
     factor, step, before, kept = factor_of(chunks, sites), 1.0, np.inf, Natural(sites.nu.copy(), sites.tau.copy())
     end = Ended(factor, np.nan, np.inf, 0, "max-sweeps")
     while end.sweeps < max_sweeps:
-        look = _total(looked(chunk.problem, factor, sites_of(sites, chunk)) for chunk in chunks())
+        look = total(partial(_looked, factor, sites), chunks())
         end = _ended(factor, look, end.sweeps + 1)
         finite = np.isfinite(end.residual) and np.isfinite(end.evidence)
         if finite and end.residual <= tol:
@@ -160,6 +167,10 @@ def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: f
     return end
 
 
+def _looked(factor: Factor, sites: Natural, chunk: Chunk) -> Look:
+    return looked(chunk.problem, factor, sites_of(sites, chunk))
+
+
 def _ended(factor: Factor, look: Look, sweeps: int) -> Ended:
     """What is known after the first pass of a sweep."""
     residual = float(np.sqrt(look.squares / (2.0 * look.copies)))
@@ -171,14 +182,13 @@ def _swept(chunks: Callable[[], Iterator[Chunk]], factor: Factor, sent: Any, ste
     """One renewal of all sites, and the factor under them."""
     ahead = _ahead(factor, sent)
 
-    def each() -> Iterator[Any]:
-        for chunk in chunks():
-            onward, sums = renewed(chunk.problem, factor, ahead, step, sites_of(sites, chunk))
-            sites.nu[chunk.rows] = np.asarray(onward.nu)[: _length(chunk)]
-            sites.tau[chunk.rows] = np.asarray(onward.tau)[: _length(chunk)]
-            yield sums
+    def one(chunk: Chunk) -> Any:
+        onward, sums = renewed(chunk.problem, factor, ahead, step, sites_of(sites, chunk))
+        sites.nu[chunk.rows] = np.asarray(onward.nu)[: _length(chunk)]
+        sites.tau[chunk.rows] = np.asarray(onward.tau)[: _length(chunk)]
+        return sums
 
-    return _factorised(*_total(each()))
+    return _factorised(*total(one, chunks()))
 
 
 def _length(chunk: Chunk) -> int:
@@ -191,9 +201,28 @@ def sites_of(sites: Natural, chunk: Chunk) -> Natural:
     return Natural(np.pad(sites.nu[chunk.rows], (0, more)), np.pad(sites.tau[chunk.rows], (0, more)))
 
 
-def _total(parts: Iterator[Any]) -> Any:
-    """The sum of trees."""
-    total: Any = None
-    for part in parts:
-        total = part if total is None else jax.tree.map(jnp.add, total, part)
-    return total
+def total(part: Callable[[Chunk], Any], chunks: Iterator[Chunk]) -> Any:
+    """The sum of a tree over chunks, in their order, so that it has the same bits however many are computed at a time:
+    one on each core, since the programs of a chunk use hardly more than one.
+    """
+    at_once = cores() if jax.default_backend() == "cpu" else 1
+    sum_: Any = None
+
+    def added(one: Future) -> Any:
+        return one.result() if sum_ is None else jax.tree.map(jnp.add, sum_, one.result())
+
+    whole = float64(_whole)
+    with ThreadPoolExecutor(at_once) as pool:
+        going: deque[Future] = deque()
+        for chunk in chunks:
+            going.append(pool.submit(whole, part, chunk))
+            if len(going) > at_once:
+                sum_ = added(going.popleft())
+        for one in going:
+            sum_ = added(one)
+    return sum_
+
+
+def _whole(part: Callable[[Chunk], Any], chunk: Chunk) -> Any:
+    """A part that is computed, not only begun: so many chunks are in memory as there are threads, and one more."""
+    return jax.block_until_ready(part(chunk))

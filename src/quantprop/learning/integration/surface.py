@@ -68,6 +68,11 @@ class Surface:
         return self.landscape.exact
 
     @property
+    def integrates(self) -> bool:
+        """Whether sites are renewed by quadrature."""
+        return self.landscape.integrates
+
+    @property
     def count(self) -> int:
         """How many rows it is of."""
         return self.landscape.count

@@ -21,6 +21,7 @@ from quantprop.numerics.triangular import lower_product, weighted_gram
 from quantprop.runtime.mesh import by_device
 
 CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
+CPU_ROWS = 2**13  # of one chunk, however few points there are: longer ones leave the cache between two products
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
 
 
@@ -31,7 +32,7 @@ def chunk_bytes() -> int:
 
 def chunks_of(n: int, m: int) -> int:
     """Into how many equal chunks n rows are divided: padded numbers of rows have many divisors."""
-    least = -(-8 * n * m // chunk_bytes())
+    least = max(-(-8 * n * m // chunk_bytes()), -(-n // CPU_ROWS) if jax.default_backend() == "cpu" else 1)
     return next(k for k in range(max(1, least), n + 1) if n % k == 0) if least <= n else n
 
 
