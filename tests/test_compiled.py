@@ -36,6 +36,19 @@ def kept(folder):
     return sorted(folder.glob(f"*/{compiled.STORE}/*-cache"))
 
 
+def test_programs_that_others_may_have_written_are_left_aside(tmp_path):
+    """And what is no file."""
+    store = tmp_path / compiled.STORE
+    store.mkdir()
+    for name in ("own-cache", "open-cache"):
+        (store / name).write_bytes(b"program")
+    (store / "open-cache").chmod(0o666)
+    (store / "folder-program").mkdir()
+    with pytest.warns(RuntimeWarning, match=r"open-cache and all like it are not used"):
+        workspace = compiled._opened(tmp_path)
+    assert [file.name for file in workspace.iterdir()] == ["own-cache"]
+
+
 def test_processes_share_programs_and_leave_nothing_else(tmp_path):
     """Two at once write the same programs; one that comes later reads them, whole, and writes none."""
     both = [start(tmp_path), start(tmp_path)]

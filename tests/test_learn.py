@@ -1,5 +1,7 @@
 """Learning: known optima, restarts, bounds, back-off, and honest endings."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -123,6 +125,8 @@ def test_the_leave_one_out_objective_is_the_sum_of_loo():
         ({"objective": "likelihood"}, "objective must be one of"),
         ({"gradient": "numeric"}, "gradient must be"),
         ({"restarts": -1}, "restarts must be at least 0"),
+        ({"gtol": 0.0}, "gtol must be a positive number; got 0.0"),
+        ({"gtol": float("nan")}, "gtol must be a positive number; got nan"),
     ],
 )
 def test_unknown_settings_are_named(change, message):
@@ -160,3 +164,20 @@ def test_a_threshold_learns_beside_its_label_noise():
     fitted = fit(Model(kernels.SquaredExponential(), likelihoods.Heaviside(0.05)), X, y, "ep")
     assert fitted.status.reason == "converged"
     assert abs(fitted.status.gradient) < 1e-4
+
+
+def test_the_last_steps_stay_in_the_box():
+    """Newton's method by differences of gradients, in a box narrower than these are over."""
+    inside = Parameter(math.exp(0.7228), bounds=(math.exp(0.72242), math.exp(0.72322)))
+    model = Model(kernels.SquaredExponential(inside, Parameter(1.0, fixed=True)), likelihoods.Probit())
+    found = fit(model, X, Y, "laplace", gtol=1e-12)
+    theta = np.array([step.theta[0] for step in found.trace])
+    assert theta.min() >= 0.72242 - 1e-12
+    assert theta.max() <= 0.72322 + 1e-12
+
+
+def test_the_last_steps_reach_a_smaller_slope():
+    model = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
+    usual, further = (fit(model, X, Y, "laplace", gtol=gtol) for gtol in (1e-4, 1e-9))
+    assert further.status.gradient <= 1e-9
+    np.testing.assert_allclose(further.theta, usual.theta, atol=1e-3)

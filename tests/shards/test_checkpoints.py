@@ -4,9 +4,15 @@ import numpy as np
 import pytest
 
 import quantprop
-from quantprop import Model, fit, kernels, likelihoods
+from quantprop import EP, Model, Parameter, fit, kernels, likelihoods
+from quantprop.inference.task import prepare
+from quantprop.learning.checkpoints import Checkpoint, opened
+from quantprop.learning.fingerprints import of_rows
 from quantprop.learning.fitting import watched
 from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
+from quantprop.parameters import packed
+from quantprop.storage import files
 from shards.job import problem
 
 MODEL = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
@@ -49,6 +55,79 @@ def test_the_file_of_another_search_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-8])
     with quantprop.checkpointed(file), pytest.raises(ValueError, match="is not a quantprop model"):
         fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)
+
+
+def test_other_data_and_another_model_are_another_search(tmp_path):
+    """The same names and as many rows: told the recorded values, the search would end where the other one did."""
+    rows, file = problem(30), tmp_path / "search"
+    x, y, counts = rows["x"], rows["label"], rows["count"]
+    poisson = Model(kernels.SquaredExponential(1.0, Parameter(1.0, fixed=True)), likelihoods.Poisson())
+    with quantprop.checkpointed(file, minutes=0):
+        fit(MODEL, x, y, "laplace", max_evaluations=2)
+        fit(poisson, x, counts, "laplace", max_evaluations=2)
+    other = y.copy()
+    other[7] = -other[7]
+    moved = x + 1e-9 * (np.arange(30) == 4)[:, None]
+    kernel = Model(kernels.Matern52(1.0, 1.0), likelihoods.Probit())
+    fixed = Model(kernels.SquaredExponential(1.0, Parameter(0.3, fixed=True)), likelihoods.Poisson())
+    for what, given in (
+        ("data", (MODEL, x, other)), ("data", (MODEL, moved, y)), ("data", (MODEL, x[::-1], y[::-1])),
+        ("kernel", (kernel, x, y)),
+    ):  # fmt: skip
+        with quantprop.checkpointed(file), pytest.raises(ValueError, match=f"another search .its {what}: "):
+            fit(*given, "laplace", max_evaluations=2)
+    second = f"{file}.1"
+    for what, given, exposure in (("kernel", fixed, None), ("data", poisson, np.full(30, 10.0))):
+        with quantprop.checkpointed(second), pytest.raises(ValueError, match=f"another search .its {what}: "):
+            fit(given, x, counts, "laplace", exposure=exposure, max_evaluations=2)
+
+
+def test_fingerprints_of_parts_are_those_of_the_whole():
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(50, 3)), draw.normal(size=50)
+    whole = of_rows(0, x, y)
+    with np.errstate(over="ignore"):
+        assert of_rows(0, x[:20], y[:20]) + of_rows(20, x[20:], y[20:]) == whole
+    swapped = np.column_stack([x[:, 1], x[:, 0], x[:, 2]])
+    order = draw.permutation(50)
+    others = [of_rows(0, x, np.nextafter(y, 9)), of_rows(0, swapped, y), of_rows(0, x[order], y[order])]
+    assert len({whole, *others}) == 4
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda content, tensors: content.update(reasons="c" * len(content["reasons"])),
+        lambda content, tensors: content.update(place=2.0),
+        lambda content, tensors: content.update(unresolved=-1),
+        lambda content, tensors: tensors.update(value=tensors["value"].astype(np.int64)),
+        lambda content, tensors: tensors.update(sweeps=np.full(len(tensors["sweeps"]), np.inf)),
+        lambda content, tensors: tensors.update(
+            {name: tensors[name][:0] for name in ("known.theta", "known.log_tau", "known.pull")}
+        ),
+    ],
+)
+def test_files_with_other_parts_are_refused(tmp_path, change):
+    rows, file = problem(30), tmp_path / "search"
+    with quantprop.checkpointed(file, minutes=0), watched(stopping_after(3)), pytest.raises(Stopped):
+        fit(MODEL, rows["x"], rows["label"], "laplace")
+    document = files.read(str(file))
+    content, tensors = dict(document.content), dict(document.tensors)
+    change(content, tensors)
+    files.write(files.ModelFile(document.kind, content, tensors), str(file))
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"search.*it has other parts"):
+        fit(MODEL, rows["x"], rows["label"], "laplace")
+
+
+def test_where_few_nodes_have_given_up_they_are_not_tried_again(tmp_path):
+    """Which rule computes the next point is part of the checkpoint."""
+    rows, file = problem(30), str(tmp_path / "search")
+    task = prepare(MODEL, rows["x"], rows["label"], EP(), None, None, None)
+    first, second = (Landscape(MODEL, task, EP(), Evidence()) for _ in range(2))
+    first.unresolved = 2
+    Checkpoint(file).visit(first, packed(first.parts), 0.0)
+    opened(Checkpoint(file), second)
+    assert second.unresolved == 2
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, small_files):

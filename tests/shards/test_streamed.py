@@ -6,7 +6,7 @@ import numpy as np
 import polars
 import pytest
 
-from quantprop import EP, QP, Inducing, Model, Parameter, fit, kernels, likelihoods, tables
+from quantprop import EP, QP, Inducing, Model, Parameter, fit, infer, kernels, likelihoods, tables
 from quantprop.inference.task import prepare, settled
 from quantprop.learning import streamed
 from quantprop.learning.landscape import Landscape
@@ -88,3 +88,17 @@ def test_a_full_disk_is_named(tmp_path, small_files):
     with small_files(20_000), pytest.raises(tables.TableError, match=r"rows cannot be written \(File too large\)"):
         tables.spooled(tmp_path / "some.parquet", "y", tmp_path / "rows")
     assert not (tmp_path / "rows").exists()
+
+
+@pytest.mark.campaign
+def test_sweeps_that_need_short_steps_converge():
+    """Student-t noise with outliers: steps of ½ let residuals grow, shorter ones do not."""
+    draw = np.random.default_rng(0)
+    x = draw.uniform(-3, 3, (120, 1))
+    y = np.sin(2 * x[:, 0]) + 0.1 * draw.standard_t(2, 120)
+    y[::9] += 8 * draw.normal(size=len(y[::9]))
+    model = Model(kernels.SquaredExponential(10.0, 0.5), likelihoods.StudentT(2.0, 0.05), process=Inducing(20))
+    land = StreamedLandscape.of(model, Arrays(x, y), EP(), 1e-8)
+    point = land.at(packed(land.parts))
+    assert point.usable, point.reason
+    assert point.value == pytest.approx(infer(land.model, x, y, "ep", tol=1e-8).log_evidence, abs=1e-6)

@@ -20,15 +20,18 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.gaussian import Natural
+from quantprop.learning.fingerprints import of_numbers
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, Memory
-from quantprop.parameters import labels
+from quantprop.parameters import labels, values
 from quantprop.runtime.jobs import agreed, all_true, counted, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
 KIND = "checkpoint"
 COLUMNS = ("value", "tol", "residual", "seconds", "sweeps")
+MARKS = ("reasons", "place", "continues", "unresolved")
+OTHER = "it has other parts"
 
 
 class Reached(NamedTuple):
@@ -82,7 +85,7 @@ class Checkpoint:
                    for name in COLUMNS}  # fmt: skip
         stacked = {name: np.stack([getattr(one, name) for one in self.points]) for name in ("theta", "gradient")}
         content = {**problem_of(landscape), "reasons": [one.reason for one in self.points], "place": memory.place,
-                   "continues": memory.continues}  # fmt: skip
+                   "continues": memory.continues, "unresolved": memory.unresolved}  # fmt: skip
         tensors = {**columns, **stacked, **rows, "known.theta": memory.theta}
         with together():
             if jax.process_index() == 0:
@@ -114,8 +117,14 @@ def problem_of(landscape: Landscape) -> dict[str, Any]:
     return {
         "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": counted(landscape.count),
         "objective": landscape.objective.name, "method": repr(landscape.method),
-        "likelihood": landscape.model.plain_likelihood.name,
+        "likelihood": landscape.model.plain_likelihood.name, "kernel": repr(landscape.model.kernel),
+        "numbers": of_numbers(_without_rows(landscape)), "data": landscape.fingerprint,
     }  # fmt: skip
+
+
+def _without_rows(landscape: Landscape) -> list[Any]:
+    """All numbers of the model, fixed ones and the start of others, but for a prior mean that is given by row."""
+    return [leaf for leaf in jax.tree.leaves(values(landscape.parts)) if np.shape(leaf)[:1] != (landscape.count,)]
 
 
 def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
@@ -125,7 +134,7 @@ def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
     with together(), reading(checkpoint.path):
         document = read(checkpoint.path)
         require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
-        require(isinstance(document.content, dict), "it has other parts")
+        require(isinstance(document.content, dict), OTHER)
     for name, value in problem_of(landscape).items():
         if (found := document.content.get(name)) != value:
             raise ValueError(_other(checkpoint.path, f"its {name}: {found!r} there, {value!r} here"))
@@ -139,20 +148,26 @@ def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
 def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], list[float], Memory]:
     """The recorded points, the tolerance of each, and what the next evaluation starts from, for this process's rows."""
     shelf, content, n = Shelf(document.tensors), document.content, document.content["rows"]
-    reasons, place, continues = content["reasons"], content["place"], content["continues"]
-    theta, gradient = (shelf.take_any(name, (len(reasons), size)) for name in ("theta", "gradient"))
-    column = {name: shelf.take_any(name, (len(reasons),)).tolist() for name in COLUMNS}
+    reasons, place, continues, unresolved = (content[name] for name in MARKS)
+    require(isinstance(reasons, list) and all(isinstance(reason, str) for reason in reasons), OTHER)
+    require(type(place) is int and type(unresolved) is int and unresolved >= 0 and type(continues) is bool, OTHER)
+    theta, gradient = shelf.take_finite("theta", (len(reasons), size)), shelf.take_any("gradient", (len(reasons), size))
+    column = {name: shelf.take_any(name, (len(reasons),)) for name in COLUMNS}
+    require(all(part.dtype == np.float64 for name, part in column.items() if name != "sweeps"), OTHER)
+    require(column["sweeps"].dtype == np.int64 and bool(np.all(column["sweeps"] >= 0)), OTHER)
+    column = {name: part.tolist() for name, part in column.items()}
     points = [
         Point(theta[i], column["value"][i], gradient[i], None, Recorded(Reached(column["residual"][i]),
-              column["sweeps"][i]), str(reason), column["seconds"][i])
+              column["sweeps"][i]), reason, column["seconds"][i])
         for i, reason in enumerate(reasons)
     ]  # fmt: skip
     known = shelf.take_finite("known.theta", (None, size))
-    require(len(known) in (0, MEMORY) and place in range(max(1, len(known))), "it has other parts")
+    require(len(known) == (MEMORY if content["landscape"] == Landscape.__name__ else 0), OTHER)
+    require(place in range(max(1, len(known))), OTHER)
     log_tau, pull = (shelf.take_any(f"known.{name}", (len(known), n))[:, own] for name in ("log_tau", "pull"))
     sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,))[own] for name in ("nu", "tau")))
     shelf.close()
-    return points, column["tol"], Memory(known, log_tau, pull, sites, place, bool(continues))
+    return points, column["tol"], Memory(known, log_tau, pull, sites, place, continues, unresolved)
 
 
 def evaluated_at(landscape: Landscape, point: Point) -> Point:

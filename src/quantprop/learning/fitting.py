@@ -99,6 +99,7 @@ def fit(
         raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
     if restarts < 0:
         raise ValueError(f"restarts must be at least 0; got {restarts}")
+    check_gtol(gtol)
     model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
@@ -111,6 +112,12 @@ def fit(
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
+
+
+def check_gtol(gtol: float) -> None:
+    """Refuse slopes that no optimum can have."""
+    if not 0.0 < gtol < np.inf:
+        raise ValueError(f"gtol must be a positive number; got {gtol}")
 
 
 def learn(

@@ -32,13 +32,14 @@ from quantprop.learning.evaluation import (
     how_it_ended,
     inputs_of,
 )
+from quantprop.learning.fingerprints import of_rows
 from quantprop.learning.objectives import Objective
 from quantprop.learning.warm_starts import Memory, WarmStarts
 from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
-from quantprop.runtime.jobs import agreed
+from quantprop.runtime.jobs import agreed, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
 
@@ -156,12 +157,21 @@ class Landscape:
 
     def memory(self) -> Memory:
         """What the next evaluation takes from those before it."""
-        return self.warm_starts.of_first(self.count)._replace(continues=self.continues)
+        known = self.warm_starts.of_first(self.count)
+        return known._replace(continues=self.continues, unresolved=self.unresolved)
 
     def recall(self, memory: Memory) -> None:
         """Go on as the landscape would have whose memory this is."""
         self.warm_starts.recall(memory)
-        self.continues = memory.continues
+        self.continues, self.unresolved = memory.continues, memory.unresolved
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells its rows from others, in all processes together."""
+        own, n = own_part(self.count), self.count
+        given = [np.asarray(leaf)[:n] for leaf in jax.tree.leaves((self.task.data, self.task.weight)) if np.ndim(leaf)]
+        rows = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
+        return f"{int(np.sum(np.concatenate([np.atleast_1d(each) for each in gathered(rows)]), dtype=np.uint64)):016x}"
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""

@@ -14,9 +14,7 @@ from jaxtyping import Bool, Float
 from quantprop.learning.ascent import projected
 from quantprop.learning.landscape import Point
 
-DIFFERENCE = (
-    1e-3  # of θ, in its units, over which gradients are differenced: Newton's steps then gain three digits each
-)
+DIFFERENCE = 1e-3  # of θ, in its units, over which gradients are differenced: Newton's steps gain three digits each
 STEPS = 5
 MOST = 32  # entries of θ: there are as many evaluations in a Hessian
 
@@ -59,9 +57,8 @@ def _curvature(
     """The negated Hessian over the entries of θ that are free to move; None where it is not positive definite."""
     rows = []
     for i in np.flatnonzero(free):
-        away = np.zeros(len(free))
-        inside = best.theta[i] + DIFFERENCE * unit[i] <= bounds[i, 1]
-        away[i] = DIFFERENCE if inside else -DIFFERENCE
+        away, below, above = np.zeros(len(free)), *(np.abs(bounds[i] - best.theta[i]) / unit[i])
+        away[i] = min(DIFFERENCE, above) if above >= min(below, DIFFERENCE) else -min(DIFFERENCE, below)
         point = visit(best.theta + unit * away)
         if not point.usable:
             return None

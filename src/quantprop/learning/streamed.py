@@ -22,7 +22,8 @@ from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
-from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
+from quantprop.learning.fingerprints import of_rows
+from quantprop.learning.fitting import as_given, check_gtol, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
@@ -109,6 +110,7 @@ def fit_streamed(
         )
     if several():
         raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
+    check_gtol(gtol)
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
@@ -233,6 +235,13 @@ class StreamedLandscape:
     def recall(self, memory: Memory) -> None:
         """Start the next evaluation from these sites."""
         self.sites.nu[:], self.sites.tau[:] = memory.newest.nu, memory.newest.tau
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Tells its rows from others, in one pass."""
+        n = len(self.rows)
+        parts = [of_rows(at, *self.rows.read(at, min(at + ROWS, n))) for at in range(0, n, ROWS)]
+        return f"{int(np.sum(np.array(parts), dtype=np.uint64)):016x}"
 
     def read(self) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
         """All rows, a chunk at a time, checked and padded; the next is read while one is computed with."""

@@ -24,7 +24,8 @@ class Memory(NamedTuple):
     pull: Float[np.ndarray, "k n"]
     newest: Natural
     place: int = 0
-    continues: bool = False  # of the landscape
+    continues: bool = False  # of the landscape, as the next
+    unresolved: int = 0
 
 
 class WarmStarts:

@@ -170,7 +170,7 @@ def of_output(likelihood: Likelihood, output: int | None) -> Likelihood:
             raise ValueError(f"output was given, but the {likelihood.name} likelihood has one only")
         return likelihood
     known = range(len(likelihood.likelihoods))
-    if output is None or output not in known:
+    if not isinstance(output, int | np.integer) or isinstance(output, bool) or output not in known:
         raise ValueError(f"output must be one of {', '.join(map(str, known))}, the output of all new rows: "
-                         f"predict_y(X, output=0), and so on; got {output}")  # fmt: skip
+                         f"predict_y(X, output=0), and so on; got {output!r}")  # fmt: skip
     return likelihood.likelihoods[output]

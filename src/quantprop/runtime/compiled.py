@@ -13,9 +13,11 @@ import hashlib
 import os
 import platform
 import shutil
+import stat
 import sys
 import tempfile
 import time
+import warnings
 import zlib
 from importlib import import_module
 from pathlib import Path
@@ -104,10 +106,29 @@ def _opened(home: Path) -> Path:
     (home / WORKSPACE).mkdir(exist_ok=True)
     _evict(home)
     workspace = Path(tempfile.mkdtemp(dir=home / WORKSPACE))
-    for file in store.iterdir():
-        _linked(file, workspace / file.name)
+    files = [file for file in store.iterdir() if file.is_file()]
+    foreign = [file for file in files if not _own(file)]
+    if foreign:
+        told = f"{foreign[0]} and all like it are not used: they belong to another user, or others may write to them"
+        warnings.warn(told, RuntimeWarning, stacklevel=3)
+    for file in files:
+        if file not in foreign:
+            _linked(file, workspace / file.name)
     atexit.register(_closed, workspace, store, os.getpid())
     return workspace
+
+
+def _own(file: Path) -> bool:
+    """Whether nobody but this user or root can have written it, as far as the system tells users apart: a program is
+    code, and whoever writes it runs it here.
+    """
+    if not hasattr(os, "getuid"):
+        return True
+    try:
+        about = file.stat()
+    except FileNotFoundError:  # it has just been deleted
+        return True
+    return about.st_uid in (0, os.getuid()) and not about.st_mode & stat.S_IWOTH
 
 
 def _closed(workspace: Path, store: Path, owner: int) -> None:

@@ -135,9 +135,12 @@ class Kept:
 
 
 def _read(file: Path) -> Record | None:
-    if not file.exists():
+    """What a file holds; None where there is none that can be used."""
+    try:
+        packed = unsealed(file.read_bytes()) if file.exists() else None
+    except OSError as error:
+        warnings.warn(f"a compiled program cannot be read and is compiled again: {error}", RuntimeWarning, stacklevel=2)
         return None
-    packed = unsealed(file.read_bytes())
     return None if packed is None else pickle.loads(packed)
 
 

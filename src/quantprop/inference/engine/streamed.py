@@ -31,6 +31,7 @@ from quantprop.runtime.system import cores
 
 GROWTH = 2.0  # a residual may grow by this factor in one sweep before it is undone
 SMALLEST_STEP = 1e-3
+SHORTER, LONGER = 0.7, 1.2  # the next step, after a residual that grew by less, or that fell
 
 
 class Look(eqx.Module):
@@ -142,28 +143,28 @@ def factor_of(chunks: Callable[[], Iterator[Chunk]], sites: Natural) -> Factor:
 def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: float, max_sweeps: int) -> Ended:
     """Renew all sites, in place, until the residual is at most `tol`. `chunks` begins a pass over all rows.
 
-    A sweep that lets the residual grow is undone, and the step halved.
+    A sweep that lets the residual grow much is undone and made again with half the step; steps that let it grow a
+    little become shorter, others longer again.
     """
-    factor, step, before, kept = factor_of(chunks, sites), 1.0, np.inf, Natural(sites.nu.copy(), sites.tau.copy())
-    end = Ended(factor, np.nan, np.inf, 0, "max-sweeps")
+    factor, step, kept = factor_of(chunks, sites), 1.0, Natural(sites.nu.copy(), sites.tau.copy())
+    end, good, sent = Ended(factor, np.nan, np.inf, 0, "max-sweeps"), None, None
     while end.sweeps < max_sweeps:
         look = total(partial(_looked, factor, sites), chunks())
         end = _ended(factor, look, end.sweeps + 1)
         finite = np.isfinite(end.residual) and np.isfinite(end.evidence)
         if finite and end.residual <= tol:
             return end._replace(reason="converged")
-        if not finite and before == np.inf:
+        if good is None and not finite:
             return end._replace(reason="improper-start")
-        if not finite or end.residual > GROWTH * before:
-            step *= 0.5
+        if good is None or (finite and end.residual <= GROWTH * good.residual):
+            if good is not None:
+                step = min(1.0, LONGER * step) if end.residual < good.residual else SHORTER * step
+            good, sent, kept.nu[:], kept.tau[:] = end, look.sent, sites.nu, sites.tau
+        else:
+            step, sites.nu[:], sites.tau[:] = 0.5 * step, kept.nu, kept.tau
             if step < SMALLEST_STEP:
-                return end._replace(reason="stalled")
-            sites.nu[:], sites.tau[:] = kept.nu, kept.tau
-            factor, before = factor_of(chunks, sites), np.inf
-            continue
-        before, kept.nu[:], kept.tau[:] = end.residual, sites.nu, sites.tau
-        factor = _swept(chunks, factor, look.sent, step, sites)
-        step = min(1.0, 2.0 * step)
+                return good._replace(reason="stalled", sweeps=end.sweeps)
+        factor = _swept(chunks, good.factor, sent, step, sites)
     return end
 
 
