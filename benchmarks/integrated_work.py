@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from joint_chains import Target, chain, target_of
+from more_sets import MORE, load
 from parts import Row
 
 from quantprop import EP, Fitted, Integrated, LogNormal, Model, Parameter, fit, integrate, kernels, likelihoods
-from quantprop.experiments.protocol import Experiment, TrainTest, model_of, split
+from quantprop.experiments.protocol import Experiment, TrainTest, by_fold, model_of, split
 from quantprop.inference.task import prepare
 from quantprop.learning.integration.belief import belief_of
 from quantprop.learning.landscape import Landscape
@@ -107,18 +108,22 @@ def ended(found: Integrated) -> Row:
 # --- scores against the point estimate -------------------------------------------------------------------------------
 
 
-def division(part: Row) -> tuple[Experiment, TrainTest]:
-    """The experiment of a part, and its rows."""
+def division(part: Row, method: str) -> tuple[Model, TrainTest]:
+    """Where learning starts for a part, and its rows."""
+    if part["set"] in MORE:
+        start = Model(kernels.SquaredExponential(), likelihoods.Probit())
+        return start, by_fold(*load(part["set"]), 10 * part["round"], part["fold"])
     by = "year" if part["set"] == "mining" else "fold"
     experiment = Experiment(part["set"], "clean", split=by, round=part["round"], fold=part["fold"])
-    return experiment, split(experiment)
+    parts = split(experiment)
+    return model_of(experiment, method, parts.x.shape[1]), parts
 
 
 def scored(part: Row) -> Row:
     """One division of a set: what the point estimate and the average say of the test rows, and CPU seconds."""
-    (experiment, parts), method = division(part), part["method"]
+    (start, parts), method = division(part, part["method"]), part["method"]
     began = time.process_time()
-    fitted = fit(model_of(experiment, method, parts.x.shape[1]), parts.x, parts.y, method)
+    fitted = fit(start, parts.x, parts.y, method)
     middle = time.process_time()
     found = integrate(fitted)
     end = time.process_time()
@@ -183,8 +188,7 @@ def forecast(found: Integrated, target: Target) -> np.ndarray:
 
 def timed(part: Row) -> Row:
     """Seconds of a fit and of integration after the first call: of the CPU, and by the clock."""
-    experiment, parts = division(part | {"round": 0, "fold": 0})
-    start = model_of(experiment, part["method"], parts.x.shape[1])
+    start, parts = division(part | {"round": 0, "fold": 0}, part["method"])
     runs = [_run(start, parts, part["method"]) for _ in range(1 + REPEATS)]
     fitted, found, _ = runs[-1]
     (fit_cpu, fit_wall), (cpu, wall) = np.min([clock for _, _, clock in runs[1:]], axis=0)

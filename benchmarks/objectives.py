@@ -19,11 +19,12 @@ import jax.numpy as jnp
 import numpy as np
 from integrated import STORED, turn
 from integrated_work import division, judged
+from more_sets import MORE
 from objectives_page import page
 from parts import Row, carry_out, read
 
 from quantprop import Fitted, datasets, fit, infer
-from quantprop.experiments.protocol import TrainTest, model_of
+from quantprop.experiments.protocol import TrainTest
 from quantprop.inference.leave_one_out import loo_log_prob
 from quantprop.learning.objectives import LeaveOneOut
 from quantprop.parameters import at, declared
@@ -83,8 +84,7 @@ ONLY_CLASSES = ("loo-brier",)
 
 def learned(part: Row) -> Row:
     """One division by one rule: scores of the test rows, and CPU seconds (without those of the evidence's optimum)."""
-    experiment, parts = division(part)
-    start = model_of(experiment, "ep", parts.x.shape[1])
+    start, parts = division(part, "ep")
     point = fit(start, parts.x, parts.y, "ep")
     began = time.process_time()
     found = RULES[part["rule"]](parts, start, point)
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--sets", nargs="*", default=datasets.names())
+    parser.add_argument("--sets", nargs="*", default=[*datasets.names(), *MORE])
     parser.add_argument("--rules", nargs="*", default=list(RULES))
     parser.add_argument("--out", type=Path, default=STORED / "objectives.jsonl")
     parser.add_argument("--known", type=Path, nargs="*", default=[STORED])

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from more_sets import MORE
 from parts import Row
 
 from quantprop import datasets
@@ -24,6 +25,7 @@ NAMES = {
     "corrected": "corrected evidence", "corrected forecasts": "evidence, corrected forecasts",
     "vb at ep": "EP's evidence, VB's posterior",
 }  # fmt: skip
+SETS = (*datasets.names(), *MORE)
 FEWEST = 5  # divisions for a difference
 
 Key = tuple[str, int, int]  # set, round, fold
@@ -50,7 +52,7 @@ def _key(row: Row) -> Key:
 
 def differences(scores: Scores, rule: str, score: str) -> Iterator[tuple[str, Difference]]:
     """Of each set with enough divisions: a rule's score less that of the evidence, in pairs."""
-    for name in datasets.names():
+    for name in SETS:
         both = [key for key in scores[rule] if key in scores["evidence"] and key[0] == name]
         if len(both) >= FEWEST:
             own, base = (np.array([scores[which][key][score] for key in both]) for which in (rule, "evidence"))
@@ -60,7 +62,7 @@ def differences(scores: Scores, rule: str, score: str) -> Iterator[tuple[str, Di
 def difference_table(scores: Scores, score: str, unit: float) -> str:
     """Rows are sets, columns rules: mean difference ± standard error, with the number of divisions."""
     every = {rule: dict(differences(scores, rule, score)) for rule in NAMES}
-    sets = [name for name in datasets.names() if any(name in found for found in every.values())]
+    sets = [name for name in SETS if any(name in found for found in every.values())]
     lines = []
     for name in sets:
         base = [row[score] for key, row in scores["evidence"].items() if key[0] == name]

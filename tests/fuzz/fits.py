@@ -1,6 +1,6 @@
 """`fit` on adversarial problems, one line of JSON each: at an optimum, or a reason why not.
 
-python -m fuzz.fits fits.jsonl --count 300 --pair 3 --of 12    # from the folder tests, with src on the path
+python -m fuzz.fits fits.jsonl --count 300 --part 3 --of 12    # from the folder tests, with src on the path
 python -m fuzz.fits fits.jsonl --summary
 """
 

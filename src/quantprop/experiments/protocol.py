@@ -81,10 +81,10 @@ def split(experiment: Experiment) -> TrainTest:
     data = datasets.load(experiment.dataset, "clean" if experiment.variant == "clean" else "paper")
     if experiment.split == "year":
         return _by_year(data.X, data.y, experiment.seed)
-    return _by_fold(data.X, data.y, experiment.seed, experiment.fold)
+    return by_fold(data.X, data.y, experiment.seed, experiment.fold)
 
 
-def _by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> TrainTest:
+def by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> TrainTest:
     """The k-th block of ⌊m/10⌋ shuffled rows tests, all others train; standardised on the training rows.
 
     The authors shuffle the rows of one matrix of features and label in place. The legacy generator draws the same swaps
