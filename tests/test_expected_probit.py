@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import mpmath
@@ -15,21 +18,32 @@ MARGINS = (-300.0, -20.0, LOWEST - 0.1, LOWEST + 0.1, -3.0, -1.0, 0.0, 1.0, 3.0,
 
 def integral(m: float, s: float, of) -> float:
     """E[of(m + s u)], u standard normal, in pieces around f = 0."""
-    with mpmath.workdps(30):
+    with mpmath.workdps(20):
         near = [-m / s + x / s for x in (-1e4, -100, -20, -6, -2, 0, 2, 6, 20)]
         ends = sorted({mpmath.mpf(max(-16.0, min(16.0, x))) for x in [-16, -8, -4, -2, 0, 2, 4, 8, 16, *near]})
         return float(mpmath.quad(lambda u: mpmath.npdf(u) * of(mpmath.mpf(m) + mpmath.mpf(s) * u), ends))
 
 
+@cache
+def below(x):
+    """Φ(x): the three integrals have the same nodes."""
+    return mpmath.ncdf(x)
+
+
 def hazard(x):
-    return mpmath.npdf(x) / mpmath.ncdf(x)
+    return mpmath.npdf(x) / below(x)
 
 
-ORACLES = (lambda x: mpmath.log(mpmath.ncdf(x)), hazard, lambda x: -hazard(x) * (x + hazard(x)))
+ORACLES = (lambda x: mpmath.log(below(x)), hazard, lambda x: -hazard(x) * (x + hazard(x)))
 
 
-@pytest.mark.parametrize("s", [0.05, NARROW - 1e-3, NARROW + 1e-3, 4.0, 60.0])
-@pytest.mark.parametrize("margin", [LOWEST + 0.1, -1.0, 0.5, 5.0])
+SOME = {(-1.0, 0.05), (0.5, NARROW - 1e-3), (5.0, NARROW + 1e-3), (LOWEST + 0.1, 4.0), (-1.0, 60.0)}  # the others: campaigns
+CELLS = itertools.product((LOWEST + 0.1, -1.0, 0.5, 5.0), (0.05, NARROW - 1e-3, NARROW + 1e-3, 4.0, 60.0))
+
+
+@pytest.mark.parametrize(
+    ("margin", "s"), [pytest.param(*cell, marks=() if cell in SOME else pytest.mark.campaign) for cell in CELLS]
+)
 def test_expectations_are_those_of_mpmath(margin, s):
     m = margin * s
     with jax.enable_x64(True):
@@ -51,14 +65,16 @@ def test_far_out_only_the_square_is_left(margin, s):
 
 
 @pytest.mark.parametrize("s", [0.3, 2.0, 50.0])
-@pytest.mark.parametrize("margin", MARGINS)
-def test_slopes_are_derivatives_of_the_value(margin, s):
+def test_slopes_are_derivatives_of_the_value(s):
     """∂E/∂m = E[ℓ'] and, by the heat equation, ∂E/∂(s²) = ½ E[ℓ'']."""
+
+    def value(m, v):
+        return expected_log_ndtr(m, jnp.sqrt(v)).value
+
     with jax.enable_x64(True):
-        value = lambda m, v: expected_log_ndtr(m, jnp.sqrt(v)).value  # noqa: E731
-        at = jnp.asarray(margin * s), jnp.asarray(s * s)
-        by_mean, by_variance = jax.grad(value, argnums=(0, 1))(*at)
-        of = expected_log_ndtr(at[0], jnp.asarray(s))
+        m, v = s * np.array(MARGINS), np.full(len(MARGINS), s * s)
+        by_mean, by_variance = jax.jit(jax.vmap(jax.grad(value, argnums=(0, 1))))(m, v)
+        of = jax.jit(jax.vmap(expected_log_ndtr))(m, np.sqrt(v))
     np.testing.assert_allclose(by_mean, of.slope, rtol=1e-7)
     np.testing.assert_allclose(by_variance, 0.5 * np.asarray(of.curvature), rtol=1e-6)
 

@@ -91,11 +91,13 @@ def test_what_compiles_sooner_is_for_few_rows(monkeypatch, cache, kind, rows, ex
 
 @pytest.fixture
 def cache(monkeypatch):
-    """An empty cache, which holds few programs."""
+    """An empty cache, which holds few programs; what other tests have left need not be looked through at evictions."""
     monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
     monkeypatch.setattr(programs, "MOST", 8)
     monkeypatch.setattr(programs, "FEWEST", 4)
-    return programs._cache
+    gc.freeze()
+    yield programs._cache
+    gc.unfreeze()
 
 
 def squares():

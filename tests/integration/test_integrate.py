@@ -67,7 +67,8 @@ def test_marginals_are_smooth_and_near_the_exact_ones(two, two_exactly):
     """Smoothing by half a step of the grid costs less than 0.006 of a probability; Silverman's width cost 0.01."""
     for i, name in enumerate(two.parameters):
         at = two_exactly.mean[i] + two_exactly.sd[i] * np.linspace(-3.0, 3.0, 61)
-        found = np.array([two.marginal(name).cdf(value)[0] for value in at])
+        marginal = two.marginal(name)
+        found = np.array([marginal.cdf(value)[0] for value in at])
         np.testing.assert_allclose(found, two_exactly.cdf(i, at), atol=0.006)
 
 

@@ -50,9 +50,21 @@ def slopes(rule, likelihood, y):
         return jax.tree.map(np.asarray, jax.jit(jax.vmap(one))(MEAN, VARIANCE))
 
 
-@pytest.mark.parametrize(("rule", "plain"), [(panel_moments, plain_moments), (panel_w2, plain_w2)], ids=["KL", "W2"])
-@pytest.mark.parametrize(("likelihood", "y"), CASES, ids=[likelihood.name for likelihood, _ in CASES])
-def test_responses_are_the_derivatives_of_the_quadrature(likelihood, y, rule, plain):
+RULES = {"KL": (panel_moments, plain_moments), "W2": (panel_w2, plain_w2)}
+CELLS = [(likelihood, y, name) for likelihood, y in CASES for name in RULES]
+SOME = (("student-t", "W2"), ("student-t", "KL"), ("poisson", "W2"), ("logit", "KL"))  # the others: campaigns
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "y", "name"),
+    [
+        pytest.param(*cell, id=f"{cell[0].name}-{cell[2]}",
+                     marks=() if (cell[0].name, cell[2]) in SOME else pytest.mark.campaign)
+        for cell in CELLS
+    ],
+)  # fmt: skip
+def test_responses_are_the_derivatives_of_the_quadrature(likelihood, y, name):
+    rule, plain = RULES[name]
     (value, by), (expected, expected_by) = slopes(rule, likelihood, y), slopes(plain, likelihood, y)
     np.testing.assert_array_equal(value, expected)
     for found, right in zip(by, expected_by, strict=True):
@@ -74,11 +86,15 @@ def test_nothing_is_computed_for_numbers_that_stay():
 def test_derivatives_of_derivatives_follow():
     """∂² log Z/∂m² = −shrink/v, from the rule's own derivative differentiated again."""
     datum = Datum(jnp.asarray(1.3), jnp.asarray(1.0), jnp.asarray(1.0))
+
+    def moments(m):
+        return panel_moments(likelihoods.StudentT(4.0, 0.7), datum, Normal(m, 2.0))
+
+    def slope(m):
+        return jax.jvp(lambda m: moments(m).log_normalizer, (m,), (1.0,))[1]
+
     with jax.enable_x64(True):
-
-        def log_z(m):
-            return panel_moments(likelihoods.StudentT(4.0, 0.7), datum, Normal(m, 2.0)).log_normalizer
-
-        moments = panel_moments(likelihoods.StudentT(4.0, 0.7), datum, Normal(0.4, 2.0))
-        np.testing.assert_allclose(jax.grad(log_z)(0.4), moments.shift / 2.0, rtol=1e-10)
-        np.testing.assert_allclose(jax.jacfwd(jax.grad(log_z))(0.4), -moments.shrink / 2.0, rtol=1e-8)
+        found, first, second = jax.jit(lambda m: (moments(m), slope(m), jax.jacfwd(slope)(m)))(0.4)
+        found = jax.tree.map(np.asarray, found)
+    np.testing.assert_allclose(first, found.shift / 2.0, rtol=1e-10)
+    np.testing.assert_allclose(second, -found.shrink / 2.0, rtol=1e-8)
