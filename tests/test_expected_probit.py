@@ -37,7 +37,13 @@ def hazard(x):
 ORACLES = (lambda x: mpmath.log(below(x)), hazard, lambda x: -hazard(x) * (x + hazard(x)))
 
 
-SOME = {(-1.0, 0.05), (0.5, NARROW - 1e-3), (5.0, NARROW + 1e-3), (LOWEST + 0.1, 4.0), (-1.0, 60.0)}  # the others: campaigns
+SOME = {
+    (-1.0, 0.05),
+    (0.5, NARROW - 1e-3),
+    (5.0, NARROW + 1e-3),
+    (LOWEST + 0.1, 4.0),
+    (-1.0, 60.0),
+}  # the others: campaigns
 CELLS = itertools.product((LOWEST + 0.1, -1.0, 0.5, 5.0), (0.05, NARROW - 1e-3, NARROW + 1e-3, 4.0, 60.0))
 
 

@@ -40,6 +40,11 @@ def test_another_process_traces_no_program_and_has_the_same_bits(tmp_path):
     second, again = ran(tmp_path)
     assert second == first
     assert not [line for line in again if "_parallel" in line or "loo_of" in line]
+
+
+@pytest.mark.campaign
+def test_programs_of_other_code_are_not_taken_for_ours(tmp_path):
+    first, _ = ran(tmp_path)
     for file in tmp_path.glob(f"*/{compiled.STORE}/*{seals.SEALED}"):
         file.unlink()  # as if they had been made by other code: what JAX has kept is not taken for them
     assert ran(tmp_path)[0] == ran(tmp_path)[0] == first

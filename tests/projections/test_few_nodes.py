@@ -200,8 +200,8 @@ def test_where_few_nodes_do_not_do_they_say_nan_and_elsewhere_what_the_rule_says
     data, cavity = wide("student-t", 64, np.random.default_rng(5))
     base = KINDS["student-t"]
     rule = {EP(): few_node_moments, QP(): few_node_w2}[method]
-    few, good = jax.vmap(partial(rule, base))(data, cavity)
-    alone = jax.vmap(partial(method.projection.project, WithFewNodes(base)))(data, cavity)
+    few, good = jax.jit(jax.vmap(partial(rule, base)))(data, cavity)
+    alone = jax.jit(jax.vmap(partial(method.projection.project, WithFewNodes(base))))(data, cavity)
     assert 8 < np.sum(good) < 64
     for one, other in zip(jax.tree.leaves(alone), jax.tree.leaves(few), strict=True):
         np.testing.assert_array_equal(one, np.where(good, other, np.nan))
