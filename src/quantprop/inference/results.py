@@ -17,7 +17,8 @@ from quantprop.runtime.display import html, of_fitted, text
 _REMEDIES = {
     "converged": "",
     "max-evaluations": "raise max_evaluations",
-    "small-gain": "the last step gained less than ftol although the gradient is not small: lower ftol to go on",
+    "small-gain": "the last step gained less than ftol, a share of the objective, before the gradient was as small as "
+    "gtol: lower ftol to go on",
     "no-progress": "the line search could not improve although the gradient is not small: see the trace; the optimum "
     "may be very flat, or inference fails close by",
     "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "

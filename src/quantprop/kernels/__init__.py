@@ -4,7 +4,6 @@ Kernels add, multiply and take powers: `SquaredExponential() + Constant(2.0) * L
 subclass with one method, `__call__(x, z)` for two points, written in jax.numpy:
 
 >>> import jax.numpy as jnp
-import numpy as np
 >>> from quantprop import kernels
 >>> class Brownian(kernels.Kernel):
 ...     def __call__(self, x, z):
