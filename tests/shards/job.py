@@ -17,6 +17,7 @@ import quantprop
 from quantprop import EP, QP, Dense, Inducing, Markov, Model, Parameter, fit, infer, kernels, likelihoods
 from quantprop.runtime.jobs import join
 
+COPIES = 50  # of each row, where there are to be many
 NEW = np.random.default_rng(5).normal(size=(7, 2))
 
 
@@ -97,9 +98,22 @@ def quick(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     return of_solution(infer(model, rows["x"], rows["label"], "laplace", tol=1e-10), "")
 
 
+def on_the_way(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """How precise inference is while a search is on its way: here by the number of rows, each taken many times."""
+    from quantprop.inference.task import prepare, settled
+    from quantprop.learning.landscape import Landscape
+    from quantprop.learning.objectives import Evidence
+    from quantprop.learning.search import loose
+
+    x, y = (np.repeat(rows[name], COPIES, axis=0) for name in ("x", "label"))
+    model = settled(Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(16)), x)
+    land = Landscape(model, prepare(model, x, y, QP(), None, None, None), QP(), Evidence())
+    return {"way.rows": land.total, "way.tol": loose(land, np.inf)}
+
+
 def quick_and_wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Both in one job."""
-    return {**wrong(rows), **quick(rows)}
+    """All that is tested by default, in one job."""
+    return {**wrong(rows), **quick(rows), **on_the_way(rows)}
 
 
 def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shards.job import inferred, problem, quick, small, small_by_qp
+from shards.job import COPIES, inferred, problem, quick, small, small_by_qp
 from shards.jobs import differences, results
 
 THETA = 1e-6
@@ -24,6 +24,14 @@ def two(tmp_path_factory):
 
 def test_two_processes_are_one(two):
     compare(two, quick(problem(400)))
+
+
+def test_sweeps_of_a_search_end_in_all_processes_at_once(two):
+    """By the rows of all, n: values on the way may be wrong by n r² ≤ 1e-3 nats, r being the residual."""
+    first, second = two
+    assert first["way.rows"] == second["way.rows"] == 400 * COPIES
+    assert first["way.tol"] == second["way.tol"]
+    assert first["way.tol"] == pytest.approx(np.sqrt(1e-3 / (400 * COPIES)), rel=1e-15)
 
 
 @pytest.mark.campaign

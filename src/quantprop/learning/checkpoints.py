@@ -24,7 +24,7 @@ from quantprop.learning.fingerprints import of_numbers
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, Memory
 from quantprop.parameters import labels, values
-from quantprop.runtime.jobs import agreed, all_true, counted, gathered, own_part, together
+from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
@@ -115,7 +115,7 @@ def _column(point: Point, tol: float) -> dict[str, Any]:
 def problem_of(landscape: Landscape) -> dict[str, Any]:
     """What a checkpoint must have in common with a search that goes on from it."""
     return {
-        "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": counted(landscape.count),
+        "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": landscape.total,
         "objective": landscape.objective.name, "method": repr(landscape.method),
         "likelihood": landscape.model.plain_likelihood.name, "kernel": repr(landscape.model.kernel),
         "numbers": of_numbers(_without_rows(landscape)), "data": landscape.fingerprint,

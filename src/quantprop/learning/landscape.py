@@ -39,7 +39,7 @@ from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
-from quantprop.runtime.jobs import agreed, gathered, own_part
+from quantprop.runtime.jobs import agreed, counted, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
 
@@ -101,6 +101,11 @@ class Landscape:
     def count(self) -> int:
         """How many rows it is of, in this process."""
         return len(self.task.x)
+
+    @cached_property
+    def total(self) -> int:
+        """How many rows it is of, in all processes: what they decide by, since each has another number of its own."""
+        return counted(self.count)
 
     @cached_property
     def parts(self) -> Declared:
