@@ -172,11 +172,13 @@ class Landscape:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells its rows from others, in all processes together."""
+        """Tells its rows from others, in all processes together; where the prior mean is given by row, with that."""
         own, n = own_part(self.count), self.count
-        given = [np.asarray(leaf)[:n] for leaf in jax.tree.leaves((self.task.data, self.task.weight)) if np.ndim(leaf)]
-        rows = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
-        return f"{int(np.sum(np.concatenate([np.atleast_1d(each) for each in gathered(rows)]), dtype=np.uint64)):016x}"
+        mean = self.parts.mean.value if is_opaque(self.model.mean) else None
+        rows = (self.task.data, self.task.weight, mean)
+        given = [np.asarray(leaf)[:n] for leaf in jax.tree.leaves(rows) if np.ndim(leaf)]
+        part = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
+        return f"{int(np.sum(np.concatenate([np.atleast_1d(each) for each in gathered(part)]), dtype=np.uint64)):016x}"
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""
