@@ -10,6 +10,7 @@ import re
 import sys
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 
@@ -17,6 +18,8 @@ import quantprop
 from quantprop import EP, QP, Dense, Inducing, Markov, Model, Parameter, fit, infer, kernels, likelihoods
 from quantprop.runtime.jobs import join
 
+BOX = np.array([[-1.0, 1.0], [2.0, 5.0]])
+COPIES = 50  # of each row, where there are to be many
 NEW = np.random.default_rng(5).normal(size=(7, 2))
 
 
@@ -91,15 +94,55 @@ def unlike() -> str:
     return ""
 
 
+def full(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """What all processes say where one of them has not enough memory."""
+    import jax
+
+    from quantprop.inference import task
+
+    def short_of_memory(cost: Any) -> None:
+        if jax.process_index() == 1:
+            raise MemoryError("too many rows")
+
+    model = Model(kernels.Matern32(), likelihoods.Probit(), process=Inducing(16))
+    with patch.object(task, "check_memory", short_of_memory):
+        try:
+            infer(model, rows["x"], rows["label"])
+        except (MemoryError, RuntimeError) as error:
+            return {"full": f"{type(error).__name__}: {error}"}
+    return {}
+
+
+def restarted(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Random starts of an estimator without a random_state."""
+    from quantprop.estimators.core import Recipe, random_starts
+    from quantprop.learning.objectives import Evidence
+
+    return {"starts": random_starts(Recipe(QP(), Evidence(), "fmin_l_bfgs_b", 2, None, 100), BOX)}
+
+
 def quick(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Laplace inferred on labels."""
     model = Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(16))
     return of_solution(infer(model, rows["x"], rows["label"], "laplace", tol=1e-10), "")
 
 
+def on_the_way(rows: dict[str, np.ndarray]) -> dict[str, Any]:
+    """How precise inference is while a search is on its way: here by the number of rows, each taken many times."""
+    from quantprop.inference.task import prepare, settled
+    from quantprop.learning.landscape import Landscape
+    from quantprop.learning.objectives import Evidence
+    from quantprop.learning.search import loose
+
+    x, y = (np.repeat(rows[name], COPIES, axis=0) for name in ("x", "label"))
+    model = settled(Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(16)), x)
+    land = Landscape(model, prepare(model, x, y, QP(), None, None, None), QP(), Evidence())
+    return {"way.rows": land.total, "way.tol": loose(land, np.inf)}
+
+
 def quick_and_wrong(rows: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Both in one job."""
-    return {**wrong(rows), **quick(rows)}
+    """All that is tested by default, in one job."""
+    return {**wrong(rows), **full(rows), **quick(rows), **on_the_way(rows), **restarted(rows)}
 
 
 def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:

@@ -4,16 +4,16 @@ import numpy as np
 import pytest
 
 import quantprop
-from quantprop import EP, Model, Parameter, fit, kernels, likelihoods
+from quantprop import EP, Inducing, Model, Parameter, fit, kernels, likelihoods
 from quantprop.inference.task import prepare
-from quantprop.learning.checkpoints import Checkpoint, opened
+from quantprop.learning.checkpoints import Checkpoint, opened, problem_of
 from quantprop.learning.fingerprints import of_rows
 from quantprop.learning.fitting import watched
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.parameters import packed
 from quantprop.storage import files
-from shards.job import problem
+from shards.job import NEW, problem
 
 MODEL = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
 
@@ -80,6 +80,21 @@ def test_other_data_and_another_model_are_another_search(tmp_path):
     for what, given, exposure in (("kernel", fixed, None), ("data", poisson, np.full(30, 10.0))):
         with quantprop.checkpointed(second), pytest.raises(ValueError, match=f"another search .its {what}: "):
             fit(given, x, counts, "laplace", exposure=exposure, max_evaluations=2)
+
+
+def test_what_tells_a_model_from_others_does_not_depend_on_the_rows_of_a_process():
+    """However many rows there are, also as many as points; a prior mean that is given by row is told with the rows."""
+
+    def told(n, slope):
+        rows, process = problem(n), Inducing(NEW)
+        model = Model(kernels.SquaredExponential(), likelihoods.Probit(), lambda x: slope * x[:, 0], process)
+        task = prepare(model, rows["x"], rows["label"], EP(), None, None, None)
+        return problem_of(Landscape(model, task, EP(), Evidence()))
+
+    as_many_as_points, padded, many, other = told(len(NEW), 1.0), told(40, 1.0), told(64, 1.0), told(64, 2.0)
+    assert as_many_as_points["numbers"] == padded["numbers"] == many["numbers"] == other["numbers"]
+    assert many["data"] == told(64, 1.0)["data"]
+    assert many["data"] != other["data"]
 
 
 def test_fingerprints_of_parts_are_those_of_the_whole():

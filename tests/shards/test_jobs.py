@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from shards.job import inferred, problem, quick, small, small_by_qp
+from shards.job import BOX, COPIES, inferred, problem, quick, small, small_by_qp
 from shards.jobs import differences, results
 
 THETA = 1e-6
@@ -26,6 +26,14 @@ def test_two_processes_are_one(two):
     compare(two, quick(problem(400)))
 
 
+def test_sweeps_of_a_search_end_in_all_processes_at_once(two):
+    """By the rows of all, n: values on the way may be wrong by n r² ≤ 1e-3 nats, r being the residual."""
+    first, second = two
+    assert first["way.rows"] == second["way.rows"] == 400 * COPIES
+    assert first["way.tol"] == second["way.tol"]
+    assert first["way.tol"] == pytest.approx(np.sqrt(1e-3 / (400 * COPIES)), rel=1e-15)
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("case", [small, small_by_qp, inferred])
 def test_two_processes_are_one_in_other_cases(case, tmp_path):
@@ -43,6 +51,19 @@ def test_what_one_process_cannot_take_all_refuse(two):
             "process 1 of the job has numpy 2.1, jax 0.10, and process 0 has numpy 2.0, jax 0.10: install the same "
             "versions on all hosts"
         )
+
+
+def test_where_one_process_is_short_of_memory_all_stop(two):
+    first, second = two
+    assert str(second["full"]) == "MemoryError: too many rows"
+    assert str(first["full"]) == "JobError: process 1 of the job stopped: MemoryError: too many rows"
+
+
+def test_random_starts_are_those_of_the_first_process(two):
+    first, second = two
+    assert np.array_equal(first["starts"], second["starts"])
+    assert len(np.unique(first["starts"], axis=0)) == 2
+    assert ((BOX[:, 0] <= first["starts"]) & (first["starts"] <= BOX[:, 1])).all()
 
 
 @pytest.mark.campaign

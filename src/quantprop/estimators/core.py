@@ -38,7 +38,7 @@ from quantprop.learning.starts import at_bounds, typical_distance, variance_boun
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
-from quantprop.runtime.jobs import sums
+from quantprop.runtime.jobs import agreed, all_true, sums
 
 MAX_EVALUATIONS = 300
 TOLERANCE = 1e-8  # of inference
@@ -192,23 +192,25 @@ def _learned(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows:
     task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
     theta, bounds = packed(landscape.parts), box(landscape.parts)
-    if warm is not None and len(warm.nu) == len(task.x):
+    if warm is not None and all_true(len(warm.nu) == len(task.x)):
         landscape.warmed(theta, warm)
     if recipe.optimizer is None or not len(theta):
         return Core(choice, landscape, _unlearned(recipe, landscape, theta, x, y, rows))
     theta = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if callable(recipe.optimizer):
         return Core(choice, landscape, _by_callable(recipe, choice, landscape, theta, bounds))
-    starts = [theta, *_random_starts(recipe, theta, bounds)]
+    starts = [theta, *random_starts(recipe, bounds)]
     return Core(choice, landscape, learn(landscape, starts, bounds, MAX_EVALUATIONS, FTOL))
 
 
-def _random_starts(recipe: Recipe, theta: np.ndarray, bounds: np.ndarray) -> list[np.ndarray]:
-    """Uniform in θ over the bounds, as scikit-learn does it."""
+def random_starts(recipe: Recipe, bounds: np.ndarray) -> list[np.ndarray]:
+    """Uniform in θ over the bounds, as scikit-learn does it; in a job those of the first process, since without a
+    random_state each would draw others.
+    """
     if recipe.restarts and not np.isfinite(bounds).all():
         raise ValueError("n_restarts_optimizer > 0 requires that all bounds are finite")
     draws = check_random_state(recipe.random_state)
-    return [draws.uniform(bounds[:, 0], bounds[:, 1]) for _ in range(recipe.restarts)]
+    return [agreed(draws.uniform(bounds[:, 0], bounds[:, 1])) for _ in range(recipe.restarts)]
 
 
 def _unlearned(recipe: Recipe, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: dict) -> Fitted:
@@ -246,7 +248,7 @@ def _by_callable(recipe: Recipe, choice: Choice, landscape: Landscape, theta: np
 
     ends = np.stack([theirs(bounds[:, 0]), theirs(bounds[:, 1])], axis=1)
     best, least = recipe.optimizer(obj_func, theirs(theta), bounds=ends)
-    for start in _random_starts(recipe, theta, bounds):
+    for start in random_starts(recipe, bounds):
         new, value = recipe.optimizer(obj_func, theirs(start), bounds=ends)
         if value < least:
             best, least = new, value

@@ -58,12 +58,13 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
         _check_copies(model, x, total)
     size = padded_size(len(x), mesh)
     cost = model.process.cost(size)
-    check_memory(cost)
     weight = weight_of(total, size)
     if not all_true(weight.exponent is None) and weight.exponent is None:  # programs are the same in all processes
         weight = weight._replace(exponent=np.ones(size))
-    method.check(likelihood, weight)
-    model.process.check(np.asarray(method.share(weight)))
+    with together():
+        check_memory(cost)
+        method.check(likelihood, weight)
+        model.process.check(np.asarray(method.share(weight)))
     return Task(x, pad(x, size), pad(data, size), weight, cost, mesh)
 
 

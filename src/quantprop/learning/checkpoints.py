@@ -20,11 +20,13 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.gaussian import Natural
+from quantprop.learning.evaluation import Declared
 from quantprop.learning.fingerprints import of_numbers
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, Memory
+from quantprop.model import is_opaque
 from quantprop.parameters import labels, values
-from quantprop.runtime.jobs import agreed, all_true, counted, gathered, own_part, together
+from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
@@ -115,16 +117,19 @@ def _column(point: Point, tol: float) -> dict[str, Any]:
 def problem_of(landscape: Landscape) -> dict[str, Any]:
     """What a checkpoint must have in common with a search that goes on from it."""
     return {
-        "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": counted(landscape.count),
+        "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": landscape.total,
         "objective": landscape.objective.name, "method": repr(landscape.method),
         "likelihood": landscape.model.plain_likelihood.name, "kernel": repr(landscape.model.kernel),
         "numbers": of_numbers(_without_rows(landscape)), "data": landscape.fingerprint,
     }  # fmt: skip
 
 
-def _without_rows(landscape: Landscape) -> list[Any]:
-    """All numbers of the model, fixed ones and the start of others, but for a prior mean that is given by row."""
-    return [leaf for leaf in jax.tree.leaves(values(landscape.parts)) if np.shape(leaf)[:1] != (landscape.count,)]
+def _without_rows(landscape: Landscape) -> Declared:
+    """All numbers of the model, fixed ones and the start of others, but for a prior mean that is given by row: each
+    process has its own, and the rows are told by their fingerprint.
+    """
+    parts = landscape.parts
+    return values(parts._replace(mean=None) if is_opaque(landscape.model.mean) else parts)
 
 
 def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:

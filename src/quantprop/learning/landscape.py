@@ -39,7 +39,7 @@ from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
-from quantprop.runtime.jobs import agreed, gathered, own_part
+from quantprop.runtime.jobs import agreed, counted, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
 
@@ -101,6 +101,11 @@ class Landscape:
     def count(self) -> int:
         """How many rows it is of, in this process."""
         return len(self.task.x)
+
+    @cached_property
+    def total(self) -> int:
+        """How many rows it is of, in all processes: what they decide by, since each has another number of its own."""
+        return counted(self.count)
 
     @cached_property
     def parts(self) -> Declared:
@@ -167,11 +172,13 @@ class Landscape:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Tells its rows from others, in all processes together."""
+        """Tells its rows from others, in all processes together; where the prior mean is given by row, with that."""
         own, n = own_part(self.count), self.count
-        given = [np.asarray(leaf)[:n] for leaf in jax.tree.leaves((self.task.data, self.task.weight)) if np.ndim(leaf)]
-        rows = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
-        return f"{int(np.sum(np.concatenate([np.atleast_1d(each) for each in gathered(rows)]), dtype=np.uint64)):016x}"
+        mean = self.parts.mean.value if is_opaque(self.model.mean) else None
+        rows = (self.task.data, self.task.weight, mean)
+        given = [np.asarray(leaf)[:n] for leaf in jax.tree.leaves(rows) if np.ndim(leaf)]
+        part = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
+        return f"{int(np.sum(np.concatenate([np.atleast_1d(each) for each in gathered(part)]), dtype=np.uint64)):016x}"
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""

@@ -27,8 +27,10 @@ ROUGH = 1e-3  # largest residual at which values are compared, relative to the s
 
 
 def loose(landscape: Any, incline: Any) -> Any:
-    """Tolerance of inference on the way, given the slope along the step that led there."""
-    loosest = min(LOOSE, (BLUR / max(landscape.count, 1)) ** 0.5) if landscape.exact else PARTIAL
+    """Tolerance of inference on the way, given the slope along the step that led there; the same in all processes of a
+    job, whose sweeps end together.
+    """
+    loosest = min(LOOSE, (BLUR / max(landscape.total, 1)) ** 0.5) if landscape.exact else PARTIAL
     return np.clip(SHARP * incline, landscape.tol, loosest)
 
 

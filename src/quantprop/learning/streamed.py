@@ -214,6 +214,11 @@ class StreamedLandscape:
         """How many rows it is of."""
         return len(self.rows)
 
+    @property
+    def total(self) -> int:
+        """The same, since it is of one process."""
+        return self.count
+
     @cached_property
     def parts(self) -> Declared:
         """The model's parts, every number declared."""

@@ -2,6 +2,10 @@
 
 Every function here that takes something is collective: all processes call it, in the same order. In a job of one
 process it returns what it was given.
+
+Programs over divided rows send messages. So whatever decides which of them run, and when their loops end (tolerances,
+starts, what has failed), must be the same in all processes: from the rows of all, from what such a program returned for
+all, or `agreed`; never from a process's own rows, memory, clock or random numbers.
 """
 
 from __future__ import annotations

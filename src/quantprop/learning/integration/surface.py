@@ -73,9 +73,9 @@ class Surface:
         return self.landscape.integrates
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """How many rows it is of."""
-        return self.landscape.count
+        return self.landscape.total
 
     @property
     def parts(self) -> Declared:
