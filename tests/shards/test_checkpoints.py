@@ -116,6 +116,7 @@ def test_fingerprints_of_parts_are_those_of_the_whole():
         lambda content, tensors: content.update(place=2.0),
         lambda content, tensors: content.update(unresolved=-1),
         lambda content, tensors: tensors.update(value=tensors["value"].astype(np.int64)),
+        lambda content, tensors: tensors.update(theta=np.full_like(tensors["theta"], 1e200)),  # outside the bounds
         lambda content, tensors: tensors.update(sweeps=np.full(len(tensors["sweeps"]), np.inf)),
         lambda content, tensors: tensors.update(
             {name: tensors[name][:0] for name in ("known.theta", "known.log_tau", "known.pull")}

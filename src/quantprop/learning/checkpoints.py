@@ -25,7 +25,7 @@ from quantprop.learning.fingerprints import of_numbers
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, Memory
 from quantprop.model import is_opaque
-from quantprop.parameters import labels, values
+from quantprop.parameters import box, labels, values
 from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
@@ -146,6 +146,8 @@ def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
     own = own_part(landscape.count)
     with together(), reading(checkpoint.path), refusing("the checkpoint"):
         points, tols, memory = _unpacked(document, len(document.content["labels"]), own)
+        lower, upper = box(landscape.parts).T
+        require(all(((lower <= point.theta) & (point.theta <= upper)).all() for point in points), OTHER)
     landscape.recall(memory)
     return replace(checkpoint, points=points, tols=tols)
 
