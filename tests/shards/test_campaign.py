@@ -14,9 +14,7 @@ from shards.test_jobs import REST, THETA, compare
 
 pytestmark = pytest.mark.campaign
 ROWS = 50_000
-GRADIENT = (
-    1e-8  # sums in another order, through the covariance of the points, whose condition is that of its jitter, 1e-9
-)
+GRADIENT = 1e-8  # sums in another order, enlarged by the covariance of the points, whose jitter is 1e-9
 SILENCE = 60  # seconds in which the death of a process must be noticed
 
 
