@@ -19,7 +19,7 @@ from quantprop import EP, QP, Dense, Inducing, Markov, Model, Parameter, fit, in
 from quantprop.runtime.jobs import join
 
 BOX = np.array([[-1.0, 1.0], [2.0, 5.0]])
-COPIES = 50  # of each row, where there are to be many
+COPIES = 8  # of each row, where there are to be many
 NEW = np.random.default_rng(5).normal(size=(7, 2))
 
 

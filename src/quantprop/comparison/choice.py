@@ -109,12 +109,12 @@ def choose(given: Sequence[Candidate], method: str = "qp", report: Report = lamb
 
     Densities of discrete and of continuous y cannot be compared, and are refused.
     """
+    _check_comparable(given)
     standings = []
     for i, candidate in enumerate(given):
         report("models", i, len(given))
         standings.append(standing(candidate, method))
     report("models", len(given), len(given))
-    _check_comparable(standings)
     return Choice(tuple(sorted(standings, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
 
 
@@ -135,12 +135,11 @@ def _have_density(model: TableModel) -> Any:
     return 1.0 if data is None or data.y.ndim == 1 else data.y[:, 0] == data.y[:, 1]
 
 
-def _check_comparable(standings: Sequence[Standing]) -> None:
-    lattices = {one.name: one.model.fits[0].model.likelihood.lattice is None for one in standings}
-    if len(set(lattices.values())) > 1:
-        continuous = [name for name, real in lattices.items() if real]
+def _check_comparable(given: Sequence[Candidate]) -> None:
+    continuous = [one.name for one in given if not one.problem.target.discrete]
+    if 0 < len(continuous) < len(given):
         raise ValueError(f"{continuous[0]} has a density and others probabilities of y: they cannot be compared")
-    sizes = {len(one.loo) for one in standings}
+    sizes = {len(one.problem.raw) for one in given}
     if len(sizes) > 1:
         raise ValueError(f"candidates must be learned from the same rows; got {sorted(sizes)}")
 

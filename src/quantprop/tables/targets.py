@@ -55,6 +55,11 @@ class Target:
         """Whether y are labels."""
         return self.likelihood in CLASSES
 
+    @property
+    def discrete(self) -> bool:
+        """Whether y has probabilities, not a density."""
+        return self.likelihood in (*CLASSES, *COUNTS, "binomial", "ordinal")
+
     def model(self) -> Likelihood | str:
         """What the estimators call the likelihood: a name, or one with numbers to start from."""
         if self.likelihood == "censored":
