@@ -13,6 +13,7 @@ from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.model import Model
+from quantprop.priors import Classes, ClassesInducing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -22,7 +23,7 @@ def by_factors(function: Function) -> Function:
 
     @wraps(function)
     def translated(model: Any, X: Any, y: Any, *args: Any, weights: Any = None, **more: Any) -> Any:
-        if not isinstance(model.likelihood, ClassLikelihood):
+        if not of_classes(model):
             return function(model, X, y, *args, weights=weights, **more)
         return as_classes(function(*factors_of(model, X, y, weights), *args, **more))
 
@@ -35,7 +36,7 @@ def each_by_factors(function: Function) -> Function:
     @wraps(function)
     def translated(model: Any, X: Any, y: Any, *args: Any, weights: Any = None, **more: Any) -> Any:
         models = [model] * len(X) if isinstance(model, Model) else list(model)
-        several = [isinstance(one.likelihood, ClassLikelihood) for one in models]
+        several = [of_classes(one) for one in models]
         if not any(several):
             return function(model, X, y, *args, weights=weights, **more)
         if not all(several):
@@ -46,6 +47,18 @@ def each_by_factors(function: Function) -> Function:
         return as_classes(function(*factors, *args, **more))
 
     return cast(Function, translated)
+
+
+def of_classes(model: Model) -> bool:
+    """Whether a datum sees the functions of all classes; a kernel of several functions is refused elsewhere."""
+    if isinstance(model.likelihood, ClassLikelihood):
+        return True
+    if isinstance(model.kernel, PerClass) and not isinstance(model.process, (Classes, ClassesInducing)):
+        raise ValueError(
+            f"kernel: PerClass has a function for each class, and the {model.plain_likelihood.name} likelihood sees "
+            "one: give MultinomialProbit or Softmax, or a kernel of one function"
+        )
+    return False
 
 
 def as_classes(result: Any) -> Any:
