@@ -297,6 +297,15 @@ def test_what_cannot_be_is_refused_by_name(model, y, more, words):
 # --- estimators ------------------------------------------------------------------------------------------------------
 
 
+def test_leave_one_out_densities_are_of_the_rows_that_were_written_out():
+    x, y, weights = np.arange(6.0)[:, None], np.array(list("abcabc")), np.array([0, 2, 1, 1, 1, 1])
+    classifier = GaussianProcessClassifier(multi_class="joint", method="ep", optimizer=None)
+    found, expected = classifier.fit(x, y, weights), GaussianProcessClassifier(**classifier.get_params())
+    expected.fit(np.repeat(x, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(found.loo_, expected.loo_, atol=1e-7)
+    np.testing.assert_array_equal(found.base_estimator_.X_train_, expected.base_estimator_.X_train_)
+
+
 def test_the_classifier_learns_all_classes_jointly(tmp_path):
     labels = np.array(["ash", "oak", "elm"])[Y]
     model = GaussianProcessClassifier(multi_class="joint", method="ep").fit(X, labels)

@@ -46,6 +46,17 @@ def test_an_interrupted_search_goes_on(tmp_path, monkeypatch, evaluations):
     assert resumed.solution.log_evidence == pytest.approx(whole.solution.log_evidence, rel=1e-9)
 
 
+def test_a_place_that_cannot_be_written_to_is_named_before_anything_is_learned(tmp_path):
+    with (
+        pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"),
+        quantprop.checkpointed(tmp_path / "nowhere" / "x"),
+    ):
+        pass
+    for minutes in (-1.0, np.nan, np.inf):
+        with pytest.raises(ValueError, match="minutes must be"), quantprop.checkpointed(tmp_path / "x", minutes):
+            pass
+
+
 def test_the_file_of_another_search_is_refused(tmp_path):
     rows, file = problem(30), tmp_path / "search"
     with quantprop.checkpointed(file, minutes=0):

@@ -205,6 +205,8 @@ class GaussianProcessClassifier(FurtherLabels, ClassifierMixin, GaussianProcess)
         )
         factors = factors_of(model, X, codes, weights)
         core = build(recipe, chosen, *factors, {}, warm[0] if len(warm) == 1 else None)
+        if weights is not None:  # as the factors are of them
+            X, codes = (np.repeat(rows, weights.astype(int), axis=0) for rows in (X, codes))
         return JointGaussianProcess(core, np.arange(self.n_classes_), X.copy() if self.copy_X_train else X, codes)
 
     def _tasks(self, y: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -255,7 +257,9 @@ class GaussianProcessClassifier(FurtherLabels, ClassifierMixin, GaussianProcess)
 
     @property
     def loo_(self):
-        """Leave-one-out log predictive densities of the training rows, one column per model for several of them."""
+        """Leave-one-out log predictive densities of the rows that were learned from, one column per model for several
+        of them. Rows of weight 0 are left out, and with multi_class="joint" rows of weight w are there w times.
+        """
         models = self._models()
         return models[0].posterior_.loo if len(models) == 1 else np.stack([m.posterior_.loo for m in models], axis=1)
 

@@ -225,6 +225,12 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
     >>> bool(np.array_equal(first.theta, again.theta))
     True
     """
+    if not 0.0 <= minutes < float("inf"):
+        raise ValueError(f"minutes must be a number from 0 on; got {minutes}")
+    folder = os.path.dirname(os.path.abspath(path))
+    if not os.access(folder, os.W_OK):
+        raise FileNotFoundError(f"the checkpoint {os.fspath(path)} cannot be written: there is no folder {folder}, or "
+                                "it is read-only")  # fmt: skip
     token = _series.set(_Series(os.fspath(path), 60.0 * minutes))
     try:
         yield
