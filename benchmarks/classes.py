@@ -8,7 +8,7 @@
 `compare` appends one line to the file for every data set, model and stratified fold, and leaves out those that it has
 already: parts of it may run at different times and on different machines; `--seconds` ends it. `table` makes of them
 the mean test log-probability of the class, the error, and the calibration error (the mean of |confidence − accuracy|
-over ten bins, weighted by their rows). FOLDER holds NAME.npz with X and y, or NAME.csv with a header and the class in
+over ten bins, weighted by their rows), and paired differences between models. FOLDER holds NAME.npz with X and y, or NAME.csv with a header and the class in
 the last column (an Id is left out); iris and wine come with scikit-learn. `time` prints how long learning takes for 200
 rows of three classes, in a process that has learned such a model before, and how the time of one inference and of one
 gradient grows with the number of classes; the exponent is that of the processor's time.
@@ -37,6 +37,8 @@ from sklearn.model_selection import StratifiedKFold
 
 from quantprop import GaussianProcessClassifier, LogNormal, Model, Parameter, fit, infer, kernels, likelihoods
 from quantprop.experiments.pool import in_processes
+from quantprop.experiments.protocol import TEST_TO_TRAIN
+from quantprop.experiments.resampled import difference
 from quantprop.inference.classes import factors_of
 from quantprop.inference.task import as_method, prepare
 from quantprop.learning.landscape import Landscape
@@ -44,6 +46,7 @@ from quantprop.learning.objectives import as_objective
 from quantprop.parameters import packed
 
 BINS = 10
+PAIRS = (("joint QP", "one-vs-rest QP"), ("joint EP", "one-vs-rest EP"))
 TOGETHER = 5  # folds that one process learns from, one after the other
 SMALLEST = 1e-12  # a probability of 0 counts as this: trees and scikit-learn's model can say 0
 
@@ -176,6 +179,15 @@ def table(given: argparse.Namespace) -> None:
         part = "" if len(some) == some[0]["folds"] else f" ({len(some)} of {some[0]['folds']} folds)"
         print(f"| {name} | {sums['rows']}, {some[0]['classes']} | {learner}{part} | {log_prob:.4f} | {error:.4f} | "
               f"{calibration:.4f} | {np.median([row['seconds'] for row in some]):.1f} |")  # fmt: skip
+
+    for name, (own, base) in itertools.product(dict.fromkeys(row["data"] for row in rows), PAIRS):
+        means = {(row["model"], row["fold"]): row["log_prob"] / row["rows"] for row in rows if row["data"] == name}
+        folds = [fold for model, fold in means if model == own and (base, fold) in means]
+        if len(folds) > 1:
+            joint, apart = (np.array([means[model, fold] for fold in folds]) for model in (own, base))
+            less = difference(joint, apart, TEST_TO_TRAIN["fold"])
+            print(f"{name}: {own} less {base} {less.mean:+.4f} ± {less.standard_error:.4f} (p = {less.p_value:.2f}, "
+                  f"{len(folds)} folds)")  # fmt: skip
 
 
 def made(n: int, classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -22,9 +22,9 @@ import jax
 from integrated_page import page
 from integrated_work import calibrated, sampled, scored, timed
 from joint_chains import SMALL
+from more_sets import EVERY
 from parts import Row, carry_out, cores, on_core, read
 
-from quantprop import datasets
 from quantprop.experiments.protocol import FOLDS
 
 STORED = Path(__file__).resolve().parent.parent / "docs" / "results" / "integration"
@@ -49,7 +49,7 @@ def scores(options: argparse.Namespace) -> list[Row]:
     return [
         {"what": "scores", "set": name, **turn(name, k), "method": options.method}
         for k in turns
-        for name in options.sets or datasets.names()
+        for name in options.sets or EVERY
     ]
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import numpy as np
 from joint_chains import split_rhat
-from more_sets import MORE
+from more_sets import EVERY
 from parts import Row
 from scipy.stats import kstest
 
-from quantprop import datasets
 from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.resampled import difference
 from quantprop.reference.uniformity import anderson_darling
@@ -50,7 +49,7 @@ def calibration_table(rows: list[Row]) -> str:
 def score_table(rows: list[Row]) -> str:
     """A line for each set: both NTLL, their difference with its standard error, and time in fits."""
     lines = []
-    for name in [name for name in (*datasets.names(), *MORE) if any(row["set"] == name for row in rows)]:
+    for name in [name for name in EVERY if any(row["set"] == name for row in rows)]:
         some = [row for row in rows if row["set"] == name]
         point, mixed = (np.array([row[key] for row in some]) for key in ("point", "integrated"))
         less = difference(mixed, point, TEST_TO_TRAIN["year" if name == "mining" else "fold"])

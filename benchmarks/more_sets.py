@@ -12,7 +12,10 @@ from pathlib import Path
 
 import numpy as np
 
+from quantprop import datasets
+
 MORE = ("australian", "bupa", "heart", "mammographic", "saheart")
+EVERY = (*datasets.names(), *MORE)
 FILE = Path(__file__).resolve().parent / "out" / "more_sets.npz"
 
 

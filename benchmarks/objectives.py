@@ -19,11 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from integrated import STORED, turn
 from integrated_work import division, judged
-from more_sets import MORE
+from more_sets import EVERY
 from objectives_page import page
 from parts import Row, carry_out, read
 
-from quantprop import Fitted, datasets, fit, infer
+from quantprop import Fitted, fit, infer
 from quantprop.experiments.protocol import TrainTest
 from quantprop.inference.leave_one_out import loo_log_prob
 from quantprop.learning.objectives import LeaveOneOut
@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=float("inf"))
-    parser.add_argument("--sets", nargs="*", default=[*datasets.names(), *MORE])
+    parser.add_argument("--sets", nargs="*", default=EVERY)
     parser.add_argument("--rules", nargs="*", default=list(RULES))
     parser.add_argument("--out", type=Path, default=STORED / "objectives.jsonl")
     parser.add_argument("--known", type=Path, nargs="*", default=[STORED])

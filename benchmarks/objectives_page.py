@@ -7,10 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from more_sets import MORE
+from more_sets import EVERY
 from parts import Row
 
-from quantprop import datasets
 from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.resampled import Difference, difference
 
@@ -25,7 +24,6 @@ NAMES = {
     "corrected": "corrected evidence", "corrected forecasts": "evidence, corrected forecasts",
     "vb at ep": "EP's evidence, VB's posterior",
 }  # fmt: skip
-SETS = (*datasets.names(), *MORE)
 FEWEST = 5  # divisions for a difference
 
 Key = tuple[str, int, int]  # set, round, fold
@@ -52,7 +50,7 @@ def _key(row: Row) -> Key:
 
 def differences(scores: Scores, rule: str, score: str) -> Iterator[tuple[str, Difference]]:
     """Of each set with enough divisions: a rule's score less that of the evidence, in pairs."""
-    for name in SETS:
+    for name in EVERY:
         both = [key for key in scores[rule] if key in scores["evidence"] and key[0] == name]
         if len(both) >= FEWEST:
             own, base = (np.array([scores[which][key][score] for key in both]) for which in (rule, "evidence"))
@@ -62,7 +60,7 @@ def differences(scores: Scores, rule: str, score: str) -> Iterator[tuple[str, Di
 def difference_table(scores: Scores, score: str, unit: float) -> str:
     """Rows are sets, columns rules: mean difference ± standard error, with the number of divisions."""
     every = {rule: dict(differences(scores, rule, score)) for rule in NAMES}
-    sets = [name for name in SETS if any(name in found for found in every.values())]
+    sets = [name for name in EVERY if any(name in found for found in every.values())]
     lines = []
     for name in sets:
         base = [row[score] for key, row in scores["evidence"].items() if key[0] == name]

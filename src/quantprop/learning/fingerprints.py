@@ -31,6 +31,11 @@ def _mixed(words: np.ndarray) -> np.ndarray:
     return words
 
 
+def together(parts: Any) -> str:
+    """Of all rows, as text, from those of parts of them."""
+    return f"{int(np.sum(parts, dtype=np.uint64)):016x}"
+
+
 def of_numbers(tree: Any) -> str:
     """Of all numbers of a tree, as text."""
     made = hashlib.sha256()

@@ -32,7 +32,7 @@ from quantprop.learning.evaluation import (
     how_it_ended,
     inputs_of,
 )
-from quantprop.learning.fingerprints import of_rows
+from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.objectives import Objective
 from quantprop.learning.warm_starts import Memory, WarmStarts
 from quantprop.likelihoods.base import Likelihood
@@ -178,7 +178,7 @@ class Landscape:
         rows = (self.task.data, self.task.weight, mean)
         given = [np.asarray(leaf)[:n] for leaf in jax.tree.leaves(rows) if np.ndim(leaf)]
         part = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
-        return f"{int(np.sum(np.concatenate([np.atleast_1d(each) for each in gathered(part)]), dtype=np.uint64)):016x}"
+        return together(np.concatenate([np.atleast_1d(each) for each in gathered(part)]))
 
     def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
         """The objective at θ, whatever was evaluated before."""

@@ -22,7 +22,7 @@ from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
-from quantprop.learning.fingerprints import of_rows
+from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import as_given, check_gtol, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
@@ -245,8 +245,7 @@ class StreamedLandscape:
     def fingerprint(self) -> str:
         """Tells its rows from others, in one pass."""
         n = len(self.rows)
-        parts = [of_rows(at, *self.rows.read(at, min(at + ROWS, n))) for at in range(0, n, ROWS)]
-        return f"{int(np.sum(np.array(parts), dtype=np.uint64)):016x}"
+        return together(np.array([of_rows(at, *self.rows.read(at, min(at + ROWS, n))) for at in range(0, n, ROWS)]))
 
     def read(self) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
         """All rows, a chunk at a time, checked and padded; the next is read while one is computed with."""
