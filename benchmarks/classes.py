@@ -8,7 +8,8 @@
 `compare` appends one line to the file for every data set, model and stratified fold, and leaves out those that it has
 already: parts of it may run at different times and on different machines; `--seconds` ends it. `table` makes of them
 the mean test log-probability of the class, the error, and the calibration error (the mean of |confidence − accuracy|
-over ten bins, weighted by their rows), and paired differences between models. FOLDER holds NAME.npz with X and y, or NAME.csv with a header and the class in
+over ten bins, weighted by their rows), and paired
+differences between models. FOLDER holds NAME.npz with X and y, or NAME.csv with a header and the class in
 the last column (an Id is left out); iris and wine come with scikit-learn. `time` prints how long learning takes for 200
 rows of three classes, in a process that has learned such a model before, and how the time of one inference and of one
 gradient grows with the number of classes; the exponent is that of the processor's time.
