@@ -111,6 +111,7 @@ def test_leaving_a_datum_out_is_a_fit_with_a_gaussian_site_less():
         assert solution.loo[i] == pytest.approx(without.predict_y(X[i : i + 1]).log_prob(Y[i])[0], abs=1e-5)
 
 
+@pytest.mark.campaign
 def test_a_classifier_with_points_is_learned_and_stored(tmp_path):
     labels = np.array(["ash", "oak", "elm"])[Y]
     model = GaussianProcessClassifier(multi_class="joint", method="ep", process=Inducing(5)).fit(X, labels)

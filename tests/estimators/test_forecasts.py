@@ -54,6 +54,7 @@ def test_a_deviation_is_finite_or_said_to_be_infinite(df, finite, recwarn):
     assert any(w.category is MomentWarning for w in recwarn) != finite
 
 
+@pytest.mark.campaign
 def test_df_is_learned_where_moments_exist():
     """Noise of a Cauchy distribution: the likeliest df is near 1."""
     y = F + 0.05 * stats.cauchy.ppf((np.random.default_rng(0).permutation(24) + 0.5) / 24)

@@ -151,6 +151,7 @@ def contradictory(ups, downs, noise, projection):
     return np.interp(at, np.arange(len(t)), t), np.interp(at, np.arange(len(t)), left)
 
 
+@pytest.mark.campaign
 def test_contradictory_labels_of_a_threshold():
     """659 and a dozen like it: the one fixed point is one that sweeps run away from; a path of powers leads to it."""
     p, solution = problem(659), replayed(659)

@@ -231,7 +231,7 @@ def test_three_hyperparameters_of_which_one_is_cut_off(three_exactly):
 
 def test_several_classes_are_refused_by_name():
     classes = Model(kernels.SquaredExponential(), likelihoods.MultinomialProbit(3))
-    fitted = fit(classes, X[:9, None], np.arange(9) % 3, "ep", max_evaluations=2)
+    fitted = fit(classes, X[:9, None], np.arange(9) % 3, "laplace", max_evaluations=2)
     with pytest.raises(ValueError, match=r"models of one latent function.*hyperparameters='integrated'"):
         integrate(fitted)
 

@@ -207,6 +207,7 @@ def test_where_few_nodes_do_not_do_they_say_nan_and_elsewhere_what_the_rule_says
         np.testing.assert_array_equal(one, np.where(good, other, np.nan))
 
 
+@pytest.mark.campaign
 def test_a_datum_that_few_nodes_do_not_resolve_is_left_to_the_panels():
     """The evidence of rows that are independent is known; by few nodes the outlier has no site."""
     likelihood, y = TWO_PEAKS

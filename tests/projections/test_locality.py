@@ -102,6 +102,7 @@ def nearest_gaussian(x: np.ndarray, g: np.ndarray, root: np.ndarray) -> tuple[np
     return root @ root.T, costs
 
 
+@pytest.mark.campaign
 def test_the_unrestricted_minimiser_has_another_conditional():
     """Exact transport on 1,024 points: slope 1.07 where locality says 1; a Gaussian tilt is the control."""
     u, g = qmc.Sobol(2, seed=1).random(1024), ndtri(qmc.Sobol(2, seed=101).random(1024))

@@ -40,6 +40,47 @@ def test_streamed_rows_have_the_evidence_and_the_gradient_of_rows_in_memory():
     assert np.allclose(land.sites.tau, np.asarray(sites.tau)[:250], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("order", ["mixed", "sorted"])
+def test_a_pilot_shortens_the_way_to_the_same_end(order, monkeypatch):
+    """Every third chunk goes ahead; of sorted rows they are no sample, which costs sweeps and nothing else."""
+    monkeypatch.setattr(streamed, "ROWS", 64)
+    rows = problem(1200)
+    by = np.argsort(rows["x"][:, 0]) if order == "sorted" else np.arange(1200)
+    ends = []
+    for chunks in (100, 6):
+        monkeypatch.setattr(streamed, "PILOT", chunks)
+        land = StreamedLandscape.of(model_of(), Arrays(rows["x"][by], rows["label"][by]), EP(), 1e-10)
+        theta = packed(land.parts)
+        assert (land.pilot(theta) is None) == (chunks == 100)
+        points = [land.at(theta + step) for step in (0.0, 0.7)]
+        ends.append((points, np.concatenate([land.sites.nu, land.sites.tau])))
+    (plain, sites), (led, same) = ends
+    for one, other in zip(plain, led, strict=True):
+        assert other.reason == "converged"
+        assert other.value == pytest.approx(one.value, rel=1e-12)
+        np.testing.assert_allclose(other.gradient, one.gradient, atol=1e-7 * np.abs(one.gradient).max())
+    np.testing.assert_allclose(same, sites, rtol=1e-7, atol=1e-9)
+    if order == "mixed":
+        assert sum(at.out.sweeps for at in led) < sum(at.out.sweeps for at in plain)
+
+
+def test_a_pilot_that_finds_no_end_leaves_all_as_it_was(monkeypatch):
+    rows = problem(300)
+    monkeypatch.setattr(streamed, "ROWS", 32)
+    monkeypatch.setattr(streamed, "PILOT", 3)
+    land = StreamedLandscape.of(model_of(), Arrays(rows["x"], rows["label"]), EP(), 1e-10)
+    theta = packed(land.parts)
+    expected = land.at(theta)
+    land.start()
+    pilot = land.pilot(theta)
+    assert pilot is not None
+    lost = pilot._replace(share=1e-9)  # as if its rows stood for a billion times as many
+    monkeypatch.setattr(StreamedLandscape, "pilot", lambda *_: lost)
+    found = land.at(theta)
+    assert found.reason == "converged"
+    assert found.value == pytest.approx(expected.value, rel=1e-12)
+
+
 def test_a_file_is_learned_from_as_arrays_are(tmp_path):
     rows = problem(250)
     frame = polars.DataFrame({"a": rows["x"][:, 0], "b": rows["x"][:, 1], "y": rows["label"]})

@@ -17,7 +17,7 @@ from jaxtyping import Float, Int
 from quantprop.data import encode, inputs, pad, row_weights
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
-from quantprop.inference.engine.streamed import Chunk, Factor, sites_of, solve_streamed, total
+from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of, solve_streamed, total
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
@@ -44,6 +44,7 @@ from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
 ROWS = 2**16  # of a chunk
+PILOT = 16  # chunks that sweeps begin with, where there are many more
 
 
 @runtime_checkable
@@ -184,6 +185,7 @@ class StreamedLandscape:
     exact: bool = True
     integrates: bool = False  # its sweeps are of any rule alike
     sites: Natural = field(init=False)
+    newest: Point | None = field(default=None, init=False)  # which the sites are of
 
     @staticmethod
     def of(model: Model, rows: Rows, method: Method, tol: float) -> StreamedLandscape:
@@ -239,7 +241,7 @@ class StreamedLandscape:
 
     def recall(self, memory: Memory) -> None:
         """Start the next evaluation from these sites."""
-        self.sites.nu[:], self.sites.tau[:] = memory.newest.nu, memory.newest.tau
+        self.sites.nu[:], self.sites.tau[:], self.newest = memory.newest.nu, memory.newest.tau, None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -247,10 +249,23 @@ class StreamedLandscape:
         n = len(self.rows)
         return together(np.array([of_rows(at, *self.rows.read(at, min(at + ROWS, n))) for at in range(0, n, ROWS)]))
 
-    def read(self) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
-        """All rows, a chunk at a time, checked and padded; the next is read while one is computed with."""
-        n, likelihood = len(self.rows), values(self.parts.likelihood)
-        size = min(ROWS, 32 * -(-n // 32))
+    @property
+    def size(self) -> int:
+        """How many rows a chunk has, padded."""
+        return min(ROWS, 32 * -(-len(self.rows) // 32))
+
+    def pilot(self, theta: Float[np.ndarray, " theta"]) -> Passes | None:
+        """Passes over some chunks, as far apart as can be, if they are fewer than half of all."""
+        n, size = len(self.rows), self.size
+        every = -(-n // size) // PILOT
+        seen = sum(min(size, n - start) for start in range(0, n, max(1, every) * size))
+        return Passes(partial(self.chunks, theta, every), seen / n) if every > 1 else None
+
+    def read(self, every: int = 1) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
+        """All rows, a chunk at a time, or every so many chunks, checked and padded; the next is read while one is
+        computed with.
+        """
+        n, likelihood, size = len(self.rows), values(self.parts.likelihood), self.size
 
         def one(start: int) -> tuple[slice, np.ndarray, Datum, Weight]:
             stop = min(start + size, n)
@@ -260,15 +275,14 @@ class StreamedLandscape:
 
         with ThreadPoolExecutor(1) as reader:
             ahead = reader.submit(one, 0)
-            for start in range(0, n, size):
-                found = ahead.result()
-                if start + size < n:
-                    ahead = reader.submit(one, start + size)
+            for start in range(every * size, n, every * size):
+                found, ahead = ahead.result(), reader.submit(one, start)
                 yield found
+            yield ahead.result()
 
-    def chunks(self, theta: Float[np.ndarray, " theta"]) -> Iterator[Chunk]:
-        """All rows at θ, a chunk at a time."""
-        for rows, x, data, weight in self.read():
+    def chunks(self, theta: Float[np.ndarray, " theta"], every: int = 1) -> Iterator[Chunk]:
+        """All rows at θ, a chunk at a time, or every so many chunks."""
+        for rows, x, data, weight in self.read(every):
             made, likelihood = _prior(theta, self.unbounded, x)
             yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)
 
@@ -277,12 +291,14 @@ class StreamedLandscape:
         """The objective at θ and its gradient, from the sites of the evaluation before."""
         began, theta = time.perf_counter(), np.array(theta, dtype=np.float64)
         before = Natural(self.sites.nu.copy(), self.sites.tau.copy())
-        end = solve_streamed(partial(self.chunks, theta), self.sites, max(tol, self.tol), self.max_sweeps)
+        passes, tol = Passes(partial(self.chunks, theta)), max(tol, self.tol)
+        end = solve_streamed(passes, self.sites, tol, self.max_sweeps, self.pilot(theta))
         value, slope = self._slope(theta, end.factor)
         out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
         point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
         if not point.usable:
             self.sites.nu[:], self.sites.tau[:] = before.nu, before.tau
+        self.newest = point if point.usable else None
         return point
 
     def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
@@ -302,7 +318,8 @@ class StreamedLandscape:
 @float64
 def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
     """The result at a point; the sites are brought there if the search has visited another since."""
-    best = landscape.at(best.theta)
+    if best is not landscape.newest or best.out.at.residual > landscape.tol:
+        best = landscape.at(best.theta)
     model = as_given(landscape.model, at_theta(declared(landscape.model), best.theta))
     first = next(landscape.chunks(best.theta))
     n, own = first.rows.stop, sites_of(landscape.sites, first)

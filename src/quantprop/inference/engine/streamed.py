@@ -3,6 +3,9 @@
 A sweep takes two passes. The first measures how far the sites are from their renewal, and what the renewal would do to
 the means of all rows; the second renews each site twice, the means having followed (`fixed_point.renewals`), and adds
 up the next factor. Only M × M sums outlive a chunk.
+
+Where there are many chunks, a part of them goes ahead: how far the sums of all rows are going to move is told from how
+far those of the part move, by sweeps over the part alone. All rows then begin near the end.
 """
 
 from __future__ import annotations
@@ -57,6 +60,20 @@ class Chunk(NamedTuple):
     problem: InferenceProblem
     rows: slice
     inputs: Any
+
+
+class Passes(NamedTuple):
+    """Passes over all rows, or over a share of them whose sums stand for those of all: up to what is known to be apart
+    from the start.
+    """
+
+    begin: Callable[[], Iterator[Chunk]]
+    share: float = 1.0
+    apart: Any = (0.0, 0.0)
+
+    def factor(self, sums: Any) -> Factor:
+        """From the sums of one pass."""
+        return _factorised(*jax.tree.map(lambda sum_, apart: sum_ / self.share + apart, tuple(sums), self.apart))
 
 
 def _renewed(problem: InferenceProblem, at: Any, sites: Natural) -> Any:
@@ -135,21 +152,51 @@ class Ended(NamedTuple):
     reason: str
 
 
-def factor_of(chunks: Callable[[], Iterator[Chunk]], sites: Natural) -> Factor:
-    """The factor under all sites, in one pass."""
-    return _factorised(*total(lambda chunk: summed(chunk.problem, sites_of(sites, chunk)), chunks()))
+def solve_streamed(passes: Passes, sites: Natural, tol: float, max_sweeps: int, pilot: Passes | None = None) -> Ended:
+    """Renew all sites, in place, until the residual is at most `tol`; those of the `pilot` first, if there is one.
+    The sweeps that are counted are those over all rows.
+    """
+    sums = _sums(passes, sites)
+    factor = passes.factor(sums)
+    if pilot is not None:
+        own = _sums(pilot, sites)
+        apart = jax.tree.map(lambda all_, some: all_ - some / pilot.share, tuple(sums), tuple(own))
+        factor = _led(passes, pilot._replace(apart=apart), factor, sites, tol, max_sweeps)
+    return _swept_to(passes, factor, sites, tol, max_sweeps)
 
 
-def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: float, max_sweeps: int) -> Ended:
-    """Renew all sites, in place, until the residual is at most `tol`. `chunks` begins a pass over all rows.
+def _sums(passes: Passes, sites: Natural) -> Any:
+    return total(lambda chunk: summed(chunk.problem, sites_of(sites, chunk)), passes.begin())
+
+
+def _led(passes: Passes, pilot: Passes, factor: Factor, sites: Natural, tol: float, max_sweeps: int) -> Factor:
+    """All sites renewed under the factor at which the pilot's sweeps end, and the factor under them. If those do not
+    converge, or lead to no Gaussian, sites and factor stay as they were.
+    """
+    kept = _copied(sites)
+    end = _swept_to(pilot, factor, sites, tol, max_sweeps)
+    if end.reason == "converged":
+        led = _swept(passes, end.factor, jnp.zeros_like(factor.centre), 1.0, sites)
+        if np.isfinite(led.inverse).all():
+            return led
+    sites.nu[:], sites.tau[:] = kept.nu, kept.tau
+    return factor
+
+
+def _copied(sites: Natural) -> Natural:
+    return Natural(sites.nu.copy(), sites.tau.copy())
+
+
+def _swept_to(passes: Passes, factor: Factor, sites: Natural, tol: float, max_sweeps: int) -> Ended:
+    """Sweeps from the factor under the sites.
 
     A sweep that lets the residual grow much is undone and made again with half the step; steps that let it grow a
     little become shorter, others longer again.
     """
-    factor, step, kept = factor_of(chunks, sites), 1.0, Natural(sites.nu.copy(), sites.tau.copy())
+    step, kept = 1.0, _copied(sites)
     end, good, sent = Ended(factor, np.nan, np.inf, 0, "max-sweeps"), None, None
     while end.sweeps < max_sweeps:
-        look = total(partial(_looked, factor, sites), chunks())
+        look = total(partial(_looked, factor, sites), passes.begin())
         end = _ended(factor, look, end.sweeps + 1)
         finite = np.isfinite(end.residual) and np.isfinite(end.evidence)
         if finite and end.residual <= tol:
@@ -164,7 +211,7 @@ def solve_streamed(chunks: Callable[[], Iterator[Chunk]], sites: Natural, tol: f
             step, sites.nu[:], sites.tau[:] = 0.5 * step, kept.nu, kept.tau
             if step < SMALLEST_STEP:
                 return good._replace(reason="stalled", sweeps=end.sweeps)
-        factor = _swept(chunks, good.factor, sent, step, sites)
+        factor = _swept(passes, good.factor, sent, step, sites)
     return end
 
 
@@ -179,9 +226,9 @@ def _ended(factor: Factor, look: Look, sweeps: int) -> Ended:
     return Ended(factor, value, residual, sweeps, "improper-cavities" if look.improper else "max-sweeps")
 
 
-def _swept(chunks: Callable[[], Iterator[Chunk]], factor: Factor, sent: Any, step: Any, sites: Natural) -> Factor:
-    """One renewal of all sites, and the factor under them."""
-    ahead = _ahead(factor, sent)
+def _swept(passes: Passes, factor: Factor, sent: Any, step: Any, sites: Natural) -> Factor:
+    """One renewal of the sites, and the factor under them."""
+    ahead = _ahead(factor, sent / passes.share)
 
     def one(chunk: Chunk) -> Any:
         onward, sums = renewed(chunk.problem, factor, ahead, step, sites_of(sites, chunk))
@@ -189,7 +236,7 @@ def _swept(chunks: Callable[[], Iterator[Chunk]], factor: Factor, sent: Any, ste
         sites.tau[chunk.rows] = np.asarray(onward.tau)[: _length(chunk)]
         return sums
 
-    return _factorised(*total(one, chunks()))
+    return passes.factor(total(one, passes.begin()))
 
 
 def _length(chunk: Chunk) -> int:
