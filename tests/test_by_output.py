@@ -125,6 +125,19 @@ def test_a_likelihood_far_from_its_rows_does_not_reach_the_others():
     assert np.isfinite([at.value, *at.gradient]).all()
 
 
+def test_an_estimator_of_one_output_refuses_it():
+    with pytest.raises(ValueError, match=r"predicts one output.*predict_y\(X, output=k\)"):
+        quantprop.GaussianProcessRegressor(likelihood=likelihoods.ByOutput(PARTS)).fit(X, Y)
+
+
+def test_rows_of_no_level_are_named():
+    x = X.copy()
+    x[3, 1] = 2.0
+    model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput(PARTS))
+    with pytest.raises(ValueError, match=r"X\[3, 1\] = 2 is no level of Coregion\(levels=2\)"):
+        infer(model, x, Y, "laplace")
+
+
 def test_files_keep_it(tmp_path):
     model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput(PARTS))
     fitted = fit(model, X, Y, "laplace", max_evaluations=2)

@@ -23,12 +23,12 @@ PROBLEM = tables.problem(TABLE, "tree", "multinomial-probit")
 
 @pytest.fixture(scope="module")
 def model():
-    return PROBLEM.fit("ep")
+    return PROBLEM.fit("laplace")
 
 
 def test_forecasts_are_those_of_the_joint_model(model, tmp_path):
     solution = model.fits[0].solution
-    again = infer(solution.model, solution.X, solution.y, "ep", tol=1e-10)
+    again = infer(solution.model, solution.X, solution.y, "laplace", tol=1e-10)
     found = model.forecast(TABLE)
     p = np.column_stack([found[f"p({name})"] for name in NAMES])
     np.testing.assert_allclose(p, again.predict_y(solution.X).probabilities, atol=1e-6)
@@ -50,7 +50,7 @@ def test_influence_is_a_divergence_of_all_functions(model):
 
 def test_it_can_stand_beside_other_candidates(model):
     """Of every row the variance of log p(y | f), here over other draws; p(y | f) = E_u Π_j Φ(u + f_y − f_j)."""
-    found, solution = standing(Candidate("joint", PROBLEM), "ep"), model.fits[0].solution
+    found, solution = standing(Candidate("joint", PROBLEM), "laplace"), model.fits[0].solution
     np.testing.assert_allclose(found.loo, solution.loo, atol=1e-6)
     rng, spread, (u, weights) = np.random.default_rng(9), [], np.polynomial.hermite_e.hermegauss(60)
     for mean, covariance, y in zip(solution.marginals.mean, solution.marginals.covariance, solution.y, strict=True):

@@ -43,6 +43,7 @@ def test_table1_from_a_folder_that_has_all_rows(tmp_path):
     assert {str(tmp_path / name) for name in ("table1.md", "figure1a-paper.svg")} <= set(summary["files"])
 
 
+@pytest.mark.campaign
 def test_figure1_is_ep_and_qp_and_no_table(tmp_path):
     run(PLAN, tmp_path, Pretend())
     result = call("reproduce", "figure1", *OPTIONS, "--out", tmp_path)

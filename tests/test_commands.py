@@ -201,6 +201,25 @@ def test_three_classes(folder):
     assert [row["kind"] for row in predicted] == ["a", "b", "c"]
     assert sum(float(predicted[0][f"p({label})"]) for label in "abc") == pytest.approx(1.0)
     assert len(json.loads(call("explain", out, "--json").stdout)["models"]) == 3
+    refused = call("predict", out, "-", "--quantiles", "0.1", stdin=b"x\n0.1\n")
+    assert refused.exit_code == 2
+    assert "of classes, which have no quantiles" in " ".join(refused.output.split())
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (["--likelihood", "multinomial-probit", "--integrate"], "a model of each class against the others"),
+        (["--likelihood", "multinomial-probit", "--series"], "a model of each class against the others"),
+        (["--minutes", "3"], "give --checkpoint"),
+    ],
+)
+def test_options_that_do_not_go_together_are_wrong_usage(more, words):
+    text = "x,kind\n" + "".join(f"{i / 3!r},{'abc'[i % 3]}\n" for i in range(12))
+    result = call("fit", "-", "--target", "kind", *more, stdin=text.encode())
+    assert result.exit_code == 2, result.output
+    assert more[-1 if len(more) == 3 else 0] in result.output
+    assert words in re.sub(r"[^\w-]+", " ", result.output)
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------

@@ -99,6 +99,7 @@ def test_with_the_inputs_as_points_everything_is_dense(method):
     np.testing.assert_allclose(low.loo, dense.loo, atol=1e-7)
 
 
+@pytest.mark.campaign
 def test_two_classes_are_the_logit_model():
     """Of f_1 − f_0, whose variance is twice theirs."""
     y, kernel = (Y > 0).astype(int), kernels.SquaredExponential(1.5, 0.7)

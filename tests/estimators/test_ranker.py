@@ -1,5 +1,7 @@
 """Preferences: differences of a process against dense formulas, utilities, win probabilities, contradictions, files."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -107,6 +109,22 @@ def test_a_cycle_ends_honestly():
     assert learned.fitted_.converged
     np.testing.assert_allclose(learned.predict_proba(corners, corners[[1, 2, 0]]), 0.5, atol=1e-6)
     assert learned.solution_.log_evidence < 9 * np.log(0.5)  # no better than tosses of a coin
+
+
+def test_comparisons_of_equal_items_are_left_out():
+    """Two more items with the features of the first two, compared with those they equal."""
+    items, more = np.vstack([X, X[:2]]), np.vstack([[[ITEMS, 0]], PAIRS, [[1, ITEMS + 1]]])
+    with pytest.warns(UserWarning, match=r"2 of 32 comparisons, such as pairs\[0\], .*cannot tell apart"):
+        found = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(items, more)
+    expected = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(X, PAIRS)
+    np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-10)
+    assert found.log_marginal_likelihood_value_ == pytest.approx(expected.log_marginal_likelihood_value_, abs=1e-9)
+    with pytest.raises(ValueError, match="no comparison is of two items that the kernel tells apart"):
+        GaussianProcessRanker(KERNEL).fit(np.ones((3, 2)), [[0, 1], [2, 1]])
+    levels = GaussianProcessRanker(KERNEL + kernels.White(0.3), optimizer=None, method="ep")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        levels.fit(items, more)  # items with a level each are told apart by it
 
 
 def test_files_and_scikit_learns_ways(ranker, tmp_path):

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from quantprop.tables import Chunks, Table, TableModel
 
 CHUNK = 4096  # rows predicted at a time
+QUANTILES = "0.05,0.5,0.95"
 
 Columns = dict[str, list[Any]]
 
@@ -36,7 +37,9 @@ def predict(
     model: Annotated[Path, typer.Argument(help="A file that fit wrote.")],
     data: Data,
     out: Annotated[Path | None, typer.Option(help="File to write, CSV or *.parquet.  [standard output]")] = None,
-    quantiles: Annotated[str, typer.Option(help="Of counts and real y, with commas between them.")] = "0.05,0.5,0.95",
+    quantiles: Annotated[
+        str | None, typer.Option(help=f"Of counts and real y, with commas between them.  [{QUANTILES}]")
+    ] = None,
     key: Annotated[list[str] | None, typer.Option(help="A column to write beside forecasts; may be repeated.")] = None,
     exposure: Annotated[str | None, typer.Option(help="A column, or one number for all.  [as in fit]")] = None,
     trials: Annotated[str | None, typer.Option(help="A column, or one number for all.  [as in fit]")] = None,
@@ -49,7 +52,7 @@ def predict(
     debug: Debug = False,
 ) -> None:
     """Predict the target for the rows of a table: classes with probabilities, or mean, deviation and quantiles."""
-    levels = _levels(quantiles)
+    levels = _levels(QUANTILES if quantiles is None else quantiles)
     if drop_missing and blank_missing:
         raise typer.BadParameter("give one of --drop-missing and --blank-missing")
     with plainly(debug), kept_programs():
@@ -58,6 +61,8 @@ def predict(
         if out is not None:
             check_place(out)
         learned = tables.load(model)
+        if quantiles and learned.forecast_names(levels) == learned.forecast_names(()):
+            raise typer.BadParameter("the model is of classes, which have no quantiles", param_hint="--quantiles")
         scales, keys = _given_scales(learned, exposure=exposure, trials=trials), key or []
         if same := [name for name in keys if name in learned.forecast_names(levels)]:
             raise typer.BadParameter(

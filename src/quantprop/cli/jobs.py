@@ -40,8 +40,10 @@ def every_device(divisible: bool) -> Iterator[None]:
         yield
 
 
-def kept_search(checkpoint: Path | None, minutes: float) -> AbstractContextManager[None]:
+def kept_search(checkpoint: Path | None, minutes: float | None) -> AbstractContextManager[None]:
     """A search that is written to a file on its way, and goes on from one."""
     from quantprop import checkpointed
 
-    return nullcontext() if checkpoint is None else checkpointed(checkpoint, minutes)
+    if checkpoint is None and minutes is not None:
+        raise typer.BadParameter("it is the time between two checkpoints: give --checkpoint", param_hint="--minutes")
+    return nullcontext() if checkpoint is None else checkpointed(checkpoint, *[] if minutes is None else [minutes])

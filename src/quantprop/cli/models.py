@@ -90,7 +90,7 @@ def fit(
     processes: Processes = None,
     process: Process = None,
     checkpoint: Checkpoint = None,
-    minutes: Minutes = 10.0,
+    minutes: Minutes = None,
     out: Annotated[Path, typer.Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),
     json: Json = False,
     debug: Debug = False,
@@ -106,16 +106,7 @@ def fit(
         first = joined(coordinator, processes, process)
         problem = _grown(given, method) if kernel == GROW else given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
-        if series and inducing is not None:
-            raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
-        if series:
-            settings["process"] = "markov"
-        if integrate:
-            settings["hyperparameters"] = "integrated"
-        if inducing is not None:
-            from quantprop import Inducing
-
-            settings["process"] = Inducing(inducing, seed=seed)
+        settings |= _ways(problem, inducing, seed, series=series, integrate=integrate)
         with (
             evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings(),
             every_device(inducing is not None), kept_search(checkpoint, minutes),
@@ -132,6 +123,27 @@ def fit(
             note("warning: not converged; the status above says what to try")
         if not all(one.converged for one in model.integrated):
             note("warning: hyperparameters are integrated roughly; the status above says what to try")
+
+
+def _ways(problem: Problem, inducing: int | None, seed: int, **flags: bool) -> dict[str, Any]:
+    """How the process is held and its hyperparameters are treated, as estimators call it."""
+    from quantprop import Inducing
+    from quantprop.tables.targets import JOINT
+
+    if flags["series"] and inducing is not None:
+        raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
+    asked = [name for name, given in flags.items() if given]
+    if asked and problem.target.likelihood == JOINT:
+        raise typer.BadParameter(
+            f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
+            "others, which has it", param_hint=f"--{asked[0]}",
+        )  # fmt: skip
+    ways: dict[str, Any] = {"hyperparameters": "integrated"} if flags["integrate"] else {}
+    if flags["series"]:
+        ways["process"] = "markov"
+    if inducing is not None:
+        ways["process"] = Inducing(inducing, seed=seed)
+    return ways
 
 
 def _grown(given: Given, method: str) -> Problem:

@@ -105,7 +105,7 @@ Process = Annotated[int | None, typer.Option(min=0, help="Which of them this one
 Checkpoint = Annotated[
     Path | None, typer.Option(help="File to write while learning, and to go on from if it is there.")
 ]
-Minutes = Annotated[float, typer.Option(min=0, help="Between two checkpoints.")]
+Minutes = Annotated[float | None, typer.Option(min=0, help="Between two checkpoints.  [10]")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")]
 

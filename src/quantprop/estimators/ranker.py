@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -10,6 +11,7 @@ from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from quantprop.data import row_weights
 from quantprop.estimators.classifier import LIKELIHOODS
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess
@@ -84,16 +86,18 @@ class GaussianProcessRanker(GaussianProcess):
         """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.
 
         Where there are two tables of the same columns, one of winners and one of losers, X is the one below the other
-        and `pairs` is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two.
+        and `pairs` is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items that the kernel
+        cannot tell apart have the same utility: comparisons of them are left out, with a warning.
         """
         x, _ = self._learned_from(X)
         self.X_train_, self.pairs_ = x, checked(pairs, len(x))
         chosen = self._choice(x, Default())
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(Difference(chosen.translation.kernel), likelihood)
-        rows = {} if sample_weight is None else {"weights": sample_weight}
-        won = np.ones(len(self.pairs_))
-        self._core = build(self._recipe(self.max_sweeps), chosen, model, compared(x, self.pairs_), won, rows)
+        rows, won = compared(x, self.pairs_), np.ones(len(self.pairs_))
+        weights = telling(model, rows, row_weights(sample_weight, len(rows)))
+        given = {} if (weights == 1.0).all() else {"weights": weights}
+        self._core = build(self._recipe(self.max_sweeps), chosen, model, rows, won, given)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         self._warn([self._core])
         return self
@@ -153,6 +157,21 @@ class GaussianProcessRanker(GaussianProcess):
 def compared(x: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Rows [winner, loser] as `Difference` sees them."""
     return np.hstack([x[pairs[:, 0]], x[pairs[:, 1]]])
+
+
+@float64
+def telling(model: Model, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weights of comparisons, 0 where the two items have the same utility under any θ: those say nothing about it."""
+    same = (np.asarray(model.plain_kernel.diagonal(rows)) <= 0.0) & (weights > 0)
+    if same[weights > 0].all():
+        raise ValueError("pairs: no comparison is of two items that the kernel tells apart; are their features equal?")
+    if same.any():
+        warnings.warn(
+            f"{same.sum()} of {len(rows)} comparisons, such as pairs[{int(np.argmax(same))}], are of items that the "
+            "kernel cannot tell apart: they say nothing about utilities, and are left out",
+            UserWarning, stacklevel=4,
+        )  # fmt: skip
+    return np.where(same, 0.0, weights)
 
 
 def checked(pairs: Any, items: int) -> np.ndarray:

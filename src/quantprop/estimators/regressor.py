@@ -222,6 +222,9 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         return self._named("ordinal")
 
     def _likelihood(self, y: np.ndarray, weights: Any) -> Likelihood:
+        if isinstance(self.likelihood, likelihoods.ByOutput):
+            raise ValueError("likelihood: GaussianProcessRegressor predicts one output; several are learned by "
+                             "quantprop.fit, whose solution predicts each by predict_y(X, output=k)")  # fmt: skip
         if not isinstance(self.likelihood, str):
             return self.likelihood
         if self._ordinal():

@@ -33,8 +33,9 @@ _REMEDIES = {
     "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
     "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
     "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
-    "no-variance": "the kernel gives some rows no variance (Linear or IntegratedWiener where x is 0), so that f is "
-    "known there and their data say nothing: leave them out (weights of 0), or add Constant() to the kernel",
+    "no-variance": "the kernel gives some rows no variance (Linear or IntegratedWiener where x is 0, Difference of "
+    "equal inputs), so that f is known there and their data say nothing: leave them out (weights of 0), or, for the "
+    "first two, add Constant() to the kernel",
     "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
     "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
     "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from quantprop.kernels.base import Column, Columns, Kernel, Sum
 from quantprop.kernels.categories import Categories, Coregion
 from quantprop.kernels.simple import Constant, White
@@ -57,6 +59,20 @@ def groups_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
 def bare(kernel: Kernel) -> list[Kernel]:
     """The leaves that see all columns of X, because they were put on none."""
     return [leaf for leaf, seen in leaves(kernel) if seen is None and not isinstance(leaf, (Constant, White))]
+
+
+def check_levels(kernel: Kernel, x: np.ndarray) -> None:
+    """Refuse rows to learn from whose level a Coregion has no covariance of."""
+    for leaf, seen in leaves(kernel):
+        if isinstance(leaf, Coregion) and leaf.levels is not None:
+            column = seen[0] if seen and isinstance(seen[0], int) else 0
+            wrong = ~np.isin(x[:, column], np.arange(leaf.levels))
+            if wrong.any():
+                row = int(np.argmax(wrong))
+                raise ValueError(
+                    f"X[{row}, {column}] = {x[row, column]:g} is no level of Coregion(levels={leaf.levels}): levels "
+                    f"are the codes 0, 1, ..., {leaf.levels - 1}"
+                )
 
 
 def rebuilt(kernel: Any, change: Any) -> Any:

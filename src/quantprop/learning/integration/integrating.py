@@ -100,6 +100,8 @@ def integrate(
     """
     if max_points < 1:
         raise ValueError(f"max_points must be at least 1; got {max_points}")
+    if not isinstance(fitted, Fitted):
+        raise TypeError(f"integrate takes what fit returned (of an estimator: fitted_); got {type(fitted).__name__}")
     solution = fitted.solution
     if not isinstance(solution, Solution):
         raise ValueError(
