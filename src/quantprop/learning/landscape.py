@@ -257,6 +257,13 @@ class Landscape:
         return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
 
     @property
+    def careful(self) -> bool:
+        """Whether a first step to the other end of the box is to be avoided: rules that integrate take hundreds of
+        sweeps there, and fail.
+        """
+        return self.integrates
+
+    @property
     def _on_few_nodes(self) -> bool:
         """Whether the next evaluation is tried so."""
         return self.unresolved < UNRESOLVED and self.task.mesh is None and self.integrates

@@ -90,10 +90,8 @@ class Climb:
         return best, why
 
     def _steepest(self, start: Point) -> float:
-        """In units of what a first step is as long as the slope: of 1, unless rules integrate, which takes hundreds of
-        sweeps at the other end of the box, and fails there.
-        """
-        return max(1.0, self.slope(start)) if self.landscape.integrates else 1.0
+        """In units of what a first step is as long as the slope: of 1, unless the other end of the box costs much."""
+        return max(1.0, self.slope(start)) if self.landscape.careful else 1.0
 
     def _climbed(self, best: Point, precision: Callable, steepest: float = 1.0) -> tuple[Point, str]:
         """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs.

@@ -34,6 +34,7 @@ from quantprop.runtime.system import cores
 
 GROWTH = 2.0  # a residual may grow by this factor in one sweep before it is undone
 SMALLEST_STEP = 1e-3
+LEADING = 20  # sweeps of a pilot, at most
 SHORTER, LONGER = 0.7, 1.2  # the next step, after a residual that grew by less, or that fell
 
 
@@ -174,7 +175,7 @@ def _led(passes: Passes, pilot: Passes, factor: Factor, sites: Natural, tol: flo
     converge, or lead to no Gaussian, sites and factor stay as they were.
     """
     kept = _copied(sites)
-    end = _swept_to(pilot, factor, sites, tol, max_sweeps)
+    end = _swept_to(pilot, factor, sites, tol, min(max_sweeps, LEADING))
     if end.reason == "converged":
         led = _swept(passes, end.factor, jnp.zeros_like(factor.centre), 1.0, sites)
         if np.isfinite(led.inverse).all():

@@ -68,9 +68,9 @@ class Surface:
         return self.landscape.exact
 
     @property
-    def integrates(self) -> bool:
-        """Whether sites are renewed by quadrature."""
-        return self.landscape.integrates
+    def careful(self) -> bool:
+        """Whether a first step to the other end of the box is to be avoided."""
+        return self.landscape.careful
 
     @property
     def total(self) -> int:
