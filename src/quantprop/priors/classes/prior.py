@@ -23,7 +23,6 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.numerics.triangular import weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Predictor, Prior, Response
 from quantprop.priors.classes.factor import ClassesFactor, Matrices, class_factor, factor_of
 from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
@@ -147,8 +146,8 @@ class ClassesPrior(Prior):
         factor = given.factor
         slot, datum = self.layout.classes_of_rows()
         spread = jnp.swapaxes(factor.each(factor.root), 1, 2)[slot, datum]  # rows of A L⁻ᵀ
-        own = jnp.where(slot[:, None] == slot, factor.covariance[slot[:, None], datum[:, None], datum], 0.0)
-        covariance = own + weighted_gram(spread, jnp.ones(spread.shape[1]))
+        across = jnp.repeat(factor.covariance[slot, datum], self.layout.each(self.classes), axis=1)  # with every row
+        covariance = jnp.where(slot[:, None] == slot, across[:, : len(slot)], 0.0) + spread @ spread.T
         diagonal = jnp.eye(len(slot), dtype=bool)
         return Joint(covariance, jnp.where(diagonal, given.marginals.b, -covariance * given.sites.tau))
 
