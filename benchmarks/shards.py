@@ -2,7 +2,7 @@
 
 python benchmarks/shards.py efficiency 100000 256        # one process and two, of one core each: seconds an evaluation
 python benchmarks/shards.py stream 2000000 64            # 5 evaluations of EP from a Parquet file: seconds and memory
-python benchmarks/shards.py same 1000000 64              # the same rows from memory and from a file: learned numbers
+python benchmarks/shards.py same 1000000 16              # the same rows from memory and from a file: learned numbers
 python benchmarks/shards.py predict 5000000              # Parquet to Parquet by the command line: seconds and memory
 python benchmarks/shards.py kill 5 20000                 # kill -9 of one of two processes, and going on in one process
 """
@@ -180,7 +180,7 @@ def same(n: int, points: int) -> None:
     from quantprop import fit, tables
     from quantprop.learning.streamed import fit_streamed
 
-    precise: dict[str, Any] = {"tol": 1e-10, "gtol": max(1e-6, 1e-9 * n)}  # sites are known to n × tol in the gradient
+    precise: dict[str, Any] = {"tol": 1e-11, "gtol": max(1e-6, 5e-11 * n)}  # of slopes, sites let n × tol be known
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(f"{folder}/rows.parquet", n)
         spool = tables.spooled(f"{folder}/rows.parquet", "y", f"{folder}/rows")
