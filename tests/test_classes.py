@@ -282,6 +282,7 @@ def test_weights_are_repeated_rows(by_ep):
         (Model(KERNEL, likelihoods.MultinomialProbit(), Parameter(1.0)), Y, {}, "cancels"),
         (Model(KERNEL, likelihoods.MultinomialProbit(), process=Markov()), Y, {}, "process must be Dense"),
         (JOINT, Y, {"exposure": 2.0}, "exposure was given"),
+        (JOINT, np.where(Y == 1, 10**6, Y), {}, "no row of class 1, but of class 1000000: number the classes"),
         (
             Model(EACH, likelihoods.Probit()),
             np.sign(Y - 0.5),

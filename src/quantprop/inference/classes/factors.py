@@ -41,7 +41,7 @@ def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
         raise ValueError(f"weights must be whole numbers for the {likelihood.name} likelihood, whose rows of weight w "
                          "are written w times; round them")  # fmt: skip
     copies = total.astype(int)
-    model = _of_factors(model, int(labels.max()) + 1)
+    model = _of_factors(model, labels)
     x, labels = np.repeat(x, copies, axis=0), np.repeat(labels, copies)
     assert isinstance(model.kernel, PerClass)
     if isinstance(model.likelihood, SoftmaxFactor):
@@ -53,11 +53,15 @@ def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
     return Factors(model, rows, np.ones(len(rows)))
 
 
-def _of_factors(model: Model, seen: int) -> Model:
+def _of_factors(model: Model, labels: np.ndarray) -> Model:
     """The scalar model: a probit on differences of the classes' functions."""
-    kernel, likelihood = model.kernel, model.likelihood
+    kernel, likelihood, seen, codes = model.kernel, model.likelihood, int(labels.max()) + 1, np.unique(labels)
     assert isinstance(likelihood, ClassLikelihood)
     known = kernel.classes if isinstance(kernel, PerClass) else likelihood.classes
+    if known is None and seen > 2 and len(codes) < seen:
+        missing = int(np.setdiff1d(np.arange(len(codes) + 1), codes)[0])
+        raise ValueError(f"y has no row of class {missing}, but of class {seen - 1}: number the classes 0, 1, ... "
+                         f"without gaps, or give their number, {type(likelihood).__name__}(classes)")  # fmt: skip
     classes = max(seen, 2) if known is None else known
     if likelihood.classes not in (None, classes) or seen > classes:
         raise ValueError(f"classes: y shows {seen}, the kernel and the likelihood have {classes} and "

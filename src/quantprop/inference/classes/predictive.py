@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,10 +11,11 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, encode, pad
+from quantprop.data import encode, pad
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
 from quantprop.numerics.largest import FINE, Rule, lattice
+from quantprop.runtime.batches import chunks, threads
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -21,6 +23,7 @@ SHIFTS = (0.0, 0.3)  # of the two lattices
 DOUBT = 3e-6  # of a probability
 NO_SHARE = 1e-8  # the probability up to which a class is left aside by the finer lattice
 TOGETHER = 16  # inputs at a time on an accelerator
+CHUNK, DEVICE_CHUNK = 32, 1024  # inputs of one call, at most
 
 
 @dataclass(frozen=True)
@@ -37,8 +40,8 @@ class ClassPredictive:
         integrated out, over two lattices; inputs at which these differ by more than DOUBT, over a finer one.
         """
         whole = self.latent.mean, self.latent.covariance
-        size, rule = bucket(len(self.latent.mean)), self.likelihood.over
-        one, other = (_over(self.likelihood, rule, shift, *whole, size) for shift in SHIFTS)
+        rule = self.likelihood.over
+        one, other = (_over(self.likelihood, rule, shift, *whole) for shift in SHIFTS)
         found = np.logaddexp(one, other) - np.log(2.0)
         doubtful = np.abs(np.exp(one) - np.exp(other)).max(axis=1) > DOUBT
         if doubtful.any() and rule != FINE:
@@ -55,8 +58,7 @@ class ClassPredictive:
             rows = np.flatnonzero(counts == count)
             kept = order[rows, :count]
             some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-            finer = _over(self.likelihood, FINE, SHIFTS[0], *some, 1 << (len(rows) - 1).bit_length())
-            found[rows[:, None], kept] = finer
+            found[rows[:, None], kept] = _over(self.likelihood, FINE, SHIFTS[0], *some)
         return found
 
     @property
@@ -78,11 +80,18 @@ class ClassPredictive:
 
 
 def _over(
-    likelihood: ClassLikelihood, rule: Rule, shift: float, mean: np.ndarray, covariance: np.ndarray, size: int
+    likelihood: ClassLikelihood, rule: Rule, shift: float, mean: np.ndarray, covariance: np.ndarray
 ) -> np.ndarray:
-    """The logarithms over one lattice, padded to `size` inputs."""
-    w = lattice(rule, mean.shape[1] - 1, shift)
-    return np.asarray(_log_probabilities(likelihood, w, *pad((mean, covariance), size)))[: len(mean)]
+    """The logarithms over one lattice, on all cores; inputs are padded to a power of two, so that few programs do."""
+    w, each = lattice(rule, mean.shape[1] - 1, shift), -(-len(mean) // threads())
+    size = min(1 << max(each - 1, 0).bit_length(), CHUNK if jax.default_backend() == "cpu" else DEVICE_CHUNK)
+
+    @float64
+    def some(rows: np.ndarray) -> np.ndarray:
+        return np.asarray(_log_probabilities(likelihood, w, *pad((mean[rows], covariance[rows]), size)))[: len(rows)]
+
+    with ThreadPoolExecutor(threads()) as pool:
+        return np.concatenate([mean[:0], *pool.map(some, chunks(len(mean), size))])
 
 
 @program
