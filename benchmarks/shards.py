@@ -175,18 +175,21 @@ def stream(n: int, points: int, most: int = 5) -> None:
 
 
 def same(n: int, points: int) -> None:
-    """The same rows from memory, on all devices that JAX has, and from a file."""
+    """The same rows from memory, on all devices that JAX has, and from a file. The kernel is one whose matrix at the
+    points is far from singular, so that slopes are not rounded by more than they are asked for.
+    """
     import quantprop
-    from quantprop import fit, tables
+    from quantprop import Inducing, Model, fit, kernels, likelihoods, tables
     from quantprop.learning.streamed import fit_streamed
 
-    precise: dict[str, Any] = {"tol": 1e-11, "gtol": max(1e-6, 5e-11 * n)}  # of slopes, sites let n × tol be known
+    precise: dict[str, Any] = {"tol": 1e-11, "gtol": max(1e-6, 5e-11 * n)}  # errors of sites are n × tol in slopes
     with tempfile.TemporaryDirectory() as folder:
         write_parquet(f"{folder}/rows.parquet", n)
         spool = tables.spooled(f"{folder}/rows.parquet", "y", f"{folder}/rows")
-        one = timed("from a file", lambda: fit_streamed(probit(points), spool, "ep", **precise))
+        model = Model(kernels.Matern32(1.0, 2.0), likelihoods.Probit(), process=Inducing(points))
+        one = timed("from a file", lambda: fit_streamed(model, spool, "ep", **precise))
         with quantprop.sharded():
-            other = timed("from memory", lambda: fit(probit(points), *spool.read(0, n), "ep", **precise))
+            other = timed("from memory", lambda: fit(model, *spool.read(0, n), "ep", **precise))
     apart = np.abs(one.theta - other.theta)
     print(f"θ {other.theta}, differs by {np.array2string(apart, precision=1)}: {apart.max():.1e} of logarithms")
 

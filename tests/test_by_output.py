@@ -134,8 +134,9 @@ def test_rows_of_no_level_are_named():
     x = X.copy()
     x[3, 1] = 2.0
     model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput(PARTS))
-    with pytest.raises(ValueError, match=r"X\[3, 1\] = 2 is no level of Coregion\(levels=2\)"):
+    with pytest.warns(kernels.NewLevelWarning, match=r"X\[3, 1\] = 2 is no level of Coregion\(levels=2\)") as said:
         infer(model, x, Y, "laplace")
+    assert said[0].filename == __file__
 
 
 def test_files_keep_it(tmp_path):

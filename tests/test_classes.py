@@ -211,8 +211,7 @@ def test_class_probabilities_against_brute_force(classes):
     np.testing.assert_allclose(found, expected, atol=1e-5 if classes == 3 else 1e-4)  # the oracle's own error
 
 
-@pytest.mark.campaign
-@pytest.mark.parametrize("classes", [5, 7, 10])
+@pytest.mark.parametrize("classes", [5, *map(LONGER, (7, 10))])
 def test_probabilities_of_many_classes(classes):
     """Functions that share one direction, f = μ + r t + noise: two numbers, t and the class's own, are integrated."""
     rng = np.random.default_rng(2)

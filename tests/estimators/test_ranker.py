@@ -10,8 +10,10 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import kendalltau, norm
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import PairwiseKernel
 
-from quantprop import GaussianProcessRanker, kernels, load
+from quantprop import GaussianProcessRanker, Model, kernels, likelihoods, load
+from quantprop.estimators.ranker import telling
 
 RNG = np.random.default_rng(0)
 ITEMS, COMPARED = 12, 30
@@ -114,17 +116,22 @@ def test_a_cycle_ends_honestly():
 def test_comparisons_of_equal_items_are_left_out():
     """Two more items with the features of the first two, compared with those they equal."""
     items, more = np.vstack([X, X[:2]]), np.vstack([[[ITEMS, 0]], PAIRS, [[1, ITEMS + 1]]])
-    with pytest.warns(UserWarning, match=r"2 of 32 comparisons, such as pairs\[0\], .*cannot tell apart"):
+    with pytest.warns(UserWarning, match=r"2 of 32 comparisons, such as pairs\[0\], .*equal features"):
         found = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(items, more)
     expected = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(X, PAIRS)
     np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-10)
     assert found.log_marginal_likelihood_value_ == pytest.approx(expected.log_marginal_likelihood_value_, abs=1e-9)
-    with pytest.raises(ValueError, match="no comparison is of two items that the kernel tells apart"):
+    with pytest.raises(ValueError, match="every comparison is of two items with equal features"):
         GaussianProcessRanker(KERNEL).fit(np.ones((3, 2)), [[0, 1], [2, 1]])
     levels = GaussianProcessRanker(KERNEL + kernels.White(0.3), optimizer=None, method="ep")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         levels.fit(items, more)  # items with a level each are told apart by it
+        periodic = Model(kernels.Difference(kernels.Periodic(1.0, 1.0, 1.0)), likelihoods.Probit())
+        whole = np.array([[1.0, 0.0], [3.0, 2.0]])  # at this period they have no variance, at others some
+        np.testing.assert_array_equal(telling(periodic, whole, np.ones(2)), np.ones(2))
+        theirs = GaussianProcessRanker(PairwiseKernel(metric="rbf"), optimizer=None, method="laplace")
+        theirs.fit(X, PAIRS)  # of scikit-learn, and translated to none of ours
 
 
 def test_files_and_scikit_learns_ways(ranker, tmp_path):

@@ -7,6 +7,7 @@ import polars
 import pytest
 
 from quantprop import EP, QP, Inducing, Model, Parameter, fit, infer, kernels, likelihoods, tables
+from quantprop.inference.engine import streamed as engine
 from quantprop.inference.task import prepare, settled
 from quantprop.learning import streamed
 from quantprop.learning.landscape import Landscape
@@ -70,15 +71,22 @@ def test_a_pilot_that_finds_no_end_leaves_all_as_it_was(monkeypatch):
     monkeypatch.setattr(streamed, "PILOT", 3)
     land = StreamedLandscape.of(model_of(), Arrays(rows["x"], rows["label"]), EP(), 1e-10)
     theta = packed(land.parts)
-    expected = land.at(theta)
-    land.start()
-    pilot = land.pilot(theta)
-    assert pilot is not None
-    lost = pilot._replace(share=1e-9)  # as if its rows stood for a billion times as many
-    monkeypatch.setattr(StreamedLandscape, "pilot", lambda *_: lost)
-    found = land.at(theta)
+    expected, before = land.at(theta), np.concatenate([land.sites.nu, land.sites.tau])
+    after, led = [], engine._led
+
+    def watched(*args):
+        factor = led(*args)
+        assert factor is args[2]
+        after.append(np.concatenate([land.sites.nu, land.sites.tau]))
+        return factor
+
+    monkeypatch.setattr(engine, "LEADING", 1)
+    monkeypatch.setattr(engine, "_led", watched)
+    found = land.at(theta + 0.3)
+    np.testing.assert_array_equal(after, [before])
     assert found.reason == "converged"
-    assert found.value == pytest.approx(expected.value, rel=1e-12)
+    again = land.at(theta)
+    assert again.value == pytest.approx(expected.value, rel=1e-12)
 
 
 def test_a_file_is_learned_from_as_arrays_are(tmp_path):

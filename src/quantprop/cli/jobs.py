@@ -40,10 +40,14 @@ def every_device(divisible: bool) -> Iterator[None]:
         yield
 
 
+def check_minutes(checkpoint: Path | None, minutes: float | None) -> None:
+    """Refuse a time between checkpoints where there are none."""
+    if checkpoint is None and minutes is not None:
+        raise typer.BadParameter("it is the time between two checkpoints: give --checkpoint", param_hint="--minutes")
+
+
 def kept_search(checkpoint: Path | None, minutes: float | None) -> AbstractContextManager[None]:
     """A search that is written to a file on its way, and goes on from one."""
     from quantprop import checkpointed
 
-    if checkpoint is None and minutes is not None:
-        raise typer.BadParameter("it is the time between two checkpoints: give --checkpoint", param_hint="--minutes")
     return nullcontext() if checkpoint is None else checkpointed(checkpoint, *[] if minutes is None else [minutes])

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quantprop.cli.forecasts import predict
-from quantprop.cli.jobs import every_device, joined, kept_search
+from quantprop.cli.jobs import check_minutes, every_device, joined, kept_search
 from quantprop.cli.options import (
     GROW,
     LIKELIHOODS,
@@ -103,6 +103,7 @@ def fit(
     )  # fmt: skip
     with plainly(debug), kept_programs():
         check_place(out)
+        check_minutes(checkpoint, minutes)
         first = joined(coordinator, processes, process)
         problem = _grown(given, method) if kernel == GROW else given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
@@ -133,7 +134,7 @@ def _ways(problem: Problem, inducing: int | None, seed: int, **flags: bool) -> d
     if flags["series"] and inducing is not None:
         raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
     asked = [name for name, given in flags.items() if given]
-    if asked and problem.target.likelihood == JOINT:
+    if asked and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
         raise typer.BadParameter(
             f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
             "others, which has it", param_hint=f"--{asked[0]}",

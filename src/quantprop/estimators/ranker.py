@@ -17,7 +17,7 @@ from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.prediction import predicted_of
 from quantprop.kernels import Difference, Kernel, Terms
-from quantprop.kernels.difference import Item
+from quantprop.kernels.difference import Item, halves
 from quantprop.likelihoods.binary import Binary
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -86,8 +86,8 @@ class GaussianProcessRanker(GaussianProcess):
         """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.
 
         Where there are two tables of the same columns, one of winners and one of losers, X is the one below the other
-        and `pairs` is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items that the kernel
-        cannot tell apart have the same utility: comparisons of them are left out, with a warning.
+        and `pairs` is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items with equal
+        features have the same utility: comparisons of them are left out, with a warning.
         """
         x, _ = self._learned_from(X)
         self.X_train_, self.pairs_ = x, checked(pairs, len(x))
@@ -161,14 +161,17 @@ def compared(x: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 @float64
 def telling(model: Model, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weights of comparisons, 0 where the two items have the same utility under any θ: those say nothing about it."""
-    same = (np.asarray(model.plain_kernel.diagonal(rows)) <= 0.0) & (weights > 0)
+    """Weights of comparisons, 0 where two items have equal features and the kernel gives them no level of their own:
+    their utilities are the same under any θ, and comparing them says nothing.
+    """
+    winner, loser = halves(rows)
+    same = (winner == loser).all(axis=1) & (np.asarray(model.plain_kernel.noise(rows)) <= 0.0) & (weights > 0)
     if same[weights > 0].all():
-        raise ValueError("pairs: no comparison is of two items that the kernel tells apart; are their features equal?")
+        raise ValueError("pairs: every comparison is of two items with equal features, which have the same utility")
     if same.any():
         warnings.warn(
-            f"{same.sum()} of {len(rows)} comparisons, such as pairs[{int(np.argmax(same))}], are of items that the "
-            "kernel cannot tell apart: they say nothing about utilities, and are left out",
+            f"{same.sum()} of {len(rows)} comparisons, such as pairs[{int(np.argmax(same))}], are of items with equal "
+            "features, whose utilities are the same: they are left out",
             UserWarning, stacklevel=4,
         )  # fmt: skip
     return np.where(same, 0.0, weights)

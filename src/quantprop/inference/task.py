@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from quantprop.data import ROUNDING, bucket, encode, finite_array, first_bad, inputs, pad, row_weights
 from quantprop.gaussian import Natural
 from quantprop.kernels import Kernel
-from quantprop.kernels.structure import check_levels
+from quantprop.kernels.structure import warn_of_levels
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
@@ -57,7 +57,7 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
         data = encode(likelihood, y, (len(x),), exposure, trials)
         total = row_weights(weights, len(x))
         _check_copies(model, x, total)
-        check_levels(model.plain_kernel, x)
+        warn_of_levels(model.plain_kernel, x[total > 0])
     size = padded_size(len(x), mesh)
     cost = model.process.cost(size)
     weight = weight_of(total, size)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from quantprop.kernels.base import Column, Columns, Kernel, Sum
-from quantprop.kernels.categories import Categories, Coregion
+from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
 from quantprop.kernels.simple import Constant, White
 
 Seen = tuple[Column, ...] | None  # columns that a part sees; None: all of them
@@ -61,18 +62,19 @@ def bare(kernel: Kernel) -> list[Kernel]:
     return [leaf for leaf, seen in leaves(kernel) if seen is None and not isinstance(leaf, (Constant, White))]
 
 
-def check_levels(kernel: Kernel, x: np.ndarray) -> None:
-    """Refuse rows to learn from whose level a Coregion has no covariance of."""
+def warn_of_levels(kernel: Kernel, x: np.ndarray) -> None:
+    """Name a row whose level a Coregion has no covariance of."""
     for leaf, seen in leaves(kernel):
-        if isinstance(leaf, Coregion) and leaf.levels is not None:
-            column = seen[0] if seen and isinstance(seen[0], int) else 0
+        column = seen[0] if seen else None
+        if isinstance(leaf, Coregion) and leaf.levels and isinstance(column, int) and column < x.shape[1]:
             wrong = ~np.isin(x[:, column], np.arange(leaf.levels))
             if wrong.any():
                 row = int(np.argmax(wrong))
-                raise ValueError(
-                    f"X[{row}, {column}] = {x[row, column]:g} is no level of Coregion(levels={leaf.levels}): levels "
-                    f"are the codes 0, 1, ..., {leaf.levels - 1}"
-                )
+                warnings.warn(
+                    f"X[{row}, {column}] = {x[row, column]:g} is no level of Coregion(levels={leaf.levels}), whose "
+                    f"codes go from 0 to {leaf.levels - 1}: such rows are independent of all others",
+                    NewLevelWarning, stacklevel=6,
+                )  # fmt: skip
 
 
 def rebuilt(kernel: Any, change: Any) -> Any:

@@ -255,7 +255,7 @@ class StreamedLandscape:
         return min(ROWS, 32 * -(-len(self.rows) // 32))
 
     def pilot(self, theta: Float[np.ndarray, " theta"]) -> Passes | None:
-        """Passes over some chunks, as far apart as can be, if they are fewer than half of all."""
+        """Passes over some chunks, as far apart as can be, where there are at least twice as many."""
         n, size = len(self.rows), self.size
         every = -(-n // size) // PILOT
         seen = sum(min(size, n - start) for start in range(0, n, max(1, every) * size))

@@ -11,11 +11,11 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import encode, pad
+from quantprop.data import bucket, encode, pad
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
 from quantprop.numerics.largest import FINE, Rule, lattice
-from quantprop.runtime.batches import chunks, threads
+from quantprop.runtime.batches import chunks, each, threads
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -23,7 +23,7 @@ SHIFTS = (0.0, 0.3)  # of the two lattices
 DOUBT = 3e-6  # of a probability
 NO_SHARE = 1e-8  # the probability up to which a class is left aside by the finer lattice
 TOGETHER = 16  # inputs at a time on an accelerator
-CHUNK, DEVICE_CHUNK = 32, 1024  # inputs of one call, at most
+CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
 
 
 @dataclass(frozen=True)
@@ -82,22 +82,24 @@ class ClassPredictive:
 def _over(
     likelihood: ClassLikelihood, rule: Rule, shift: float, mean: np.ndarray, covariance: np.ndarray
 ) -> np.ndarray:
-    """The logarithms over one lattice, on all cores; inputs are padded to a power of two, so that few programs do."""
-    w, each = lattice(rule, mean.shape[1] - 1, shift), -(-len(mean) // threads())
-    size = min(1 << max(each - 1, 0).bit_length(), CHUNK if jax.default_backend() == "cpu" else DEVICE_CHUNK)
+    """The logarithms over one lattice, some inputs at a time, on all cores."""
+    w = lattice(rule, mean.shape[1] - 1, shift)
+    size = CHUNK if jax.default_backend() == "cpu" else min(bucket(len(mean)), DEVICE_CHUNK)
 
     @float64
     def some(rows: np.ndarray) -> np.ndarray:
-        return np.asarray(_log_probabilities(likelihood, w, *pad((mean[rows], covariance[rows]), size)))[: len(rows)]
+        given = pad((mean[rows], covariance[rows]), size)
+        return np.asarray(_log_probabilities(likelihood, w, len(rows), *given))[: len(rows)]
 
     with ThreadPoolExecutor(threads()) as pool:
         return np.concatenate([mean[:0], *pool.map(some, chunks(len(mean), size))])
 
 
 @program
-def _log_probabilities(likelihood: ClassLikelihood, w: Any, mean: Any, covariance: Any) -> Any:
-    """Of one input after the other, or on an accelerator of some at a time."""
-    at_a_time = None if jax.default_backend() == "cpu" else TOGETHER
+def _log_probabilities(likelihood: ClassLikelihood, w: Any, used: Any, mean: Any, covariance: Any) -> Any:
+    """Of one input after the other, those that are `used`; or on an accelerator of some at a time."""
+    if jax.default_backend() == "cpu":
+        return each(lambda m, v: likelihood.log_predictive(m, v, w), used, mean, covariance)
     return jax.lax.map(
-        lambda row: likelihood.log_predictive(row[0], row[1], w), (mean, covariance), batch_size=at_a_time
+        lambda row: likelihood.log_predictive(row[0], row[1], w), (mean, covariance), batch_size=TOGETHER
     )

@@ -64,17 +64,17 @@ class Chunk(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """Passes over all rows, or over a share of them whose sums stand for those of all: up to what is known to be apart
-    from the start.
+    """Passes over all rows, or over a part of them: its sums, divided by its share of the rows, then stand for those of
+    all, with a correction that makes them equal at the start.
     """
 
     begin: Callable[[], Iterator[Chunk]]
-    share: float = 1.0
-    apart: Any = (0.0, 0.0)
+    share: float = 1.0  # of the rows
+    correction: Any = (0.0, 0.0)
 
     def factor(self, sums: Any) -> Factor:
         """From the sums of one pass."""
-        return _factorised(*jax.tree.map(lambda sum_, apart: sum_ / self.share + apart, tuple(sums), self.apart))
+        return _factorised(*jax.tree.map(lambda sum_, more: sum_ / self.share + more, tuple(sums), self.correction))
 
 
 def _renewed(problem: InferenceProblem, at: Any, sites: Natural) -> Any:
@@ -161,8 +161,8 @@ def solve_streamed(passes: Passes, sites: Natural, tol: float, max_sweeps: int, 
     factor = passes.factor(sums)
     if pilot is not None:
         own = _sums(pilot, sites)
-        apart = jax.tree.map(lambda all_, some: all_ - some / pilot.share, tuple(sums), tuple(own))
-        factor = _led(passes, pilot._replace(apart=apart), factor, sites, tol, max_sweeps)
+        correction = jax.tree.map(lambda all_, some: all_ - some / pilot.share, tuple(sums), tuple(own))
+        factor = _led(passes, pilot._replace(correction=correction), factor, sites, tol, max_sweeps)
     return _swept_to(passes, factor, sites, tol, max_sweeps)
 
 
@@ -178,7 +178,7 @@ def _led(passes: Passes, pilot: Passes, factor: Factor, sites: Natural, tol: flo
     end = _swept_to(pilot, factor, sites, tol, min(max_sweeps, LEADING))
     if end.reason == "converged":
         led = _swept(passes, end.factor, jnp.zeros_like(factor.centre), 1.0, sites)
-        if np.isfinite(led.inverse).all():
+        if np.isfinite(led.inverse).all() and np.isfinite(led.centre).all():
             return led
     sites.nu[:], sites.tau[:] = kept.nu, kept.tau
     return factor
