@@ -92,7 +92,8 @@ def _over(
         return np.asarray(_log_probabilities(likelihood, w, len(rows), *given))[: len(rows)]
 
     with ThreadPoolExecutor(threads()) as pool:
-        return np.concatenate([mean[:0], *pool.map(some, chunks(len(mean), size))])
+        at_once = min(size, max(1, -(-len(mean) // threads())))
+        return np.concatenate([mean[:0], *pool.map(some, chunks(len(mean), at_once))])
 
 
 @program
