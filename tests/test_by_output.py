@@ -114,6 +114,7 @@ def test_classes_borrow_from_counts():
     assert covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]) > 0.5
 
 
+@pytest.mark.campaign
 def test_a_likelihood_far_from_its_rows_does_not_reach_the_others():
     """exp(f) of f = 900 overflows; the Gaussian rows have such f, the counts do not."""
     kernel = kernels.Categories(1e6).on(0)

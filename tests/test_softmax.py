@@ -136,6 +136,7 @@ def test_ep_and_qp_name_the_probit():
             infer(Model(EACH, SOFTMAX), X, Y, method)
 
 
+@pytest.mark.campaign
 def test_a_learned_model_and_its_file(tmp_path):
     fitted = fit(Model(kernels.SquaredExponential(2.0), likelihoods.Softmax()), X, Y, "laplace", max_evaluations=4)
     assert isinstance(fitted.model.likelihood, likelihoods.Softmax)

@@ -96,6 +96,7 @@ def same(at: Evaluation, solved) -> None:
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-10)
 
 
+@pytest.mark.campaign
 @each_case
 def test_power_one_is_ep(name):
     assert PowerEP(1.0) == EP()

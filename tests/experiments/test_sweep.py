@@ -164,7 +164,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize(
     ("methods", "rounds", "jobs"),
-    [(("ep",), 1, 1), pytest.param(("ep", "qp", "vb"), 2, 2, marks=pytest.mark.campaign)],
+    [pytest.param(*case, marks=pytest.mark.campaign) for case in ((("ep",), 1, 1), (("ep", "qp", "vb"), 2, 2))],
 )
 def test_the_small_version(tmp_path, source, methods, rounds, jobs):
     """wine2 by some methods: scores from latent predictions by scipy, and as on another machine."""

@@ -316,6 +316,7 @@ EXISTING = [
 ]
 
 
+@pytest.mark.campaign
 def test_one_data_set_of_one_model():
     check("ordinal", "laplace", 0)
 

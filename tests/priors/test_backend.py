@@ -75,8 +75,11 @@ def test_inference_and_predictions_equal_the_dense_ones(likelihood, y, method):
 @pytest.mark.parametrize(
     ("method", "objective"),
     [
-        ("ep", "evidence"),
-        *(pytest.param(*case, marks=pytest.mark.campaign) for case in (("qp", "evidence"), ("ep", "loo"))),
+        ("laplace", "evidence"),
+        *(
+            pytest.param(*case, marks=pytest.mark.campaign)
+            for case in (("ep", "evidence"), ("qp", "evidence"), ("ep", "loo"))
+        ),
     ],
 )
 def test_learning_finds_the_dense_optimum(method, objective, tmp_path):

@@ -29,7 +29,14 @@ CASES = {
     "student-t": (likelihoods.StudentT(3.0, 0.5), REALS),
 }
 EPS = np.finfo(float).eps
-IN_CAMPAIGNS = {"logit", "heaviside", "heaviside with noise", "poisson, exp", "poisson, softplus"}  # like others here
+IN_CAMPAIGNS = {
+    "logit",
+    "heaviside",
+    "heaviside with noise",
+    "poisson, exp",
+    "poisson, softplus",
+    "student-t",
+}  # like others here
 every_likelihood = pytest.mark.parametrize(
     "case", [pytest.param(case, marks=[pytest.mark.campaign] * (case in IN_CAMPAIGNS)) for case in CASES]
 )
