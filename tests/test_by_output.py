@@ -132,11 +132,11 @@ def test_an_estimator_of_one_output_refuses_it():
 
 
 def test_rows_of_no_level_are_named():
-    x = X.copy()
-    x[3, 1] = 2.0
+    x, weights = X.copy(), np.ones(2 * N)
+    x[[1, 3], 1], weights[1] = 2.0, 0.0  # the first of them does not count
     model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput(PARTS))
     with pytest.warns(kernels.NewLevelWarning, match=r"X\[3, 1\] = 2 is no level of Coregion\(levels=2\)") as said:
-        infer(model, x, Y, "laplace")
+        infer(model, x, Y, "laplace", weights=weights)
     assert said[0].filename == __file__
 
 

@@ -50,4 +50,6 @@ def kept_search(checkpoint: Path | None, minutes: float | None) -> AbstractConte
     """A search that is written to a file on its way, and goes on from one."""
     from quantprop import checkpointed
 
-    return nullcontext() if checkpoint is None else checkpointed(checkpoint, *[] if minutes is None else [minutes])
+    if checkpoint is None:
+        return nullcontext()
+    return checkpointed(checkpoint) if minutes is None else checkpointed(checkpoint, minutes)

@@ -107,7 +107,7 @@ def fit(
         first = joined(coordinator, processes, process)
         problem = _grown(given, method) if kernel == GROW else given.read()
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": seed}
-        settings |= _ways(problem, inducing, seed, series=series, integrate=integrate)
+        settings |= _ways(problem, inducing, seed, series, integrate)
         with (
             evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings(),
             every_device(inducing is not None), kept_search(checkpoint, minutes),
@@ -126,21 +126,20 @@ def fit(
             note("warning: hyperparameters are integrated roughly; the status above says what to try")
 
 
-def _ways(problem: Problem, inducing: int | None, seed: int, **flags: bool) -> dict[str, Any]:
+def _ways(problem: Problem, inducing: int | None, seed: int, series: bool, integrate: bool) -> dict[str, Any]:
     """How the process is held and its hyperparameters are treated, as estimators call it."""
     from quantprop import Inducing
     from quantprop.tables.targets import JOINT
 
-    if flags["series"] and inducing is not None:
+    if series and inducing is not None:
         raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
-    asked = [name for name, given in flags.items() if given]
-    if asked and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
+    if (series or integrate) and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
         raise typer.BadParameter(
             f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
-            "others, which has it", param_hint=f"--{asked[0]}",
+            "others, which has it", param_hint="--series" if series else "--integrate",
         )  # fmt: skip
-    ways: dict[str, Any] = {"hyperparameters": "integrated"} if flags["integrate"] else {}
-    if flags["series"]:
+    ways: dict[str, Any] = {"hyperparameters": "integrated"} if integrate else {}
+    if series:
         ways["process"] = "markov"
     if inducing is not None:
         ways["process"] = Inducing(inducing, seed=seed)

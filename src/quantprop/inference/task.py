@@ -57,7 +57,7 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
         data = encode(likelihood, y, (len(x),), exposure, trials)
         total = row_weights(weights, len(x))
         _check_copies(model, x, total)
-        warn_of_levels(model.plain_kernel, x[total > 0])
+        warn_of_levels(model.plain_kernel, x, total > 0)
     size = padded_size(len(x), mesh)
     cost = model.process.cost(size)
     weight = weight_of(total, size)

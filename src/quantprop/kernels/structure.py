@@ -62,12 +62,12 @@ def bare(kernel: Kernel) -> list[Kernel]:
     return [leaf for leaf, seen in leaves(kernel) if seen is None and not isinstance(leaf, (Constant, White))]
 
 
-def warn_of_levels(kernel: Kernel, x: np.ndarray) -> None:
-    """Name a row whose level a Coregion has no covariance of."""
+def warn_of_levels(kernel: Kernel, x: np.ndarray, counts: np.ndarray) -> None:
+    """Name a row that counts and whose level a Coregion has no covariance of."""
     for leaf, seen in leaves(kernel):
         column = seen[0] if seen else None
         if isinstance(leaf, Coregion) and leaf.levels and isinstance(column, int) and column < x.shape[1]:
-            wrong = ~np.isin(x[:, column], np.arange(leaf.levels))
+            wrong = counts & ~np.isin(x[:, column], np.arange(leaf.levels))
             if wrong.any():
                 row = int(np.argmax(wrong))
                 warnings.warn(

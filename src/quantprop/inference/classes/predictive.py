@@ -82,9 +82,11 @@ class ClassPredictive:
 def _over(
     likelihood: ClassLikelihood, rule: Rule, shift: float, mean: np.ndarray, covariance: np.ndarray
 ) -> np.ndarray:
-    """The logarithms over one lattice, some inputs at a time, on all cores."""
-    w = lattice(rule, mean.shape[1] - 1, shift)
-    size = CHUNK if jax.default_backend() == "cpu" else min(bucket(len(mean)), DEVICE_CHUNK)
+    """The logarithms over one lattice, some inputs at a time: on all cores, or as many as an accelerator is to take."""
+    w, n = lattice(rule, mean.shape[1] - 1, shift), len(mean)
+    size = at_once = min(bucket(n), DEVICE_CHUNK)
+    if jax.default_backend() == "cpu":
+        size, at_once = CHUNK, min(CHUNK, max(1, -(-n // threads())))
 
     @float64
     def some(rows: np.ndarray) -> np.ndarray:
@@ -92,8 +94,7 @@ def _over(
         return np.asarray(_log_probabilities(likelihood, w, len(rows), *given))[: len(rows)]
 
     with ThreadPoolExecutor(threads()) as pool:
-        at_once = min(size, max(1, -(-len(mean) // threads())))
-        return np.concatenate([mean[:0], *pool.map(some, chunks(len(mean), at_once))])
+        return np.concatenate([mean[:0], *pool.map(some, chunks(n, at_once))])
 
 
 @program
