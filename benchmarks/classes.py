@@ -76,7 +76,7 @@ LEARNERS: dict[str, Callable] = {
     "softmax Laplace": partial(BySoftmax, "laplace"),
     "one-vs-rest QP": partial(GaussianProcessClassifier, method="qp"),
     "one-vs-rest EP": partial(GaussianProcessClassifier, method="ep"),
-    "scikit-learn": lambda: Theirs(ConstantKernel() * RBF(), random_state=0),
+    "scikit-learn": lambda: Theirs(ConstantKernel() * RBF(), random_state=0, n_jobs=-1),
     "gradient-boosted trees": partial(HistGradientBoostingClassifier, random_state=0),
 }
 
@@ -152,12 +152,12 @@ def compare(given: argparse.Namespace) -> None:
     chosen = [learner for learner in LEARNERS if any(part in learner for part in given.models or [""])]
     there = {tuple(row[field] for field in Fold._fields) for row in known(given.out)}
     tasks, began = [], time.perf_counter()
-    for first in range(0, given.folds, TOGETHER):
+    for first in range(given.first, given.folds, TOGETHER):
         some = range(first, min(first + TOGETHER, given.folds))
         for name, model in itertools.product(given.names, chosen):
             missing = [fold for f in some if (fold := Fold(name, model, f, given.folds)) not in there]
             tasks += [(missing, given.data)] * bool(missing)
-    found = map(of_folds, tasks) if given.jobs == 1 else (
+    found = ([of_fold(fold, folder)] for folds, folder in tasks for fold in folds) if given.jobs == 1 else (
         rows for _, rows in in_processes(of_folds, tasks, given.jobs, ONE_THREAD)
     )  # fmt: skip
     for rows in found:
@@ -241,6 +241,7 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["compare", "table", "time"])
     parser.add_argument("names", nargs="*", default=["iris", "wine"])
     parser.add_argument("--folds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the fold to begin with")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--models", nargs="*", help="only those whose name has one of these in it")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")

@@ -30,6 +30,11 @@ def threads() -> int:
     return 2 if jax.default_backend() != "cpu" else cores()
 
 
+def shared_by_threads(b: int) -> int:
+    """How many of b problems a batch has that starts now: on a CPU all cores get a part, an accelerator gets all."""
+    return max(1, -(-b // (threads() if jax.default_backend() == "cpu" else 1)))
+
+
 def slots(cost: Any, b: int) -> int:
     """How many of b problems of this cost are computed at a time.
 

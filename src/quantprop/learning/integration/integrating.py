@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,7 +11,6 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
-from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.integrated import Integrated, IntegrationStatus
 from quantprop.inference.leave_one_out import loo_at
@@ -30,7 +30,7 @@ from quantprop.learning.integration.designs import (
     log_sum,
     within,
 )
-from quantprop.learning.integration.surface import Surface
+from quantprop.learning.integration.surface import Found, Surface
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.search import FTOL, Climb
@@ -206,15 +206,18 @@ def _result(surface: Surface, attempt: Attempt) -> Integrated:
         weighted.effective, weighted.efficiency, tuple(names[_at_bounds(surface, attempt)].tolist()),
     )  # fmt: skip
     theta = np.array(surface.theta)[rows]
-    components = tuple(_component(landscape, t, out) for t, out in zip(theta, surface.found(rows), strict=True))
+    components = tuple(_components(landscape, theta, surface.found(rows)))
     total = float(log_sum(weighted.log_weight))
     return Integrated(components, weights, theta, total + belief.constant, belief.words, status)
 
 
-def _component(landscape: Landscape, theta: Float[np.ndarray, " theta"], out: Outcome) -> Solution:
-    model = as_given(landscape.model, at(declared(landscape.model), theta))
-    loo = loo_at(model.plain_likelihood, landscape.task, out.at)
-    return solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
+def _components(landscape: Landscape, theta: Float[np.ndarray, "m theta"], founds: list[Found]) -> Iterator[Solution]:
+    task, parts = landscape.task, declared(landscape.model)
+    for place, (_, out, loo) in zip(theta, founds, strict=True):
+        model = as_given(landscape.model, at(parts, place))
+        if loo is None or not np.isfinite(loo[: len(task.x)]).all():
+            loo = loo_at(model.plain_likelihood, task, out.at)
+        yield solution_of(model, landscape.method, task, out, loo, "parallel", landscape.tol)
 
 
 def _at_bounds(surface: Surface, attempt: Attempt) -> Bool[np.ndarray, " theta"]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
+from quantprop.inference.leave_one_out import for_loo, loo_of
 from quantprop.inference.task import Task
 from quantprop.learning.evaluation import Declared, Question, prior
 from quantprop.learning.integration.belief import Belief
@@ -21,27 +22,36 @@ from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, WarmStarts
 from quantprop.methods import Method
 from quantprop.parameters import box, log_prior
-from quantprop.runtime.batches import chunks, each, of, slots, threads
+from quantprop.runtime.batches import chunks, each, of, shared_by_threads, slots, threads
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import one_blas_thread
 
 BATCH = 64  # points of one program, at most
 
 
-def _outcomes(question: Question, theta, start: Natural, tol, sweeps, used, method: Method) -> tuple[Any, Outcome]:
-    """Log evidence with the priors that parameters were given, and inference, of one problem at several θ."""
+class Found(NamedTuple):
+    """What was found at a θ, or with one entry per θ."""
+
+    value: Any  # log evidence with the priors that parameters were given
+    out: Outcome
+    loo: Any  # log densities of data left out: None, or with NaNs, where they are left to `loo_at`
+
+
+def _founds(question: Question, theta, start: Natural, tol, sweeps, used, method: Method) -> Found:
+    """What is found for one problem at several θ."""
     parts, inputs, data, weight = question
 
-    def one(theta, start: Natural) -> tuple[Any, Outcome]:
+    def one(theta, start: Natural) -> Found:
         made, likelihood = prior(theta, parts, inputs)
         problem = InferenceProblem.of(likelihood, method, made, data, weight)
         out, _ = solve_parallel(problem, start, tol, sweeps)
-        return out.at.evidence + log_prior(parts, theta), out
+        loo = loo_of(for_loo(likelihood), data, weight, out.at)
+        return Found(out.at.evidence + log_prior(parts, theta), out, loo)
 
     return each(one, used, theta, start)
 
 
-_evaluated = program(_outcomes)
+_evaluated = program(_founds)
 
 
 @dataclass
@@ -52,7 +62,7 @@ class Surface:
     belief: Belief
     theta: list[np.ndarray] = field(default_factory=list)  # where it was asked, in order
     values: list[float] = field(default_factory=list)  # −inf out of bounds, and where inference failed
-    outcomes: list[Outcome | None] = field(default_factory=list)
+    founds: list[Found | None] = field(default_factory=list)
     failed: int = 0
 
     # --- as a search sees it -----------------------------------------------------------------------------------------
@@ -100,41 +110,40 @@ class Surface:
         bounds = box(self.parts)
         inside = np.flatnonzero(((theta >= bounds[:, 0]) & (theta <= bounds[:, 1])).all(axis=1))
         values = np.full(len(theta), -np.inf)
-        outcomes: list[Outcome | None] = [None] * len(theta)
-        for i, (value, out) in zip(inside, self._solved(theta[inside]), strict=True):
-            if out is None:
+        founds: list[Found | None] = [None] * len(theta)
+        for i, found in zip(inside, self._solved(theta[inside]), strict=True):
+            if found is None:
                 self.failed += 1
             else:
-                values[i], outcomes[i] = value + self.belief.log_density(theta[i]), out
+                values[i], founds[i] = found.value + self.belief.log_density(theta[i]), found
         self.theta += list(theta)
         self.values += values.tolist()
-        self.outcomes += outcomes
+        self.founds += founds
         return values
 
-    def _solved(self, theta: Float[np.ndarray, "k theta"]) -> list[tuple[float, Outcome | None]]:
-        """Evidence and inference at several θ; where the batch fails, by the landscape's own remedies."""
+    def _solved(self, theta: Float[np.ndarray, "k theta"]) -> list[Found | None]:
+        """What is found at several θ; where the batch fails, by the landscape's own remedies."""
         size = min(BATCH, slots(self.task.cost, BATCH))
-        count = -(-len(theta) // threads())
-        rows = chunks(len(theta), max(1, min(size, count)))
+        rows = chunks(len(theta), min(size, shared_by_threads(len(theta))))
         with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
-            found = [pair for some in pool.map(lambda r: self._batch(theta[r], size), rows) for pair in some]
-        return [pair if pair[1] is not None else self._alone(t) for t, pair in zip(theta, found, strict=True)]
+            founds = [found for some in pool.map(lambda r: self._batch(theta[r], size), rows) for found in some]
+        return [self._alone(t) if found is None else found for t, found in zip(theta, founds, strict=True)]
 
-    def _batch(self, theta: Float[np.ndarray, "k theta"], size: int) -> list[tuple[float, Outcome | None]]:
+    def _batch(self, theta: Float[np.ndarray, "k theta"], size: int) -> list[Found | None]:
         landscape, k, start = self.landscape, len(theta), self._starts(theta)
         fill = np.resize(np.arange(k), size)
         with jax.enable_x64(True):
-            value, out = _evaluated(
+            found = _evaluated(
                 landscape.question, theta[fill], of(start, fill), landscape.tol, landscape.max_sweeps, k,
                 landscape.method,
             )  # fmt: skip
-        value, out = jax.tree.map(np.asarray, (value, out))
-        good = (out.reason == CONVERGED) & np.isfinite(value)
-        return [(float(value[i]), of(out, i) if good[i] else None) for i in range(k)]
+        found = jax.tree.map(np.asarray, found)
+        good = (found.out.reason == CONVERGED) & np.isfinite(found.value)
+        return [of(found, i) if good[i] else None for i in range(k)]
 
     def _starts(self, theta: Float[np.ndarray, "k theta"]) -> Natural:
         """Sites extrapolated to several θ, each from the nearest at which they are known, in units of their spread."""
-        known = [i for i, out in enumerate(self.outcomes) if out is not None]
+        known = [i for i, found in enumerate(self.founds) if found is not None]
         if len(known) < MEMORY:
             return self.landscape.warm_starts.at(np.zeros(len(theta), dtype=int), theta)
         places = np.array(self.theta)[known]
@@ -143,7 +152,7 @@ class Surface:
         nearest = np.argsort(distance, axis=1)[:, MEMORY - 1 :: -1]
 
         def sites(rows: Any) -> Natural:
-            found = [out.at.sites for out in self.found([known[i] for i in rows])]
+            found = [one.out.at.sites for one in self.found([known[i] for i in rows])]
             return Natural(np.stack([site.nu for site in found]), np.stack([site.tau for site in found]))
 
         rows, first = np.arange(len(theta)), nearest[:, 0]
@@ -152,13 +161,14 @@ class Surface:
             starts.add(rows, places[one], sites(one))
         return starts.at(rows, theta)
 
-    def _alone(self, theta: Float[np.ndarray, " theta"]) -> tuple[float, Outcome | None]:
+    def _alone(self, theta: Float[np.ndarray, " theta"]) -> Found | None:
         point = self.landscape.at(theta)
-        return (point.value, point.out) if np.isfinite(point.value) and point.reason in OK else (-np.inf, None)
+        good = point.out is not None and np.isfinite(point.value) and point.reason in OK
+        return Found(point.value, point.out, None) if good else None
 
-    def found(self, rows: Sequence[int]) -> list[Outcome]:
-        """How inference ended at some of the points that have a value."""
-        return [out for i in rows if (out := self.outcomes[i]) is not None]
+    def found(self, rows: Sequence[int]) -> list[Found]:
+        """What was found at some of the points that have a value."""
+        return [found for i in rows if (found := self.founds[i]) is not None]
 
 
 OK = ("converged", "adjoint-failed")  # inference converged; no gradient is needed
