@@ -2,10 +2,13 @@
 
 import gc
 import os
+import shutil
+import tempfile
 from pathlib import Path
 
 import jax
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 if os.environ.get("QUANTPROP_CHECKED"):
     import checked
@@ -16,8 +19,36 @@ os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs i
 
 gc.set_threshold(100_000, 50, 1000)  # tracing makes many objects that live on: to look them through takes 3 % of time
 
+FOLDER = "jax_compilation_cache_dir"
+KEPT = {  # settings under which every program is kept
+    "jax_persistent_cache_min_compile_time_secs": 0.0,
+    "jax_persistent_cache_min_entry_size_bytes": -1,
+    "jax_persistent_cache_enable_xla_caches": "none",  # whose folder would be part of every key
+}
 MAPS = Path("/proc/self/maps")
 MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled program takes some
+
+
+def pytest_configure(config):
+    """Workers, and processes that tests start, have one folder of compiled programs: each is compiled once."""
+    if FOLDER.upper() not in os.environ:  # a worker has it from the process that started it
+        folder = tempfile.mkdtemp(prefix="quantprop-tests-")
+        config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+        for name, value in (KEPT | {FOLDER: folder}).items():
+            os.environ[name.upper()] = str(value)
+            jax.config.update(name, value)
+
+
+@pytest.fixture
+def no_compiled_programs(monkeypatch):
+    """As if there were no such folder, also in processes that the test starts."""
+    before = jax.config.jax_compilation_cache_dir
+    monkeypatch.delenv(FOLDER.upper())
+    jax.config.update(FOLDER, None)
+    compilation_cache.reset_cache()  # JAX looks at its settings once
+    yield
+    jax.config.update(FOLDER, before)
+    compilation_cache.reset_cache()
 
 
 @pytest.fixture(autouse=True)

@@ -26,6 +26,9 @@ print("value", float(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.arange(4.0))))
 """
 
 
+pytestmark = pytest.mark.usefixtures("no_compiled_programs")
+
+
 def start(folder, **more):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "QUANTPROP_CACHE": str(folder), **more}
     return subprocess.Popen([sys.executable, "-c", PROBE], env=environment, stdout=subprocess.PIPE,

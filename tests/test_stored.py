@@ -27,6 +27,9 @@ print("value", solution.log_evidence.hex(), [mean.hex() for mean in solution.mar
 """
 
 
+pytestmark = pytest.mark.usefixtures("no_compiled_programs")
+
+
 def ran(folder):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "QUANTPROP_CACHE": str(folder)}
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)

@@ -47,9 +47,7 @@ def test_without_dask_there_is_a_remedy(monkeypatch):
 
 
 @pytest.mark.campaign
-def test_a_killed_worker_leaves_no_trace(tmp_path, source, monkeypatch):
-    for name in ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"):
-        monkeypatch.setenv(name, source[name])
+def test_a_killed_worker_leaves_no_trace(tmp_path):
     plan = Plan(("wine2",), ("ep", "qp"), rounds=1)
     expected = by_key(run(plan, tmp_path / "local", Local(1)))
     with cluster(3) as there:
