@@ -4,6 +4,7 @@ import gc
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 
 import jax
@@ -27,6 +28,8 @@ KEPT = {  # settings under which every program is kept
 }
 MAPS = Path("/proc/self/maps")
 MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled program takes some
+OFTEN = 1.0  # seconds between two looks at them: to read them takes as long as many a test
+looked = [0.0]
 
 
 def pytest_configure(config):
@@ -55,5 +58,7 @@ def no_compiled_programs(monkeypatch):
 def few_compiled_programs():
     """Forget compiled programs before there are more than the system allows."""
     yield
-    if MAPS.exists() and MAPS.read_bytes().count(b"\n") > MANY:
-        jax.clear_caches()
+    if MAPS.exists() and time.monotonic() - looked[-1] > OFTEN:
+        looked[-1] = time.monotonic()
+        if MAPS.read_bytes().count(b"\n") > MANY:
+            jax.clear_caches()

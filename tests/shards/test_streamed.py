@@ -41,7 +41,7 @@ def test_streamed_rows_have_the_evidence_and_the_gradient_of_rows_in_memory():
     assert np.allclose(land.sites.tau, np.asarray(sites.tau)[:250], rtol=1e-6, atol=1e-9)
 
 
-@pytest.mark.parametrize("order", ["mixed", "sorted"])
+@pytest.mark.parametrize("order", ["mixed", pytest.param("sorted", marks=pytest.mark.campaign)])
 def test_a_pilot_shortens_the_way_to_the_same_end(order, monkeypatch):
     """Every third chunk goes ahead; of sorted rows they are no sample, which costs sweeps and nothing else."""
     monkeypatch.setattr(streamed, "ROWS", 64)
