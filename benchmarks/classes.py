@@ -49,6 +49,7 @@ from quantprop.parameters import packed
 BINS = 10
 PAIRS = (("joint QP", "one-vs-rest QP"), ("joint EP", "one-vs-rest EP"))
 TOGETHER = 5  # folds that one process learns from, one after the other
+ONE_CORE = ONE_THREAD | {"LOKY_MAX_CPU_COUNT": "1"}  # of scikit-learn too, which fits a class on every core
 SMALLEST = 1e-12  # a probability of 0 counts as this: trees and scikit-learn's model can say 0
 
 
@@ -158,7 +159,7 @@ def compare(given: argparse.Namespace) -> None:
             missing = [fold for f in some if (fold := Fold(name, model, f, given.folds)) not in there]
             tasks += [(missing, given.data)] * bool(missing)
     found = ([of_fold(fold, folder)] for folds, folder in tasks for fold in folds) if given.jobs == 1 else (
-        rows for _, rows in in_processes(of_folds, tasks, given.jobs, ONE_THREAD)
+        rows for _, rows in in_processes(of_folds, tasks, given.jobs, ONE_CORE)
     )  # fmt: skip
     for rows in found:
         for row in rows:

@@ -21,15 +21,15 @@ os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs i
 gc.set_threshold(100_000, 50, 1000)  # tracing makes many objects that live on: to look them through takes 3 % of time
 
 FOLDER = "jax_compilation_cache_dir"
-KEPT = {  # settings under which every program is kept
-    "jax_persistent_cache_min_compile_time_secs": 0.0,
-    "jax_persistent_cache_min_entry_size_bytes": -1,
-    "jax_persistent_cache_enable_xla_caches": "none",  # whose folder would be part of every key
+KEPT = {  # settings under which every program is kept, beside those that JAX starts with
+    "jax_persistent_cache_min_compile_time_secs": (0.0, 1.0),
+    "jax_persistent_cache_min_entry_size_bytes": (-1, 0),
+    "jax_persistent_cache_enable_xla_caches": ("none", "xla_gpu_per_fusion_autotune_cache_dir"),
 }
 MAPS = Path("/proc/self/maps")
 MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled program takes some
 OFTEN = 1.0  # seconds between two looks at them: to read them takes as long as many a test
-looked = [0.0]
+looked = {"at": 0.0}
 
 
 def pytest_configure(config):
@@ -37,20 +37,23 @@ def pytest_configure(config):
     if FOLDER.upper() not in os.environ:  # a worker has it from the process that started it
         folder = tempfile.mkdtemp(prefix="quantprop-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        for name, value in (KEPT | {FOLDER: folder}).items():
+        for name, (value, _) in (KEPT | {FOLDER: (folder, None)}).items():
             os.environ[name.upper()] = str(value)
             jax.config.update(name, value)
 
 
 @pytest.fixture
 def no_compiled_programs(monkeypatch):
-    """As if there were no such folder, also in processes that the test starts."""
-    before = jax.config.jax_compilation_cache_dir
-    monkeypatch.delenv(FOLDER.upper())
-    jax.config.update(FOLDER, None)
+    """As if there were no such folder, and none of its settings, also in processes that the test starts."""
+    settings = KEPT | {FOLDER: ("", None)}
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, (_, value) in settings.items():
+        monkeypatch.delenv(name.upper(), raising=False)
+        jax.config.update(name, value)
     compilation_cache.reset_cache()  # JAX looks at its settings once
     yield
-    jax.config.update(FOLDER, before)
+    for name, value in before.items():
+        jax.config.update(name, value)
     compilation_cache.reset_cache()
 
 
@@ -58,7 +61,7 @@ def no_compiled_programs(monkeypatch):
 def few_compiled_programs():
     """Forget compiled programs before there are more than the system allows."""
     yield
-    if MAPS.exists() and time.monotonic() - looked[-1] > OFTEN:
-        looked[-1] = time.monotonic()
+    if MAPS.exists() and time.monotonic() - looked["at"] > OFTEN:
+        looked["at"] = time.monotonic()
         if MAPS.read_bytes().count(b"\n") > MANY:
             jax.clear_caches()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import quantprop
-from quantprop import EP, QP, VB, Laplace, Model, PowerEP, fit, infer, kernels, likelihoods
+from quantprop import EP, QP, VB, Laplace, Model, PowerEP, fit, infer, integrate, kernels, likelihoods
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
@@ -157,6 +157,18 @@ def test_exposure_is_that_of_the_outputs_that_have_one():
     more = infer(model, X, Y, "laplace", exposure=2.0, tol=1e-12)
     assert twice.log_evidence == pytest.approx(more.log_evidence, abs=1e-10)
     assert abs(twice.log_evidence - infer(model, X, Y, "laplace").log_evidence) > 0.1
+
+
+@pytest.mark.campaign
+def test_draws_of_an_average_are_those_of_an_output():
+    model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput(PARTS))
+    found = integrate(fit(model, X, Y, "laplace", max_evaluations=3))
+    new = X[X[:, 1] == 0][:3]
+    draws = found.sample_y(new, 20_000, output=0)
+    there = found.predict_y(new, output=0)
+    np.testing.assert_allclose(draws.mean(0), there.mean, atol=5.0 * np.sqrt(there.variance.max() / 20_000))
+    with pytest.raises(ValueError, match="output must be one of 0, 1"):
+        found.sample_y(new, 3)
 
 
 @pytest.mark.parametrize(

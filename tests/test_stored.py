@@ -80,6 +80,38 @@ def test_a_program_comes_back_from_its_file(folder, monkeypatch):
         assert list(folder.iterdir()) == [file]
 
 
+def as_told(x, word):
+    return x @ jax.numpy.sin(x)
+
+
+def test_programs_that_differ_in_name_alone_have_their_code(folder, monkeypatch):
+    """JAX keeps programs in the same folder, and what it answers with would be written without its code."""
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(compiled, "_workspaces", {})
+    compiled._tell_jax(folder)
+    x = np.arange(6.0)
+    with jax.enable_x64(True):
+        told = [float(programs.program(as_told, "word")(x, word=word)) for word in ("one", "two")]
+        assert told[0] == told[1]
+        sizes = [len(stored._read(file).executable) for file in folder.glob(f"*{seals.SEALED}")]
+        assert len(sizes) == 2
+        assert min(sizes) > 0.9 * max(sizes)
+        jax.clear_caches()
+        monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
+        assert [float(programs.program(as_told, "word")(x, word=word)) for word in ("one", "two")] == told
+
+
+def test_an_integer_where_a_number_was_has_a_program_of_its_own(folder, monkeypatch):
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    half = programs.program(halved)
+    with jax.enable_x64(True):
+        assert [float(half(number)) for number in (3.0, 3, np.float64(5.0), True)] == [1.5, 1.5, 2.5, 0.5]
+
+
+def halved(number):
+    return 0.5 * number
+
+
 def test_a_program_that_cannot_be_loaded_is_compiled_again(folder, monkeypatch):
     def refused(*_):
         raise jax.errors.JaxRuntimeError("INTERNAL: made for another processor")

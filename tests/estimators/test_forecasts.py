@@ -1,5 +1,7 @@
 """Forecasts of the regressor: medians where there are no moments, ordered labels, scores, and the units of y."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF
 from sklearn.model_selection import cross_val_score
 
 from quantprop import GaussianProcessRegressor, Parameter, likelihoods, load
-from quantprop.estimators.forecasts import MomentWarning
+from quantprop.estimators.forecasts import MomentWarning, _mean_or_median
 
 RNG = np.random.default_rng(3)
 X = np.sort(RNG.uniform(-3.0, 3.0, (24, 1)), axis=0)
@@ -37,9 +39,12 @@ def graded():
 
 def test_where_y_has_no_mean_the_median_is_predicted_aloud():
     model = student(0.9)
-    with pytest.warns(MomentWarning, match=r"no mean.*predict_quantiles.*bounds="):
+    with pytest.warns(MomentWarning, match=r"no finite mean.*predict_quantiles.*bounds="):
         mean = model.predict(X)
     np.testing.assert_allclose(mean, model.solution_.predict(X).mean, atol=1e-9)  # the noise is symmetric
+    counts = SimpleNamespace(mean=np.array([2.0, np.inf]), median=np.array([1.5, 3.0]))
+    with pytest.warns(MomentWarning, match="give the kernel's variance a prior"):
+        np.testing.assert_array_equal(_mean_or_median(counts), [2.0, 3.0])
     with pytest.warns(MomentWarning, match="infinite"):
         _, deviation = model.predict(X, return_std=True)
     assert np.isposinf(deviation).all()

@@ -89,6 +89,15 @@ def test_win_probabilities_are_those_of_the_utilities(ranker):
     np.testing.assert_allclose(p, ndtr(m / np.sqrt(1.0 + v)), atol=1e-9)
     np.testing.assert_allclose(ranker.predict_proba(X[PAIRS[:, 1]], X[PAIRS[:, 0]]), 1.0 - p, atol=1e-12)
     assert ranker.score(X, PAIRS) == pytest.approx(np.log(p).mean(), abs=1e-9)
+    first = np.arange(len(PAIRS)) == 0
+    assert ranker.score(X, PAIRS, sample_weight=first) == pytest.approx(np.log(p[0]), abs=1e-9)
+    for wrong, told in (
+        (0 * first, "not all be 0"),
+        (-1.0 * first, "at least 0"),
+        (np.full(len(PAIRS), np.nan), "NaN"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            ranker.score(X, PAIRS, sample_weight=wrong)
     assert kendalltau(mean, X[:, 0]).statistic > 0.5
 
 

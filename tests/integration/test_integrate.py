@@ -20,6 +20,7 @@ from quantprop import (
     load,
 )
 from quantprop.learning.integration import integrating
+from quantprop.learning.integration.surface import Surface
 
 NOISE = 0.3
 RNG = np.random.default_rng(3)
@@ -42,9 +43,14 @@ def model(noise):
 
 
 @pytest.fixture(scope="module")
-def two():
+def fitted():
+    return fit(model(Parameter(NOISE, fixed=True)), X[:, None], Y, "ep")
+
+
+@pytest.fixture(scope="module")
+def two(fitted):
     """Two hyperparameters, by a grid."""
-    return integrate(fit(model(Parameter(NOISE, fixed=True)), X[:, None], Y, "ep"))
+    return integrate(fitted)
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +164,57 @@ def test_leave_one_out_is_that_of_a_posterior_without_the_row(two):
         X[rest], Y[rest], X[i : i + 1], Y[i : i + 1], axes, lambda t: normal(t, ("variance", "lengthscale")), NOISE
     )
     np.testing.assert_allclose(two.loo[i], without.log_density[0], atol=5e-3)
+
+
+def test_a_row_of_no_weight_is_as_a_new_one():
+    """It changes no weight of θ, also where it is left out."""
+    weights = np.ones(18)
+    weights[4] = 0.0
+    start, rest = model(Parameter(NOISE, fixed=True)), weights > 0.0
+    found = integrate(fit(start, X[:, None], Y, "ep", weights=weights)).loo[4]
+    without = integrate(fit(start, X[rest, None], Y[rest], "ep"))
+    assert found == pytest.approx(without.predict_y(X[[4], None]).log_prob(Y[[4]])[0], abs=1e-4)
+
+
+SEVERAL = {
+    "probit": (likelihoods.Probit(), np.sign(Y), {"weights": np.resize([0.0, 1.0, 2.0, 3.0, 1.0], 18)}),
+    "probit in parts": (likelihoods.Probit(), np.sign(Y), {"weights": np.resize([0.0, 0.5, 1.0, 2.0, 3.5], 18)}),
+    "student-t": (
+        likelihoods.StudentT(Parameter(0.3, fixed=True), Parameter(4.0, fixed=True)),
+        Y + 3.0 * (np.arange(18) == 5),
+        {},
+    ),
+    "poisson": (likelihoods.Poisson(), np.round(np.exp(1.0 + Y)), {"exposure": np.linspace(0.5, 2.0, 18)}),
+}
+
+
+@pytest.mark.parametrize(
+    "name", ["probit", *(pytest.param(name, marks=pytest.mark.campaign) for name in SEVERAL if name != "probit")]
+)
+def test_components_leave_rows_out_as_inference_does(name, monkeypatch):
+    """Computed with the batch, or where that is NaN or was not, one by one."""
+    likelihood, y, more = SEVERAL[name]
+    fitted = fit(Model(model(NOISE).kernel, likelihood), X[:, None], y, "ep", **more)
+    found = integrate(fitted, tol=1e-8)
+    for component in found.components[:: max(1, len(found.components) // 4)]:
+        alone = infer(component.model, X[:, None], y, "ep", tol=1e-8, **more)
+        np.testing.assert_allclose(component.loo, alone.loo, atol=1e-6)
+    answered = Surface.answered
+    for lost in (lambda loo: None, lambda loo: np.nan * loo):
+        monkeypatch.setattr(
+            Surface,
+            "answered",
+            lambda self, rows, lost=lost: [one._replace(loo=lost(one.loo)) for one in answered(self, rows)],
+        )
+        np.testing.assert_allclose(integrate(fitted, tol=1e-8).loo, found.loo, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("max_points", 0), ("max_points", 2.5), ("seed", -1), ("tol", 0.0), ("tol", np.nan)]
+)
+def test_numbers_that_mean_nothing_are_refused(fitted, name, value):
+    with pytest.raises(ValueError, match=f"{name} must be"):
+        integrate(fitted, **{name: value})
 
 
 def test_files(two, tmp_path):

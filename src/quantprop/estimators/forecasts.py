@@ -150,15 +150,16 @@ class Forecasts:
 
 _REMEDY = (
     "predict_quantiles and predict_interval always exist; to learn a df for which moments exist, give its Parameter a "
-    "lower bound above 2, say StudentT(df=Parameter(4.0, bounds=(2.1, 100.0)))"
+    "lower bound above 2, say StudentT(df=Parameter(4.0, bounds=(2.1, 100.0))); where hyperparameters are integrated "
+    "and the link is exp, give the kernel's variance a prior, say Parameter(1.0, prior=LogNormal(1.0, 1.0))"
 )
 
 
 def _mean_or_median(y: Predictive | MixedPredictive) -> np.ndarray:
     mean = y.mean
-    if np.isnan(mean).any():
-        warnings.warn(f"y has no mean: its median is returned; {_REMEDY}", MomentWarning, stacklevel=3)
-        return np.where(np.isnan(mean), y.median, mean)
+    if not np.isfinite(mean).all():
+        warnings.warn(f"y has no finite mean: its median is returned; {_REMEDY}", MomentWarning, stacklevel=3)
+        return np.where(np.isfinite(mean), mean, y.median)
     return mean
 
 

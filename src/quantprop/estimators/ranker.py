@@ -128,7 +128,8 @@ class GaussianProcessRanker(GaussianProcess):
         check_is_fitted(self, "log_marginal_likelihood_value_")
         items = self._new_inputs(X)
         rows = compared(items, checked(pairs, len(items)))
-        return float(np.average(self.solution_.predict_y(rows).log_prob(1.0), weights=sample_weight))
+        weights = row_weights(sample_weight, len(rows))
+        return float(np.average(self.solution_.predict_y(rows).log_prob(1.0), weights=weights))
 
     # --- what was learned --------------------------------------------------------------------------------------------
 

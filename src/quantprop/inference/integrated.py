@@ -125,9 +125,16 @@ class Integrated:
 
     @property
     def loo(self) -> Float[np.ndarray, " n"]:
-        """log p(y_i | the other rows): p(θ | other rows) ∝ p(θ | all rows) / p(y_i | other rows, θ)."""
-        logs = np.stack([-component.loo for component in self.components])
-        return -np.logaddexp.reduce(logs + np.log(self.weights)[:, None])
+        """log p(y_i | the other rows): p(θ | other rows) ∝ p(θ | all rows) / p(y_i | other rows, θ)^s.
+
+        s is 1, or the weight of a row that has less: exact if that is 0, and otherwise about right.
+        """
+        weights = self.components[0].weights
+        s = 1.0 if weights is None else np.minimum(weights, 1.0)
+        logs, of_theta = np.stack([one.loo for one in self.components]), np.log(self.weights)[:, None]
+        with np.errstate(invalid="ignore"):  # 0 ∞
+            removed, kept = np.where(s > 0.0, s * logs, 0.0), np.where(s < 1.0, (1.0 - s) * logs, 0.0)
+        return np.logaddexp.reduce(of_theta + kept) - np.logaddexp.reduce(of_theta - removed)
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
@@ -161,16 +168,26 @@ class Integrated:
         ]
         return rng.permutation(np.concatenate(drawn))
 
-    def sample_y(self, Xnew: Any, n: int, seed: int = 0, *, exposure: Any = None, trials: Any = None) -> np.ndarray:
-        """n draws of y at new inputs (rows: draws), f joint and at hyperparameters of its own in each."""
+    def sample_y(
+        self,
+        Xnew: Any,
+        n: int,
+        seed: int = 0,
+        *,
+        exposure: Any = None,
+        trials: Any = None,
+        output: int | None = None,
+    ) -> np.ndarray:
+        """n draws of y at new inputs (rows: draws), f joint and at hyperparameters of its own in each.
+
+        `exposure`, `trials` and `output` are as in `predict_y`.
+        """
         rng = np.random.default_rng(seed)
         drawn = []
         for component, k in zip(self.components, rng.multinomial(n, self.weights), strict=True):
             if k:
-                f, likelihood = (
-                    component.sample(Xnew, k, seed=int(rng.integers(2**31))),
-                    component.model.plain_likelihood,
-                )
+                likelihood = of_output(component.model.plain_likelihood, output)
+                f = component.sample(Xnew, k, seed=int(rng.integers(2**31)))
                 more = scales(likelihood, f.shape[1:], exposure, trials)
                 rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
                 drawn.append(likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f))

@@ -30,8 +30,8 @@ def threads() -> int:
     return 2 if jax.default_backend() != "cpu" else cores()
 
 
-def shared_by_threads(b: int) -> int:
-    """How many of b problems a batch has that starts now: on a CPU all cores get a part, an accelerator gets all."""
+def per_thread(b: int) -> int:
+    """How many of b problems one thread takes: on a CPU all cores share them, for an accelerator one takes all."""
     return max(1, -(-b // (threads() if jax.default_backend() == "cpu" else 1)))
 
 

@@ -143,7 +143,7 @@ class Program(Generic[P, R]):
             kwargs = dict(kwargs)
             static = {self.static_argnames: kwargs.pop(self.static_argnames)}
         leaves, form = jax.tree.flatten((args, kwargs))
-        kinds = [(getattr(leaf, "shape", ()), getattr(leaf, "dtype", float)) for leaf in leaves]
+        kinds = [(getattr(leaf, "shape", ()), getattr(leaf, "dtype", type(leaf))) for leaf in leaves]
         key = (self, form, *static.items(), *kinds)
         found = _cache.find(key) or _cache.add(key, self._jitted(static, form, leaves))
         return found.call, leaves

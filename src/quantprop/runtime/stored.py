@@ -76,10 +76,11 @@ class Kept:
 
     @cached_property
     def jitted(self) -> Any:
-        """The function as JAX has it, for where there is no file; by a name of this process, so that JAX's cache does
-        not answer: what XLA has loaded it writes without its code.
+        """The function as JAX has it, for where there is no file; by a name of its own, so that JAX's cache does not
+        answer, from another process or for a program that differs in what is not compiled: what XLA has loaded it
+        writes without its code.
         """
-        return self.make(f"{MARK}{_process()}")
+        return self.make(f"{MARK}{token_hex(8)}")
 
     def __call__(self, *leaves: Any) -> Any:
         if self.ready is None:
@@ -142,11 +143,6 @@ def _read(file: Path) -> Record | None:
         warnings.warn(f"a compiled program cannot be read and is compiled again: {error}", RuntimeWarning, stacklevel=2)
         return None
     return None if packed is None else pickle.loads(packed)
-
-
-@cache
-def _process() -> str:
-    return token_hex(8)
 
 
 @cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ from quantprop.learning.integration.designs import (
     log_sum,
     within,
 )
-from quantprop.learning.integration.surface import Found, Surface
+from quantprop.learning.integration.surface import Answer, Surface
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.search import FTOL, Climb
@@ -40,7 +41,7 @@ from quantprop.parameters import Parameter, at, box, declared, is_parameter, lab
 from quantprop.runtime.threads import blas_threads_for
 
 POINTS = 1024  # at most
-TOL = 1e-5  # of inference: a log evidence is then right to its square
+TOL = 1e-5  # of inference: a log evidence by EP is then right to its square, by QP or Laplace to about as much
 SWEEPS = 200  # of one inference, at most
 GRID = 2  # hyperparameters up to which there is a grid
 COMPOSITE = 8  # and up to which there is a central composite design
@@ -83,7 +84,8 @@ def integrate(
 
     Args:
         fitted: What `fit` returned. Inducing points stay where they are.
-        max_points: The most values of θ at which the evidence is evaluated.
+        max_points: The most values of θ of a grid, and of importance sampling after it. A central composite design has
+            the size that it has, and importance sampling ends with a whole round of 64.
         seed: Of importance sampling.
         tol: Of inference, as in `infer`.
 
@@ -98,8 +100,11 @@ def integrate(
     >>> integrate(fitted).status.reason
     'converged'
     """
-    if max_points < 1:
-        raise ValueError(f"max_points must be at least 1; got {max_points}")
+    for name, value, least in (("max_points", max_points, 1), ("seed", seed, 0)):
+        if not isinstance(value, Integral) or value < least:
+            raise ValueError(f"{name} must be an integer and at least {least}; got {value!r}")
+    if not 0.0 < tol < np.inf:
+        raise ValueError(f"tol must be a positive number; got {tol}")
     if not isinstance(fitted, Fitted):
         raise TypeError(f"integrate takes what fit returned (of an estimator: fitted_); got {type(fitted).__name__}")
     solution = fitted.solution
@@ -206,14 +211,14 @@ def _result(surface: Surface, attempt: Attempt) -> Integrated:
         weighted.effective, weighted.efficiency, tuple(names[_at_bounds(surface, attempt)].tolist()),
     )  # fmt: skip
     theta = np.array(surface.theta)[rows]
-    components = tuple(_components(landscape, theta, surface.found(rows)))
+    components = tuple(_components(landscape, theta, surface.answered(rows)))
     total = float(log_sum(weighted.log_weight))
     return Integrated(components, weights, theta, total + belief.constant, belief.words, status)
 
 
-def _components(landscape: Landscape, theta: Float[np.ndarray, "m theta"], founds: list[Found]) -> Iterator[Solution]:
+def _components(landscape: Landscape, theta: Float[np.ndarray, "m theta"], answers: list[Answer]) -> Iterator[Solution]:
     task, parts = landscape.task, declared(landscape.model)
-    for place, (_, out, loo) in zip(theta, founds, strict=True):
+    for place, (_, out, loo) in zip(theta, answers, strict=True):
         model = as_given(landscape.model, at(parts, place))
         if loo is None or not np.isfinite(loo[: len(task.x)]).all():
             loo = loo_at(model.plain_likelihood, task, out.at)

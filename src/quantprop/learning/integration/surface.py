@@ -22,36 +22,36 @@ from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, WarmStarts
 from quantprop.methods import Method
 from quantprop.parameters import box, log_prior
-from quantprop.runtime.batches import chunks, each, of, shared_by_threads, slots, threads
+from quantprop.runtime.batches import chunks, each, of, per_thread, slots, threads
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import one_blas_thread
 
 BATCH = 64  # points of one program, at most
 
 
-class Found(NamedTuple):
-    """What was found at a θ, or with one entry per θ."""
+class Answer(NamedTuple):
+    """What a surface says of a θ, or with one entry per θ."""
 
     value: Any  # log evidence with the priors that parameters were given
     out: Outcome
     loo: Any  # log densities of data left out: None, or with NaNs, where they are left to `loo_at`
 
 
-def _founds(question: Question, theta, start: Natural, tol, sweeps, used, method: Method) -> Found:
-    """What is found for one problem at several θ."""
+def _answers(question: Question, theta, start: Natural, tol, sweeps, used, method: Method) -> Answer:
+    """Of one problem at several θ."""
     parts, inputs, data, weight = question
 
-    def one(theta, start: Natural) -> Found:
+    def one(theta, start: Natural) -> Answer:
         made, likelihood = prior(theta, parts, inputs)
         problem = InferenceProblem.of(likelihood, method, made, data, weight)
         out, _ = solve_parallel(problem, start, tol, sweeps)
         loo = loo_of(for_loo(likelihood), data, weight, out.at)
-        return Found(out.at.evidence + log_prior(parts, theta), out, loo)
+        return Answer(out.at.evidence + log_prior(parts, theta), out, loo)
 
     return each(one, used, theta, start)
 
 
-_evaluated = program(_founds)
+_evaluated = program(_answers)
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Surface:
     belief: Belief
     theta: list[np.ndarray] = field(default_factory=list)  # where it was asked, in order
     values: list[float] = field(default_factory=list)  # −inf out of bounds, and where inference failed
-    founds: list[Found | None] = field(default_factory=list)
+    answers: list[Answer | None] = field(default_factory=list)
     failed: int = 0
 
     # --- as a search sees it -----------------------------------------------------------------------------------------
@@ -110,40 +110,40 @@ class Surface:
         bounds = box(self.parts)
         inside = np.flatnonzero(((theta >= bounds[:, 0]) & (theta <= bounds[:, 1])).all(axis=1))
         values = np.full(len(theta), -np.inf)
-        founds: list[Found | None] = [None] * len(theta)
-        for i, found in zip(inside, self._solved(theta[inside]), strict=True):
-            if found is None:
+        answers: list[Answer | None] = [None] * len(theta)
+        for i, answer in zip(inside, self._solved(theta[inside]), strict=True):
+            if answer is None:
                 self.failed += 1
             else:
-                values[i], founds[i] = found.value + self.belief.log_density(theta[i]), found
+                values[i], answers[i] = answer.value + self.belief.log_density(theta[i]), answer
         self.theta += list(theta)
         self.values += values.tolist()
-        self.founds += founds
+        self.answers += answers
         return values
 
-    def _solved(self, theta: Float[np.ndarray, "k theta"]) -> list[Found | None]:
-        """What is found at several θ; where the batch fails, by the landscape's own remedies."""
+    def _solved(self, theta: Float[np.ndarray, "k theta"]) -> list[Answer | None]:
+        """The answers at several θ; where the batch fails, by the landscape's own remedies."""
         size = min(BATCH, slots(self.task.cost, BATCH))
-        rows = chunks(len(theta), min(size, shared_by_threads(len(theta))))
+        rows = chunks(len(theta), min(size, per_thread(len(theta))))
         with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
-            founds = [found for some in pool.map(lambda r: self._batch(theta[r], size), rows) for found in some]
-        return [self._alone(t) if found is None else found for t, found in zip(theta, founds, strict=True)]
+            answers = [one for some in pool.map(lambda r: self._batch(theta[r], size), rows) for one in some]
+        return [self._alone(t) if one is None else one for t, one in zip(theta, answers, strict=True)]
 
-    def _batch(self, theta: Float[np.ndarray, "k theta"], size: int) -> list[Found | None]:
+    def _batch(self, theta: Float[np.ndarray, "k theta"], size: int) -> list[Answer | None]:
         landscape, k, start = self.landscape, len(theta), self._starts(theta)
         fill = np.resize(np.arange(k), size)
         with jax.enable_x64(True):
-            found = _evaluated(
+            answer = _evaluated(
                 landscape.question, theta[fill], of(start, fill), landscape.tol, landscape.max_sweeps, k,
                 landscape.method,
             )  # fmt: skip
-        found = jax.tree.map(np.asarray, found)
-        good = (found.out.reason == CONVERGED) & np.isfinite(found.value)
-        return [of(found, i) if good[i] else None for i in range(k)]
+        answer = jax.tree.map(np.asarray, answer)
+        good = (answer.out.reason == CONVERGED) & np.isfinite(answer.value)
+        return [of(answer, i) if good[i] else None for i in range(k)]
 
     def _starts(self, theta: Float[np.ndarray, "k theta"]) -> Natural:
         """Sites extrapolated to several θ, each from the nearest at which they are known, in units of their spread."""
-        known = [i for i, found in enumerate(self.founds) if found is not None]
+        known = [i for i, answer in enumerate(self.answers) if answer is not None]
         if len(known) < MEMORY:
             return self.landscape.warm_starts.at(np.zeros(len(theta), dtype=int), theta)
         places = np.array(self.theta)[known]
@@ -152,7 +152,7 @@ class Surface:
         nearest = np.argsort(distance, axis=1)[:, MEMORY - 1 :: -1]
 
         def sites(rows: Any) -> Natural:
-            found = [one.out.at.sites for one in self.found([known[i] for i in rows])]
+            found = [one.out.at.sites for one in self.answered([known[i] for i in rows])]
             return Natural(np.stack([site.nu for site in found]), np.stack([site.tau for site in found]))
 
         rows, first = np.arange(len(theta)), nearest[:, 0]
@@ -161,14 +161,15 @@ class Surface:
             starts.add(rows, places[one], sites(one))
         return starts.at(rows, theta)
 
-    def _alone(self, theta: Float[np.ndarray, " theta"]) -> Found | None:
+    def _alone(self, theta: Float[np.ndarray, " theta"]) -> Answer | None:
         point = self.landscape.at(theta)
-        good = point.out is not None and np.isfinite(point.value) and point.reason in OK
-        return Found(point.value, point.out, None) if good else None
+        if point.out is None or not np.isfinite(point.value) or point.reason not in OK:
+            return None
+        return Answer(point.value, point.out, None)
 
-    def found(self, rows: Sequence[int]) -> list[Found]:
-        """What was found at some of the points that have a value."""
-        return [found for i in rows if (found := self.founds[i]) is not None]
+    def answered(self, rows: Sequence[int]) -> list[Answer]:
+        """The answers at some of the points that have a value."""
+        return [answer for i in rows if (answer := self.answers[i]) is not None]
 
 
 OK = ("converged", "adjoint-failed")  # inference converged; no gradient is needed
