@@ -209,6 +209,13 @@ def test_components_leave_rows_out_as_inference_does(name, monkeypatch):
         np.testing.assert_allclose(integrate(fitted, tol=1e-8).loo, found.loo, atol=1e-9)
 
 
+def test_where_inference_fails_everywhere_the_fit_stands_alone(fitted, monkeypatch):
+    monkeypatch.setattr(Surface, "_solved", lambda self, theta: [None] * len(theta))
+    found = integrate(fitted, max_points=100)
+    assert found.status.reason == "no-mode"
+    assert found.components == (fitted.solution,)
+
+
 @pytest.mark.parametrize(
     ("name", "value"), [("max_points", 0), ("max_points", 2.5), ("seed", -1), ("tol", 0.0), ("tol", np.nan)]
 )

@@ -130,7 +130,7 @@ def frame(
 def grid(ask: Ask, by: Frame, most: int) -> Weighted | None:
     """The sum over a lattice as far as the density reaches; the lattice is made finer until half of it would do.
 
-    None where that takes more than `most` points.
+    None where that takes more than `most` points, or where there is no density.
     """
     d, step = len(by.mode), STEP
     known: dict[tuple[int, ...], float] = {}
@@ -144,6 +144,8 @@ def grid(ask: Ask, by: Frame, most: int) -> Weighted | None:
             asked += ahead
             ahead = [i for i in _within(wider.pop(0), d) if i not in known] if wider else _beyond(known)
         values = np.array([known[i] for i in asked])
+        if not np.isfinite(values).any():
+            return None
         if _fine(np.array(asked), values):
             return Weighted(values + by.log_volume + d * np.log(step), _normality(step * np.array(asked), values))
         known, asked = {_doubled(i): v for i, v in known.items()}, [_doubled(i) for i in asked]

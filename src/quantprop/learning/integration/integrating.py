@@ -158,6 +158,8 @@ def integrated_over(
             return surface.ask(inside.theta(v)) + inside.log_volume(v)
 
         attempt = _weighted(surface, ask, by, max_points, seed)
+    if not np.isfinite(attempt.weighted.log_weight).any():
+        return _alone(fitted, belief.words, "no-mode")
     return _result(surface, attempt)
 
 
