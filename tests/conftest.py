@@ -33,11 +33,15 @@ looked = {"at": 0.0}
 
 
 def pytest_configure(config):
-    """Workers, and processes that tests start, have one folder of compiled programs: each is compiled once."""
-    if FOLDER.upper() not in os.environ:  # a worker has it from the process that started it
+    """Workers, and processes that tests start, have one folder of compiled programs: each is compiled once. It is the
+    one that the environment names, or else one for this run; workers have it from the process that started them.
+    """
+    folder = os.environ.get(FOLDER.upper())
+    if folder is None:
         folder = tempfile.mkdtemp(prefix="quantprop-tests-")
         config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-        for name, (value, _) in (KEPT | {FOLDER: (folder, None)}).items():
+    for name, (value, _) in (KEPT | {FOLDER: (folder, None)}).items():
+        if name.upper() not in os.environ:
             os.environ[name.upper()] = str(value)
             jax.config.update(name, value)
 
