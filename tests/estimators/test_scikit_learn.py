@@ -86,6 +86,21 @@ def fixed():
     return GaussianProcessClassifier(KERNEL, optimizer=None)
 
 
+class Arraylike:
+    """Nothing but an array on request, as some of scikit-learn's checks have it."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.array, dtype)
+
+
+def test_what_becomes_an_array_will_do():
+    model = fixed().fit(Arraylike(X), Arraylike(LABELS), sample_weight=Arraylike(np.ones(30)))
+    np.testing.assert_array_equal(model.predict_proba(Arraylike(X)), fixed().fit(X, LABELS).predict_proba(X))
+
+
 def by_hand(kernel, folds, scaled):
     """Accuracies of a loop over folds."""
     scores = []

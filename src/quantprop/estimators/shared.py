@@ -99,11 +99,11 @@ class GaussianProcess(BaseEstimator):
         self._source = Source() if self._vectors() else Source([])
         self._coding = columns.learned(self.kernel, X)
         X = self._coding.matrix(X)
-        if not self._items:
-            self._coding.check(len(X))
         self._check_no_dates(X)
         checked = validate_data(self, X, **self._options(), **more)
         x, y = checked if "y" in more else (checked, None)
+        if not self._items:
+            self._coding.check(len(x))
         if self._coding.names:
             self.feature_names_in_ = np.array(self._coding.names, dtype=object)
         return self._encoded(x), y
