@@ -153,7 +153,7 @@ def compare(given: argparse.Namespace) -> None:
     chosen = [learner for learner in LEARNERS if any(part in learner for part in given.models or [""])]
     there = {tuple(row[field] for field in Fold._fields) for row in known(given.out)}
     tasks, began = [], time.perf_counter()
-    for first in range(given.first, given.folds, TOGETHER):
+    for first in range(0, given.folds, TOGETHER):
         some = range(first, min(first + TOGETHER, given.folds))
         for name, model in itertools.product(given.names, chosen):
             missing = [fold for f in some if (fold := Fold(name, model, f, given.folds)) not in there]
@@ -242,7 +242,6 @@ if __name__ == "__main__":
     parser.add_argument("what", choices=["compare", "table", "time"])
     parser.add_argument("names", nargs="*", default=["iris", "wine"])
     parser.add_argument("--folds", type=int, default=10)
-    parser.add_argument("--first", type=int, default=0, help="the fold to begin with")
     parser.add_argument("--data", type=Path, default=Path("../shared/data"))
     parser.add_argument("--models", nargs="*", help="only those whose name has one of these in it")
     parser.add_argument("--jobs", type=int, default=1, help="processes of one thread each")

@@ -1,6 +1,6 @@
 """An extension of griffe, which reads the sources for mkdocstrings.
 
-Doctests become code blocks: Markdown takes ``>>>`` for quotations. Records (equinox modules) get the signature that
+Doctests become code blocks: Markdown takes ``>>>`` for quotations. Records get the signature that
 their fields give them, since no ``__init__`` is written anywhere. And functions and records that do not list their
 arguments get a table of them, from arguments.toml: the same ones recur all over the library.
 """
@@ -34,8 +34,8 @@ def fenced(text: str) -> str:
 
 
 def lineage(record: Class) -> list[Class] | None:
-    """A record and the records it derives from, base first; None if it is no equinox module."""
-    if any(str(base) == "eqx.Module" for base in record.bases):
+    """A record and the records it derives from, base first; None if it is no record."""
+    if any(str(base) == "Record" for base in record.bases):
         return [record]
     for base in record.resolved_bases:
         above = lineage(base) if isinstance(base, Class) else None
@@ -49,20 +49,15 @@ def fields(records: list[Class]) -> dict[str, str | None]:
     found: dict[str, str | None] = {}
     for record in records:
         for name, member in record.members.items():
-            if isinstance(member, Attribute) and "instance-attribute" in member.labels and not abstract(member):
+            if isinstance(member, Attribute) and "instance-attribute" in member.labels:
                 found[name] = default_of(member)
     return found
 
 
-def abstract(member: Attribute) -> bool:
-    """Whether an attribute is one that a class must have, and not a field."""
-    return "AbstractClassVar" in str(member.annotation)
-
-
 def default_of(member: Attribute) -> str | None:
-    """The default of a field, also where it is an argument of `eqx.field`."""
+    """The default of a field, also where it is an argument of `field`."""
     text = None if member.value is None else str(member.value)
-    if text is None or not text.startswith("eqx.field"):
+    if text is None or not text.startswith("field"):
         return text
     given = DEFAULT.search(text)
     return given.group(1) if given else None

@@ -51,8 +51,8 @@ def learned(rows: list[Row], count: int) -> Iterator[Apart]:
     folds = sorted({experiment_of(row) for row in rows}, key=lambda fold: key_of(fold, ""))
     chosen = sorted(np.random.default_rng(0).choice(len(folds), size=count, replace=False))
     methods = tuple(method for method in METHODS if any(row.method == method for row in rows))
-    for _, again in Batched().carry_out([Unit(folds[i], methods) for i in chosen]):
-        for new in again:
+    for again in Batched().carry_out([Unit(folds[i], methods) for i in chosen]):
+        for new in again.rows:
             old = there[new.key]
             yield f"{new.dataset} {new.method}", abs(new.ntll - old.ntll), abs(new.evidence / old.evidence - 1.0)
 

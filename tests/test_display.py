@@ -3,7 +3,6 @@
 import re
 from html.parser import HTMLParser
 
-import equinox as eqx
 import jax
 import numpy as np
 import pytest
@@ -28,6 +27,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Ending
 from quantprop.projections import KL, Wasserstein
+from quantprop.records import field
 
 SE, LINEAR, CONSTANT = kernels.SquaredExponential(2.5, [1.0, 0.1]), kernels.Linear(1 / 3), kernels.Constant(2.0)
 RECORDS = [
@@ -165,7 +165,7 @@ def test_notebooks_show_html(thing):
 def test_a_class_of_ones_own_prints_its_numbers():
     class Mine(kernels.Kernel):
         slope: float = 2.0
-        kind: str = eqx.field(default="plain", static=True)
+        kind: str = field(default="plain", static=True)
 
     assert repr(Mine()) == "Mine(slope=2.0)"
     assert repr(Mine(3.0, "other") + kernels.White(1.0)) == "Mine(slope=3.0, kind='other') + White(variance=1.0)"

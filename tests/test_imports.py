@@ -17,6 +17,7 @@ PACKAGE = "quantprop"
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
     "runtime",
+    "records",
     "gaussian",
     "numerics",
     "parameters",

@@ -14,15 +14,18 @@ from quantprop.likelihoods.base import Datum, Likelihood
 ROUNDING = 256 * np.finfo(float).eps  # of weights, relative: what sums of a few hundred numbers collect
 
 
+FEWEST, SMALL = 32, 128  # padded rows
+
+
 def bucket(n: int) -> int:
-    """The padded number of rows: the next power of two up to 128 (at least 32), where compiling costs more than
-    rows; beyond that n rounded up in steps of 1/16 of its power of two, so that at most 6 % is added.
+    """The padded number of rows: the next power of two up to 128 (at least 32; on an accelerator 128), where compiling
+    costs more than rows; beyond that n rounded up in steps of 1/16 of its power of two, so that at most 6 % is added.
 
     >>> bucket(5), bucket(50), bucket(188), bucket(659), bucket(1000)
     (32, 64, 192, 672, 1024)
     """
-    if n <= 128:
-        return max(32, 1 << max(n - 1, 1).bit_length())
+    if n <= SMALL:
+        return max(FEWEST if jax.default_backend() == "cpu" else SMALL, 1 << max(n - 1, 1).bit_length())
     step = 2 ** max(4, n.bit_length() - 5)
     return -(-n // step) * step
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
-
+from quantprop.records import Record
 from quantprop.runtime.display import gaussians, gaussians_html
 
 LOG_2PI = 1.8378770664093453
@@ -13,7 +12,7 @@ LOG_2PI = 1.8378770664093453
 Vector = Any  # floats of any one shape: NumPy arrays at the edge of the library, JAX arrays inside it
 
 
-class Normal(eqx.Module):
+class Normal(Record):
     """Normal distributions by mean and variance (one or many); `covariance` where the joint was asked for."""
 
     mean: Vector
@@ -27,7 +26,7 @@ class Normal(eqx.Module):
         return gaussians_html(self)
 
 
-class Natural(eqx.Module):
+class Natural(Record):
     """exp(ν f − ½ τ f²), one or many: what a Gaussian site is. τ may have any sign."""
 
     nu: Vector

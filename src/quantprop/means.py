@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 
+from quantprop.records import Record, field
 from quantprop.runtime.display import expression, expression_html
 
 ANY = (-float("inf"), float("inf"))
 
 
-class Linear(eqx.Module):
+class Linear(Record):
     """intercept + X · coefficients: fixed effects, learned together with everything else; of some `columns` of X
     alone, where these are given.
 
@@ -25,7 +25,7 @@ class Linear(eqx.Module):
 
     coefficients: Any
     intercept: Any = 0.0
-    columns: tuple[int, ...] | None = eqx.field(default=None, static=True)
+    columns: tuple[int, ...] | None = field(default=None, static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"coefficients": ANY, "intercept": ANY}
 
@@ -43,16 +43,13 @@ class Linear(eqx.Module):
         return x if self.columns is None else x[:, list(self.columns)]
 
 
-class PerClass(eqx.Module):
+class PerClass(Record):
     """One mean for each class: numbers, Parameters (learned) or functions of X such as `Linear`.
 
     For the kernel `kernels.PerClass`, whose rows hold the weights of the classes: it returns Σ_c w_c m_c(x).
     """
 
-    means: tuple[Any, ...]
-
-    def __init__(self, means: tuple[Any, ...] | list[Any]) -> None:
-        self.means = tuple(means)
+    means: tuple[Any, ...] = field(converter=tuple)
 
     def __repr__(self) -> str:
         return expression(self)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
@@ -14,12 +13,13 @@ from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, declared, named, values
 from quantprop.priors import Dense, Process
+from quantprop.records import Record, is_record
 from quantprop.runtime.display import expression, html, model_rows
 
 DEFAULT_PROCESS = Dense()
 
 
-class Model(eqx.Module):
+class Model(Record):
     """f ~ GP(mean, kernel), y_i ~ likelihood(f(x_i)).
 
     `mean` is a number, a Parameter, or a function of the n × d matrix of inputs that returns n numbers: one with
@@ -43,7 +43,8 @@ class Model(eqx.Module):
     def _repr_html_(self) -> str:
         return html(("Model", model_rows(self)))
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
@@ -82,7 +83,7 @@ class Model(eqx.Module):
 
 def is_opaque(mean: Any) -> bool:
     """Whether a mean is a function about which nothing else is known."""
-    return callable(mean) and not isinstance(mean, eqx.Module)
+    return callable(mean) and not is_record(mean)
 
 
 def mean_at(mean: Any, x: Any) -> Any:

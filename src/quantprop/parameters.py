@@ -6,12 +6,12 @@ import dataclasses
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.records import Record, changed, field, is_record
 from quantprop.runtime.display import Form, expression, expression_html, full
 
 
@@ -20,7 +20,7 @@ def vector(given: Any) -> Any:
     return np.asarray(given, dtype=np.float64) if isinstance(given, (list, tuple)) else given
 
 
-class Parameter(eqx.Module):
+class Parameter(Record):
     """A number (or vector) of a kernel, likelihood or mean that learning may change.
 
     `bounds` are in natural units, `prior` is a function of the value that returns a log density, and a `fixed`
@@ -33,11 +33,11 @@ class Parameter(eqx.Module):
     2.0
     """
 
-    value: Any = eqx.field(converter=vector)
-    bounds: Any = eqx.field(default=None, static=True)  # (lower, upper), each a number or a tuple of one per entry
-    prior: Callable | None = eqx.field(default=None, static=True)
-    fixed: bool = eqx.field(default=False, static=True)
-    ordered: bool = eqx.field(default=False, static=True)
+    value: Any = field(converter=vector)
+    bounds: Any = field(default=None, static=True)  # (lower, upper), each a number or a tuple of one per entry
+    prior: Callable | None = field(default=None, static=True)
+    fixed: bool = field(default=False, static=True)
+    ordered: bool = field(default=False, static=True)
 
     def _expression(self, form: Form) -> str:
         """A number is what people look for; Python needs the rest too."""
@@ -55,7 +55,8 @@ class Parameter(eqx.Module):
     def _repr_html_(self) -> str:
         return expression_html(self)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 
@@ -93,14 +94,14 @@ def values(tree: Any) -> Any:
 
 def declared(node: Any) -> Any:
     """The tree with a Parameter, bounds and all, in place of every number."""
-    if not isinstance(node, eqx.Module):
+    if not is_record(node):
         return node
     fields = [f.name for f in dataclasses.fields(node) if not f.metadata.get("static")]
     kept = [name for name in fields if getattr(node, name) is not None]
     children = [_declared_child(node, name, getattr(node, name)) for name in kept]
     if not kept:
         return node
-    return eqx.tree_at(lambda n: [getattr(n, name) for name in kept], node, children, is_leaf=is_parameter)
+    return changed(node, **dict(zip(kept, children, strict=True)))
 
 
 def held(node: Any) -> Any:
@@ -116,7 +117,7 @@ def held(node: Any) -> Any:
 def _declared_child(owner: Any, name: str, child: Any) -> Any:
     if name in getattr(owner, "trees", ()):  # of Parameters, as its owner made it
         return child
-    if isinstance(child, eqx.Module) and not is_parameter(child):
+    if is_record(child) and not is_parameter(child):
         return declared(child)
     if isinstance(child, tuple):
         return tuple(_declared_child(owner, name, part) for part in child)
@@ -199,7 +200,7 @@ def at(tree: Any, theta: Float[np.ndarray, " theta"]) -> Any:
     plain = jax.tree.leaves(unpacked(tree, np.asarray(theta, dtype=np.float64)))
     nodes, structure = jax.tree.flatten(tree, is_leaf=is_parameter)
     renewed = [
-        eqx.tree_at(lambda p: p.value, node, np.asarray(value)) if is_parameter(node) else node
+        changed(node, value=np.asarray(value)) if is_parameter(node) else node
         for node, value in zip(nodes, plain, strict=True)
     ]
     return jax.tree.unflatten(structure, renewed)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Moments, Scalar
+from quantprop.records import Record
 
 
-class Marginal(eqx.Module):
+class Marginal(Record):
     """What a prior backend says about one latent value under the current sites.
 
     With S = diag τ: alpha = [(I + S K)⁻¹(ν − τ m)]_i, which is also ν − τ·mean; b = [(I + S K)⁻¹]_ii, also
@@ -23,7 +23,7 @@ class Marginal(eqx.Module):
     b: Scalar
 
 
-class Removal(eqx.Module):
+class Removal(Record):
     """What is taken out of a marginal: `share` of its site, less a precision `kept` that belongs to the likelihood."""
 
     share: Scalar

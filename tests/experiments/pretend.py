@@ -6,8 +6,8 @@ import time
 import zlib
 from pathlib import Path
 
-from quantprop.experiments.rows import Row
-from quantprop.experiments.sweep import Plan, run
+from quantprop.experiments.rows import Row, lines
+from quantprop.experiments.sweep import Done, Plan, run
 
 PLAN = Plan(("wine2", "mining"), ("ep", "qp", "vb"), rounds=2)
 
@@ -35,7 +35,8 @@ class Pretend:
     def carry_out(self, units):
         for unit in reversed(units):
             time.sleep(self.pause)
-            yield unit, [made_up(unit.experiment, method) for method in unit.methods]
+            new = [made_up(unit.experiment, method) for method in unit.methods]
+            yield Done(unit, new, lines(new))
 
 
 if __name__ == "__main__":

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pytest
+from experiments.pretend import made_up
 
-from quantprop.experiments.batched import Batched, apart, together
-from quantprop.experiments.sweep import Plan, Unit, do, missing
+from quantprop.experiments.batched import Batched, apart, by_size, together
+from quantprop.experiments.rows import lines
+from quantprop.experiments.sweep import Done, Plan, Unit, do, missing
 
 
 @pytest.mark.campaign
 def test_rows_of_a_batch_are_those_of_single_fits():
     units = missing(Plan(datasets=("wine2",), methods=("ep", "qp", "vb"), rounds=1), [])
-    for unit, rows in Batched().carry_out(units):
+    for unit, rows, _ in Batched().carry_out(units):
         for row, single in zip(rows, do(unit), strict=True):
             assert row.key == single.key
             assert row.te == single.te
@@ -39,8 +41,21 @@ def test_methods_that_need_nothing_of_each_other_are_apart(variant, expected):
     parts = apart(units)
     assert [part[0].methods for part in parts] == expected
     assert all(len(part) == len(units) for part in parts)
-    done = [(None, [(some, [f"{some.experiment.fold} {one}" for one in some.methods]) for some in p]) for p in parts]
-    told = list(together(units, reversed(done)))
-    assert [unit for unit, _ in told] == units
-    for unit, rows in told:
-        assert sorted(rows) == sorted(f"{unit.experiment.fold} {method}" for method in unit.methods)
+    tasks = [(None, [_done(unit) for unit in part]) for part in parts]
+    told = list(together(units, reversed(tasks)))
+    assert [unit for unit, _, _ in told] == units
+    for unit, new, text in told:
+        assert sorted(row.method for row in new) == sorted(unit.methods)
+        assert {row.fold for row in new} == {unit.experiment.fold}
+        assert text == lines(new)
+
+
+def _done(unit):
+    new = [made_up(unit.experiment, method) for method in unit.methods]
+    return Done(unit, new, lines(new))
+
+
+def test_data_sets_of_one_size_and_likelihood_share_a_process():
+    groups = [missing(Plan(datasets=(name,), rounds=1), []) for name in ("wine1", "mining", "wine3", "sonar", "crabs")]
+    together = [list(dict.fromkeys(unit.experiment.dataset for unit in part)) for part in by_size(groups)]
+    assert together == [["sonar", "crabs"], ["wine1", "wine3"], ["mining"]]

@@ -35,8 +35,8 @@ def test_units_go_to_the_cluster_and_come_back():
 
     units = [unit(fold) for fold in range(3)]
     with cluster(1) as there:
-        found = {unit.experiment: by_key(new) for unit, new in Dask(there.scheduler_address).carry_out(units)}
-    assert found == {unit.experiment: by_key(new) for unit, new in Local(1).carry_out(units)}
+        found = {one.unit.experiment: by_key(one.rows) for one in Dask(there.scheduler_address).carry_out(units)}
+    assert found == {one.unit.experiment: by_key(one.rows) for one in Local(1).carry_out(units)}
     assert len(found) == 3
 
 

@@ -13,7 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from quantprop.experiments import figures
-from quantprop.experiments.rows import Row, append
+from quantprop.experiments.rows import Row, appending, lines, read
 
 SOURCE = Path(__file__).resolve().parents[2] / "src"
 
@@ -128,9 +128,9 @@ def test_files_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(tmp_path
     for name, order in (("one", rows), ("two", rows[::-1])):
         folder = tmp_path / name
         folder.mkdir()
-        for one in order:
-            append(folder, one)
-        paths = figures.write(folder)
+        with appending(folder) as append:
+            append(lines(order))
+        paths = figures.write(folder, read(folder))
         assert sorted(path.name for path in folder.iterdir()) == sorted([*(path.name for path in paths), "rows.jsonl"])
         runs.append({path.name: path.read_bytes() for path in paths})
     assert len(runs[0]) == 6

@@ -25,9 +25,8 @@ def numbered(i):
 
 
 def written(folder, many):
-    with rows.locked(folder):
-        for row in many:
-            rows.append(folder, row)
+    with rows.locked(folder), rows.appending(folder) as append:
+        append(rows.lines(many))
 
 
 def test_rows_come_back_to_the_last_bit(tmp_path):

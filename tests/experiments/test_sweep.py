@@ -128,8 +128,7 @@ def hopeless(fold):
 @pytest.mark.campaign
 def test_workers_of_this_machine():
     units = [hopeless(k) for k in range(4)]
-    results = [{unit: rows_ for unit, rows_ in ((u.experiment, by_key(r)) for u, r in Local(jobs).carry_out(units))}
-               for jobs in (1, 2)]  # fmt: skip
+    results = [{one.unit.experiment: by_key(one.rows) for one in Local(jobs).carry_out(units)} for jobs in (1, 2)]
     assert results[0] == results[1]
     row = results[0][units[2].experiment][key_of(units[2].experiment, "qp")]
     assert row.failed

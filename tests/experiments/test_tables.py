@@ -16,7 +16,7 @@ from quantprop.experiments import published, tables
 from quantprop.experiments.against_ep import Fraction, compare, pairs
 from quantprop.experiments.documents import Document, Section, Sheet, latex, markdown, page
 from quantprop.experiments.published import Spread
-from quantprop.experiments.rows import Row, append
+from quantprop.experiments.rows import Row, appending, lines, read
 
 VERSIONS = {"quantprop": "0.1.0", "jax": "9.8.7", "machine": "abacus", "device": "beads"}
 HOSTILE = '*[<b>&amp; "x"</b>] $a_1$ 50% {#} \\end{document} ~^ `c` |p| 名\nnext, line'
@@ -48,9 +48,9 @@ def only(rows, **named):
 
 
 def write(folder, rows) -> dict[str, str]:
-    for one in rows:
-        append(folder, one)
-    return {path.suffix[1:]: path.read_text(encoding="utf-8") for path in tables.write(folder)}
+    with appending(folder) as append:
+        append(lines(rows))
+    return {path.suffix[1:]: path.read_text(encoding="utf-8") for path in tables.write(folder, read(folder))}
 
 
 # --- what the paper prints -------------------------------------------------------------------------------------------
@@ -278,7 +278,7 @@ def test_a_csv_reads_back_in_full(tmp_path):
 
 def test_no_rows_is_an_error_and_files_are_replaced_whole(tmp_path):
     with pytest.raises(ValueError, match=r"no rows in .*run the experiments first"):
-        tables.write(tmp_path)
+        tables.write(tmp_path, read(tmp_path))
     first = write(tmp_path, example())
     assert write(tmp_path, []) == first
     assert sorted(path.name for path in tmp_path.iterdir()) == [

@@ -64,7 +64,7 @@ def reproduce(
     with plainly(debug, KEPT):
         from quantprop import datasets
         from quantprop.experiments.protocol import METHODS
-        from quantprop.experiments.sweep import run
+        from quantprop.experiments.sweep import planned, run
 
         workers = _workers(jobs, dask, batched)
         plan = _checked(
@@ -73,7 +73,7 @@ def reproduce(
         )  # fmt: skip
         with bars() as report:
             rows = run(plan, out, workers, report)
-        _summarise(rows, _written(what, out), out, as_json)
+        _summarise(planned(plan, rows), _written(what, out, rows), out, as_json)
 
 
 def _checked(**choices: Any) -> Plan:
@@ -110,18 +110,18 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
     return Local(jobs or cpu_count())
 
 
-def _written(what: Artefact, out: Path) -> list[Path]:
+def _written(what: Artefact, out: Path, rows: list[Row]) -> list[Path]:
     """The tables and figures made from the rows; figure1 is the figures alone."""
     from quantprop.experiments import tables
 
-    files = tables.write(out) if what is Artefact.table1 else []
+    files = tables.write(out, rows) if what is Artefact.table1 else []
     try:
         from quantprop.experiments import figures
     except ImportError as error:
         raise RuntimeError(
             f"rows are in {out}, but figures need matplotlib ({error}): pip install 'quantprop[plots]'"
         ) from None
-    return files + figures.write(out)
+    return files + figures.write(out, rows)
 
 
 def _summarise(rows: list[Row], files: list[Path], out: Path, as_json: bool) -> None:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -38,6 +37,7 @@ from quantprop.learning.starts import at_bounds, typical_distance, variance_boun
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
+from quantprop.records import changed
 from quantprop.runtime.jobs import agreed, all_true, sums
 
 MAX_EVALUATIONS = 300
@@ -78,7 +78,7 @@ class Default:
         theirs = constant * self.correlation(lengths, (1e-3 * length, 1e3 * length))
         translation: Any = translate(theirs)
         known = Parameter(self.variance, prior=self.prior)
-        kernel = eqx.tree_at(lambda k: k.left.variance, translation.kernel, known, is_leaf=is_parameter)
+        kernel = changed(translation.kernel, left=changed(translation.kernel.left, variance=known))
         return Choice(theirs, with_priors_of(kernel, translation))
 
 

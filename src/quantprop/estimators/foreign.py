@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from sklearn.gaussian_process import kernels as sk
 
 from quantprop.kernels import Kernel, Pairs
 from quantprop.parameters import Parameter
+from quantprop.records import field
 
 
 def _copy(kernel: sk.Kernel) -> Any:
@@ -67,7 +67,7 @@ class Foreign(Kernel):
     """A kernel of scikit-learn's kind. `values` are its free hyperparameters, exp θ."""
 
     values: Any
-    held: Held = eqx.field(static=True)
+    held: Held = field(static=True)
 
     @classmethod
     def of(cls, kernel: sk.Kernel, source: Source | None = None) -> Foreign:

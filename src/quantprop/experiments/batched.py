@@ -14,6 +14,7 @@ import numpy as np
 from loky import cpu_count
 
 from quantprop import fit_many, predict_many
+from quantprop.data import bucket
 from quantprop.experiments.experiment import described, forecasts, hyperparameters_of_ep, no_result, row_of
 from quantprop.experiments.forecast import Forecast
 from quantprop.experiments.learning import (
@@ -28,8 +29,8 @@ from quantprop.experiments.learning import (
 )
 from quantprop.experiments.pool import ENVIRONMENT, in_processes
 from quantprop.experiments.protocol import METHODS, Experiment, TrainTest, follows_ep, model_of, split
-from quantprop.experiments.rows import Row
-from quantprop.experiments.sweep import Results, Unit
+from quantprop.experiments.rows import Row, lines
+from quantprop.experiments.sweep import Done, Results, Unit
 from quantprop.gaussian import Normal
 from quantprop.inference.predictive import Predictive
 
@@ -40,9 +41,9 @@ MEMORY = 0.9  # of an accelerator, for all processes together
 class Batched:
     """All folds of a data set as one batch. Rows come when a data set is done.
 
-    An accelerator is driven by a process for each data set and each method that does not go on from another's result,
-    as far as there are cores: tracing and compiling programs takes longer than running them, and so happens side by
-    side. Without one, data sets come one after the other.
+    An accelerator is driven by a process for each padded size of training sets and each method that does not go on from
+    another's result, as far as there are cores: tracing and compiling programs takes longer than running them, and so
+    happens side by side, once for the data sets of one size. Without one, data sets come one after the other.
     """
 
     def carry_out(self, units: list[Unit]) -> Results:
@@ -55,15 +56,25 @@ class Batched:
             for group in groups:
                 yield from _rows_of(group)
             return
-        tasks = [part for group in groups for part in apart(group)]
+        tasks = [part for alike in by_size(groups) for part in apart(alike)]
         processes = max(1, min(len(tasks), cpu_count()))
         share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
         flags = {"XLA_FLAGS": " ".join((ENVIRONMENT["XLA_FLAGS"], os.environ.get("XLA_FLAGS", "")))}
-        yield from together(units, in_processes(_rows_of, tasks, processes, ENVIRONMENT | share | flags))
+        yield from together(units, in_processes(_in_turn, tasks, processes, ENVIRONMENT | share | flags))
+
+
+def by_size(groups: list[list[Unit]]) -> list[list[Unit]]:
+    """The units of data sets that share programs, by likelihood and padded size of training sets; the largest first."""
+    found: dict[tuple[int, str], list[Unit]] = {}
+    for group in groups:
+        first = group[0].experiment
+        x = split(first).x
+        found.setdefault((bucket(len(x)), model_of(first, "ep", x.shape[1]).likelihood.name), []).extend(group)
+    return [found[size] for size in sorted(found, reverse=True)]
 
 
 def apart(units: list[Unit]) -> list[list[Unit]]:
-    """The work of one data set in parts that need nothing of each other: EP and what goes on from it, other methods."""
+    """Work in parts that need nothing of each other: EP and what goes on from it, other methods."""
 
     def chain(unit: Unit, method: str) -> str:
         return "ep" if follows_ep(unit.experiment.variant, method) else method
@@ -76,16 +87,16 @@ def apart(units: list[Unit]) -> list[list[Unit]]:
     return [[unit for unit in part if unit.methods] for part in parts]
 
 
-def together(units: list[Unit], done: Iterable[tuple[Any, list[tuple[Unit, list[Row]]]]]) -> Results:
+def together(units: list[Unit], tasks: Iterable[tuple[Any, list[Done]]]) -> Results:
     """Each unit with its rows, once all parts of its work are done."""
-    whole = {unit.experiment: unit for unit in units}
-    found: dict[Experiment, list[Row]] = {unit.experiment: [] for unit in units}
-    for _, part in done:
-        for some, rows in part:
-            unit, have = whole[some.experiment], found[some.experiment]
-            have += rows
-            if len(have) == len(unit.methods):
-                yield unit, have
+    found = {unit.experiment: Done(unit, [], "") for unit in units}
+    for _, parts in tasks:
+        for part in parts:
+            whole = found[part.unit.experiment]
+            whole = Done(whole.unit, whole.rows + part.rows, whole.lines + part.lines)
+            found[part.unit.experiment] = whole
+            if len(whole.rows) == len(whole.unit.methods):
+                yield whole
 
 
 class Case(NamedTuple):
@@ -96,7 +107,13 @@ class Case(NamedTuple):
     at_ep: Hyperparameters
 
 
-def _rows_of(units: list[Unit]) -> list[tuple[Unit, list[Row]]]:
+def _in_turn(units: list[Unit]) -> list[Done]:
+    """The rows of all units, one data set after the other."""
+    groups = groupby(units, key=lambda unit: unit.experiment.dataset)
+    return [done for _, group in groups for done in _rows_of(list(group))]
+
+
+def _rows_of(units: list[Unit]) -> list[Done]:
     """The rows of all units of one data set, method by method."""
     parts = [split(unit.experiment) for unit in units]
     rows: list[list[Row]] = [[] for _ in units]
@@ -110,7 +127,7 @@ def _rows_of(units: list[Unit]) -> list[tuple[Unit, list[Row]]]:
             row = row_of(units[i].experiment, method, result, notes, seconds)
             rows[i].append(row)
             ep[i] = row if method == "ep" else ep[i]
-    return list(zip(units, rows, strict=True))
+    return [Done(unit, new, lines(new)) for unit, new in zip(units, rows, strict=True)]
 
 
 def _results(

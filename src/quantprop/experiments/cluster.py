@@ -6,8 +6,7 @@ import os
 from dataclasses import dataclass
 
 from quantprop.experiments.pool import ENVIRONMENT
-from quantprop.experiments.rows import Row
-from quantprop.experiments.sweep import Results, Unit, do
+from quantprop.experiments.sweep import Done, Results, Unit, done
 
 RETRIES = 3  # of a unit that raises; a unit whose worker dies goes to another one by itself
 TIMEOUT = "30s"  # for the scheduler to answer
@@ -30,17 +29,17 @@ class Dask:
         except ImportError as error:
             raise RuntimeError(f"{error}: a cluster needs Dask; pip install 'quantprop[cluster]'") from None
         with Client(self.address, timeout=TIMEOUT) as client:
-            waiting = {client.submit(do_remotely, unit, pure=False, retries=RETRIES): unit for unit in units}
+            waiting = {client.submit(done_remotely, unit, pure=False, retries=RETRIES) for unit in units}
             try:
                 for future in as_completed(waiting):
-                    unit = waiting.pop(future)
-                    yield unit, future.result()
+                    waiting.discard(future)
+                    yield future.result()
             finally:
                 client.cancel(list(waiting))
 
 
-def do_remotely(unit: Unit) -> list[Row]:
-    """The rows of a unit. JAX reads its settings when it first computes, which in a fresh worker is here."""
+def done_remotely(unit: Unit) -> Done:
+    """A unit carried out. JAX reads its settings when it first computes, which in a fresh worker is here."""
     for name, value in ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    return do(unit)
+    return done(unit)

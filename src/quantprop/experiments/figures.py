@@ -15,7 +15,7 @@ from quantprop import plots
 from quantprop.experiments import against_ep
 from quantprop.experiments.against_ep import Pair
 from quantprop.experiments.grouping import Setting, in_order, label, method_name, setting
-from quantprop.experiments.rows import Row, read
+from quantprop.experiments.rows import Row
 from quantprop.storage.files import replace_file
 
 # isort: split
@@ -35,7 +35,7 @@ STYLE = {"svg.hashsalt": "quantprop", "font.size": 10, "axes.spines.top": False,
 Pairs = dict[str, list[Pair]]  # by data set and split
 
 
-def write(folder: Path) -> list[Path]:
+def write(folder: Path, rows: list[Row]) -> list[Path]:
     """Draw every figure that the rows of a folder allow, as SVG and PNG in it; return their paths.
 
     For each setting: figure1a and figure1b (latent variances), ntll (QP against EP), and for each classification set
@@ -43,7 +43,7 @@ def write(folder: Path) -> list[Path]:
     """
     paths = []
     with style.context(["default", STYLE]):
-        for name, figure in figures(read(folder)):
+        for name, figure in figures(rows):
             paths += _save(figure, Path(folder), name)
     return paths
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 
 from quantprop import Fitted, Model, Solution, fit
 from quantprop.experiments.protocol import Experiment, TrainTest, follows_ep, model_of
 from quantprop.parameters import declared, named
+from quantprop.records import changed
 
 LIMITS: dict[str, Any] = {"max_evaluations": 1000, "ftol": 1e-9}  # of the optimiser: those of the paper
 
@@ -79,5 +79,5 @@ def model_at(model: Model, numbers: Hyperparameters) -> Model:
     kernel = model.kernel
     for name, (low, high) in kernel.bounds.items():
         value = np.clip(np.asarray(numbers[f"kernel.{name}"]), low, high)
-        kernel = eqx.tree_at(lambda k, name=name: getattr(k, name), kernel, value if value.ndim else float(value))
-    return eqx.tree_at(lambda m: m.kernel, model, kernel)
+        kernel = changed(kernel, **{name: value if value.ndim else float(value)})
+    return changed(model, kernel=kernel)

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor
 
-from quantprop.experiments.sweep import Results, Unit, do
+from quantprop.experiments.sweep import Results, Unit, done
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,7 +42,9 @@ class Local:
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows, as they come. Whatever ends the loop also ends the workers."""
-        return in_processes(do, units, self.jobs, ENVIRONMENT)
+        with closing(in_processes(done, units, self.jobs, ENVIRONMENT)) as results:
+            for _, one in results:
+                yield one
 
 
 def in_processes(

@@ -1,16 +1,17 @@
 """Results on disk: one line of JSON for each experiment and method, in <folder>/rows.jsonl.
 
-Lines are only ever appended, each by one write that is flushed to the disk, so a run that is killed loses at most the
-line it was writing. Minus infinity is written as Python's json does it: -Infinity.
+Lines are only ever appended, each by one write, so a run that is killed loses at most the line it was writing; where
+the power fails, at most those of the last second. Minus infinity is written as Python's json does it: -Infinity.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from quantprop.runtime.garbage import uncollected
 
 FILE = "rows.jsonl"
 LOCK = ".lock"
+SELDOM = 1.0  # seconds between two calls that wait for the disk, each of which takes milliseconds
 
 Key = tuple[str, str, str, str, str, int, int, str]
 
@@ -76,7 +78,7 @@ class Row:
 
 def to_json(row: Row) -> str:
     """A row as one line, without its newline. Floats keep every digit."""
-    return json.dumps(asdict(row), ensure_ascii=False)
+    return json.dumps(vars(row), ensure_ascii=False)
 
 
 def from_json(line: str) -> Row:
@@ -113,13 +115,27 @@ def read(folder: Path) -> list[Row]:
     return rows
 
 
-def append(folder: Path, *new: Row) -> None:
-    """Write rows; when this returns they are on the disk. Only for the holder of `locked`."""
-    lines = "".join(to_json(row) + "\n" for row in new).encode("utf-8")
+def lines(rows: Iterable[Row]) -> str:
+    """Rows as `appending` writes them. This takes longer than to write them."""
+    return "".join(to_json(row) + "\n" for row in rows)
+
+
+@contextmanager
+def appending(folder: Path) -> Iterator[Callable[[str], None]]:
+    """A function that writes lines; they are safe on the disk after a second. Only for the holder of `locked`."""
     file = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        if os.write(file, lines) != len(lines):
+    flushed = time.monotonic()
+
+    def append(new: str) -> None:
+        nonlocal flushed
+        if os.write(file, new.encode("utf-8")) != len(new.encode("utf-8")):
             raise OSError(f"{folder / FILE}: a row could not be written whole; is the disk full?")
+        if time.monotonic() - flushed > SELDOM:
+            os.fsync(file)
+            flushed = time.monotonic()
+
+    try:
+        yield append
         os.fsync(file)
     finally:
         os.close(file)

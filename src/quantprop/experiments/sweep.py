@@ -6,7 +6,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from quantprop import datasets
 from quantprop.experiments import rows
@@ -75,7 +75,21 @@ def do(unit: Unit) -> list[Row]:
     return done
 
 
-Results = Generator[tuple[Unit, list[Row]], None, None]
+class Done(NamedTuple):
+    """A unit with its rows and their lines. Workers make the lines: to make all would keep the one that writes busy."""
+
+    unit: Unit
+    rows: list[Row]
+    lines: str
+
+
+def done(unit: Unit) -> Done:
+    """A unit carried out."""
+    new = do(unit)
+    return Done(unit, new, rows.lines(new))
+
+
+Results = Generator[Done, None, None]
 
 
 @runtime_checkable
@@ -110,7 +124,7 @@ def key_of(experiment: Experiment, method: str) -> rows.Key:
 
 
 def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: None) -> list[Row]:
-    """Carry out what is missing in the folder; return the plan's rows. Only this process writes.
+    """Carry out what is missing in the folder; return all rows that it has then. Only this process writes.
 
     A row that is there is never computed again, failed ones included: to repeat one, take its line out.
     """
@@ -118,15 +132,20 @@ def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: 
         there = rows.read(folder)
         units = missing(plan, there)
         total = {name: len(plan.experiments(name)) for name in plan.datasets}
-        done = {name: total[name] - sum(unit.experiment.dataset == name for unit in units) for name in total}
+        count = {name: total[name] - sum(unit.experiment.dataset == name for unit in units) for name in total}
         for name in total:
-            report(name, done[name], total[name])
-        with closing(workers.carry_out(units)) as results:
-            for unit, new in results:
-                rows.append(folder, *new)
+            report(name, count[name], total[name])
+        with rows.appending(folder) as append, closing(workers.carry_out(units)) as results:
+            for unit, new, lines in results:
+                append(lines)
                 there += new
                 name = unit.experiment.dataset
-                done[name] += 1
-                report(name, done[name], total[name])
+                count[name] += 1
+                report(name, count[name], total[name])
+    return there
+
+
+def planned(plan: Plan, there: list[Row]) -> list[Row]:
+    """The rows that a plan asks for."""
     wanted = {key_of(e, method) for name in plan.datasets for e in plan.experiments(name) for method in plan.order}
     return [row for row in there if row.key in wanted]

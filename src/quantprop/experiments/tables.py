@@ -9,7 +9,7 @@ from pathlib import Path
 
 from quantprop.experiments.documents import latex, markdown, page
 from quantprop.experiments.published import Spread
-from quantprop.experiments.rows import read
+from quantprop.experiments.rows import Row
 from quantprop.experiments.sheets import FORECASTS, document
 from quantprop.experiments.summary import MethodSummary, summarise
 from quantprop.storage.files import replace_file
@@ -17,9 +17,8 @@ from quantprop.storage.files import replace_file
 __all__ = ["summarise", "table_csv", "write"]
 
 
-def write(folder: Path) -> list[Path]:
-    """Write table1.md, .html, .tex and .csv into a folder that holds rows; return their paths."""
-    rows = read(folder)
+def write(folder: Path, rows: list[Row]) -> list[Path]:
+    """Write table1.md, .html, .tex and .csv of the rows that a folder holds into it; return their paths."""
     if not rows:
         raise ValueError(f"there are no rows in {folder}: run the experiments first (quantprop reproduce table1)")
     summaries = summarise(rows)

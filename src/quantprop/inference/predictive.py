@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,6 +20,7 @@ from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places,
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
 from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
+from quantprop.records import changed
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.display import html, of_predictive, text
 from quantprop.runtime.precision import float64
@@ -147,7 +147,7 @@ def _drawn(rng: np.random.Generator, latent: Latent, shape: tuple[int, ...]) -> 
 def _unless_known(latent: Latent, given: Any, averaged: Callable) -> Any:
     """What is `given` f = mean, where f has no variance, else what is `averaged` over f."""
     known = latent.variance < NONE
-    spread = eqx.tree_at(lambda latent: latent.variance, latent, jnp.where(known, 1.0, latent.variance))
+    spread = changed(latent, variance=jnp.where(known, 1.0, latent.variance))
     return jax.tree.map(lambda at_mean, mixed: jnp.where(known, at_mean, mixed), given, averaged(spread))
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from quantprop.gaussian import Normal
 from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites
 from quantprop.kernels import Columns, Kernel, Linear, summands, written
 from quantprop.parameters import declared, is_parameter
+from quantprop.records import changed
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
@@ -196,7 +196,7 @@ def _of_mean(solution: Solution) -> dict[str, FixedEffect]:
 
 
 def _shifted(prior: Any, by: np.ndarray) -> Any:
-    return eqx.tree_at(lambda prior: prior.mean, prior, prior.mean + by)
+    return changed(prior, mean=prior.mean + by)
 
 
 def _design(solution: Solution) -> tuple[list[str], np.ndarray, np.ndarray]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.records import Record, field
 from quantprop.runtime.display import Form, expression, expression_html
 
 Point = Float[Array, " d"]
@@ -25,7 +25,7 @@ VARIANCE: Bounds = (1e-5, 1e8)  # separable data want it ever larger; posteriors
 LENGTHSCALE: Bounds = (1e-5, 1e5)
 
 
-class Kernel(eqx.Module):
+class Kernel(Record):
     """Base of all kernels: k(x, z) for two points, `+`, `*` and `**`, and `on` some columns of X alone.
 
     `bounds` names the numbers that learning may change, and how far.
@@ -170,7 +170,7 @@ class Power(Kernel):
     """k₁ to a fixed power."""
 
     base: Kernel
-    exponent: float = eqx.field(static=True)
+    exponent: float = field(static=True)
 
     _operator: ClassVar[tuple[str, int]] = ("**", 3)
 
@@ -212,10 +212,11 @@ class Columns(Kernel):
     """
 
     kernel: Kernel
-    columns: tuple[Column, ...] = eqx.field(static=True)
-    names: tuple[str, ...] = eqx.field(default=(), static=True)
+    columns: tuple[Column, ...] = field(static=True)
+    names: tuple[str, ...] = field(default=(), static=True)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns must be one or more different columns of X; got {list(self.columns)}")
         bad = [c for c in self.columns if not isinstance(c, str) and not (_is_whole(c) and c >= 0)]

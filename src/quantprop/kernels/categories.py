@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points
 from quantprop.parameters import is_parameter
+from quantprop.records import field
 
 ANY: Bounds = (-float("inf"), float("inf"))
 START = 0.5  # size of the weights that learning starts from: at 0 their derivative vanishes
@@ -66,8 +66,8 @@ class Coregion(Kernel):
     [[1.1, -1.0], [-1.0, 1.1]]
     """
 
-    rank: int = eqx.field(default=1, static=True)
-    levels: int | None = eqx.field(default=None, static=True)
+    rank: int = field(default=1, static=True)
+    levels: int | None = field(default=None, static=True)
     weights: Any = None
     own: Any = None
 
@@ -80,8 +80,10 @@ class Coregion(Kernel):
         start = None if levels is None else START * np.random.default_rng(0).standard_normal((levels, rank))
         self.weights = start if weights is None else _table(weights)
         self.own = (None if levels is None else np.ones(levels)) if own is None else _table(own)
+        self.__post_init__()
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for name, shape in (("weights", (self.levels, self.rank)), ("own", (self.levels,))):
             given = getattr(self, name)
             found = np.shape(given.value if is_parameter(given) else given)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float
 
 from quantprop.kernels.base import Kernel, Point
 from quantprop.parameters import Parameter, is_parameter
+from quantprop.records import field, is_record
 from quantprop.runtime.display import Form, expression
 
 RANGE = (1e-5, 1e5)  # of a positive number, relative to where it starts
@@ -48,9 +48,9 @@ class Pairwise(Kernel):
     >>> kernel = kernels.Pairwise(rbf, {"variance": 2.0, "lengthscale": 0.5}) + kernels.White(0.1)
     """
 
-    function: Callable = eqx.field(static=True)
+    function: Callable = field(static=True)
     parameters: dict[str, Any]  # by the place of each number in the pytree
-    frame: _Frame = eqx.field(static=True)
+    frame: _Frame = field(static=True)
 
     trees: ClassVar[frozenset[str]] = frozenset({"parameters"})  # fields whose leaves are Parameters already
 
@@ -111,6 +111,6 @@ def from_tinygp(kernel: Any) -> Pairwise:
     Points are rows of X, so that a kernel of one feature sees points of shape (1,). Sums, products and transforms come
     along: `from_tinygp(1.5 * tinygp.kernels.Matern32(2.0))`.
     """
-    if not (isinstance(kernel, eqx.Module) and hasattr(kernel, "evaluate")):
+    if not (is_record(kernel) and hasattr(kernel, "evaluate")):
         raise TypeError(f"from_tinygp: kernel must be a tinygp.kernels.Kernel; got {kernel!r}")
     return Pairwise(_evaluated, kernel)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.records import field
 
 WEIGHTS, DATUM = "weights of classes", "datum"  # names of pieces of pairs
 
@@ -46,13 +46,15 @@ class PerClass(Kernel):
     """
 
     kernels: tuple[Kernel, ...]
-    classes: int = eqx.field(static=True)
+    classes: int = field(static=True)
 
     def __init__(self, kernels: tuple[Kernel, ...] | list[Kernel], classes: int | None = None) -> None:
         self.kernels = tuple(kernels)
         self.classes = len(self.kernels) if classes is None else int(classes)
+        self.__post_init__()
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.classes < 2 or len(self.kernels) not in (1, self.classes):
             raise ValueError(
                 "PerClass: kernels must have one kernel for each of two or more classes, or one for all of them with "

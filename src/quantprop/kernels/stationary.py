@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float
 from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points
 from quantprop.kernels.distances import root, squared_distances, squares
 from quantprop.parameters import is_parameter, vector
+from quantprop.records import changed, field
 
 _SQRT3, _SQRT5 = 3.0**0.5, 5.0**0.5
 
@@ -21,7 +21,7 @@ class Stationary(Kernel):
     """variance · profile(r²), r² = |x − z|²/lengthscale²; one lengthscale, or one per feature (ARD)."""
 
     variance: Any = 1.0
-    lengthscale: Any = eqx.field(default=1.0, converter=vector)
+    lengthscale: Any = field(default=1.0, converter=vector)
 
     bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE, "lengthscale": LENGTHSCALE}
 
@@ -46,8 +46,8 @@ class Stationary(Kernel):
             raise ValueError(f"{type(self).__name__}: lengthscale must be one number or one per column ({count}); "
                              f"got {number.size}")  # fmt: skip
         each = np.broadcast_to(number.reshape(-1), (count,)).copy()
-        kept = eqx.tree_at(lambda p: p.value, given, each) if is_parameter(given) else each
-        return eqx.tree_at(lambda kernel: kernel.lengthscale, self, kept, is_leaf=is_parameter)
+        kept = changed(given, value=each) if is_parameter(given) else each
+        return changed(self, lengthscale=kept)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         square = jnp.sum(((x - z) / self._checked_lengthscale(len(x))) ** 2)

@@ -19,7 +19,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
@@ -32,6 +31,7 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, Weight, renewal
 from quantprop.numerics.krylov import minimal_residual
 from quantprop.priors.base import Cotangent, Prior, Response
+from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.sites import Marginal, moved
 
@@ -40,7 +40,7 @@ SHARE = 1e-3  # and relative to inference's residual: the gradient's error is of
 LOOSEST = 1e-6  # at most
 
 
-class Gradient(eqx.Module):
+class Gradient(Record):
     """dJ in the prior's own numbers and in the likelihood's (flattened)."""
 
     prior: Prior
@@ -48,7 +48,7 @@ class Gradient(eqx.Module):
     adjoint_residual: Scalar  # of the adjoint equation, relative: how far the gradient can be trusted
 
 
-class Slopes(eqx.Module):
+class Slopes(Record):
     """Derivatives of every datum's renewed site and value, (p, q, value), in its surroundings c, its site, and the
     likelihood's numbers.
     """
@@ -86,7 +86,7 @@ def slopes(
     return jnp.where(counts, value, 0.0), Slopes(*jnp.split(jnp.where(counts, slope, 0.0), (2, 4)))
 
 
-class Pull(eqx.Module):
+class Pull(Record):
     """∂J of everything that is not local, as cotangents."""
 
     value: Float[Array, " n"]
@@ -132,7 +132,7 @@ def adjoint(
     return scaled / root, left / jnp.where(scale > 0, scale, 1.0)
 
 
-class LocalCotangent(eqx.Module):
+class LocalCotangent(Record):
     """Cotangents of what the data see: each one's surroundings, and the likelihood's numbers."""
 
     around: Float[Array, "2 n"]
@@ -184,7 +184,7 @@ def _stationary(
     return value, Gradient(by_prior, jnp.sum(by, axis=0), jnp.zeros(()))
 
 
-class Moving(eqx.Module):
+class Moving(Record):
     """Cotangents with what comes through the sites, what they still have to gain, and how well that was solved."""
 
     local: LocalCotangent

@@ -10,7 +10,6 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -39,6 +38,7 @@ from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
+from quantprop.records import changed
 from quantprop.runtime.jobs import agreed, counted, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compiling, program
@@ -118,7 +118,7 @@ class Landscape:
         parts = without_bounds(self.parts)
         if self.task.mesh is None or not is_opaque(self.model.mean):
             return parts
-        return eqx.tree_at(lambda parts: parts.mean.value, parts, self.task.placed(parts.mean.value))
+        return changed(parts, mean=changed(parts.mean, value=self.task.placed(parts.mean.value)))
 
     @cached_property
     @float64

@@ -17,7 +17,7 @@ from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FTOL
 from quantprop.methods import QP, Method
 from quantprop.model import Model
-from quantprop.runtime.batches import chunks, held, kinds, threads
+from quantprop.runtime.batches import evenly, held, kinds, threads
 from quantprop.runtime.threads import one_blas_thread
 
 Report = Callable[[int, int], None]  # fits done, fits in all
@@ -107,7 +107,7 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
-    return [[rows[i] for i in some] for rows in dealt for some in chunks(len(rows), held(surfaces[rows[0]].task.cost))]
+    return [[rows[i] for i in some] for rows in dealt for some in evenly(len(rows), held(surfaces[rows[0]].task.cost))]
 
 
 def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -13,10 +12,11 @@ from quantprop.inference.leave_one_out import loo_log_prob
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight
 from quantprop.methods.vb import VB
+from quantprop.records import Record
 from quantprop.sites import Marginal
 
 
-class Objective(eqx.Module):
+class Objective(Record):
     """Base of all objectives; `local` sees one datum, `total` all of them."""
 
     name: ClassVar[str]

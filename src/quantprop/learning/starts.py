@@ -6,7 +6,6 @@ import dataclasses
 import warnings
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -17,6 +16,7 @@ from quantprop.kernels import VARIANCE, Columns, Kernel, Power, Product, Sum
 from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, at, declared, is_parameter, labels, named, packed, values
+from quantprop.records import changed
 from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
 
@@ -114,11 +114,7 @@ def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
     default = next(field.default for field in dataclasses.fields(likelihood) if field.name == name)
     start = NOISE * size.spread if given == default else given
     lower, upper = (end * size.spread for end in NOISE_BOUNDS)
-    return _with(likelihood, name, Parameter(start, bounds=(min(lower, start), max(upper, start))))
-
-
-def _with(node: Any, name: str, value: Any) -> Any:
-    return eqx.tree_at(lambda n: getattr(n, name), node, value, is_leaf=is_parameter)
+    return changed(likelihood, **{name: Parameter(start, bounds=(min(lower, start), max(upper, start)))})
 
 
 def variance_bounds(variance: float) -> tuple[float, float]:
@@ -169,7 +165,7 @@ def start_by(
     name, k = parts.likelihood.noise_name, covariance_of(parts.kernel, landscape.task.x)
     kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
     noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
-    likelihood = _with(parts.likelihood, name, noise)
+    likelihood = changed(parts.likelihood, **{name: noise})
     return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
 
 
@@ -200,12 +196,12 @@ def scaled(kernel: Any, variance: float, lengthscale: float) -> Any:
     for name, factor in (("variance", variance), ("lengthscale", lengthscale)):
         given = getattr(kernel, name, None)
         if is_parameter(given) and not given.fixed:
-            kernel = _with(kernel, name, _moved(given, factor * given.value))
+            kernel = changed(kernel, **{name: _moved(given, factor * given.value)})
     return kernel
 
 
 def _moved(parameter: Parameter, value: Any) -> Parameter:
-    return eqx.tree_at(lambda p: p.value, parameter, np.asarray(value, dtype=np.float64))
+    return changed(parameter, value=np.asarray(value, dtype=np.float64))
 
 
 # --- units of θ ------------------------------------------------------------------------------------------------------

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,18 +20,19 @@ from quantprop.likelihoods.tilted import panel_moments, smooth_moments
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import axis
+from quantprop.records import Record
 from quantprop.runtime.display import expression, expression_html
 from quantprop.runtime.programs import program
 
 AT_A_TIME = 1024  # rows whose landmarks one program computes
 
 
-class Likelihood(eqx.Module):
+class Likelihood(Record):
     """Base of all likelihoods. A new one needs `log_prob`, `landmarks` and the class attributes."""
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}  # the numbers that learning may change, and how far
-    name: eqx.AbstractClassVar[str]
-    support: eqx.AbstractClassVar[str]  # what y may be, in words, for the error message
+    name: ClassVar[str]
+    support: ClassVar[str]  # what y may be, in words, for the error message
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
     smooth: ClassVar[bool] = False  # it is analytic in f, with one peak, at the first landmark: few nodes may do

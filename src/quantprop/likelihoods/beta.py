@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
@@ -25,6 +24,7 @@ from quantprop.likelihoods.links import (
 )
 from quantprop.numerics.mixtures import Places
 from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.records import field
 
 _TINY = 1e-300
 
@@ -36,7 +36,7 @@ class Beta(Likelihood):
     """
 
     precision: Scalar = 1.0
-    link: ProbabilityLink = eqx.field(default="probit", static=True)
+    link: ProbabilityLink = field(default="probit", static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"precision": (1e-3, 1e5)}
     name: ClassVar[str] = "beta"
@@ -44,7 +44,8 @@ class Beta(Likelihood):
     interval: ClassVar[tuple[float, float]] = (0.0, 1.0)
     smooth: ClassVar[bool] = True
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, PROBABILITY_LINKS, "Beta")
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import betainc
@@ -24,12 +23,13 @@ from quantprop.likelihoods.links import (
 from quantprop.numerics.mixtures import Places
 from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import log_factorial
+from quantprop.records import field
 
 
 class Binomial(Likelihood):
     """y successes in `trials` trials of probability Φ(f) (probit) or 1/(1 + exp(−f)) (logit)."""
 
-    link: ProbabilityLink = eqx.field(default="probit", static=True)
+    link: ProbabilityLink = field(default="probit", static=True)
 
     name: ClassVar[str] = "binomial"
     support: ClassVar[str] = "successes 0, 1, ..., trials, out of a whole number of trials"
@@ -39,7 +39,8 @@ class Binomial(Likelihood):
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, PROBABILITY_LINKS, "Binomial")
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,6 +14,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.likelihoods.tempered import Tempered
 from quantprop.numerics.quadrature import Landmarks
+from quantprop.records import field
 
 ANYWHERE = 1.0  # a value, mean and variance of f at which every likelihood and its derivatives are finite
 INSIDE = (1.0, 0.5, 0.0)  # one of them is a possible y of every likelihood
@@ -41,13 +41,14 @@ class ByOutput(Likelihood):
     [0.8]
     """
 
-    likelihoods: tuple[Likelihood, ...] = eqx.field(converter=tuple)
+    likelihoods: tuple[Likelihood, ...] = field(converter=tuple)
 
     name: ClassVar[str] = "by-output"
     support: ClassVar[str] = "(y, k) with y in the support of the likelihood of output k = 0, 1, ..."
     columns: ClassVar[int] = 2
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.likelihoods or not all(isinstance(part, Likelihood) for part in self.likelihoods):
             raise TypeError(f"ByOutput: likelihoods must be a tuple of likelihoods; got {self.likelihoods!r}")
         for part in self.likelihoods:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.numerics.mixtures import ELEMENTS
 from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.records import field
 from quantprop.runtime.display import Form
 from quantprop.runtime.programs import program
 
@@ -58,7 +58,7 @@ class Custom(Likelihood):
     0.714861
     """
 
-    given: _Given = eqx.field(static=True)
+    given: _Given = field(static=True)
 
     name: ClassVar[str] = "custom"
     support: ClassVar[str] = "what its support function accepts (without one: finite numbers)"

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
@@ -29,6 +28,7 @@ from quantprop.likelihoods.links import (
 )
 from quantprop.numerics.mixtures import Places, joined, places
 from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.records import field
 
 _TINY = 1e-300
 
@@ -41,14 +41,15 @@ class Gamma(Likelihood):
     """
 
     shape: Scalar = 1.0
-    link: RateLink = eqx.field(default="exp", static=True)
+    link: RateLink = field(default="exp", static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"shape": (1e-3, 1e5)}
     name: ClassVar[str] = "gamma"
     support: ClassVar[str] = "positive numbers"
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, RATE_LINKS, "Gamma")
 
     @property

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import log_ndtr, logsumexp
@@ -13,6 +12,7 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.numerics.largest import COARSE, Rule, log_probabilities
+from quantprop.records import field
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
 FARTHEST = 9.0  # standard deviations of u
@@ -23,14 +23,15 @@ class ClassLikelihood(Likelihood):
     of `kernels.PerClass`, if that is the model's kernel, or as given; else what y shows.
     """
 
-    classes: int | None = eqx.field(default=None, static=True)
+    classes: int | None = field(default=None, static=True)
 
     support: ClassVar[str] = "whole numbers 0, 1, ..., classes − 1"
     log_concave: ClassVar[bool] = True
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     over: ClassVar[Rule] = COARSE  # what probabilities are averaged over, to begin with
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
             name = type(self).__name__
             raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,6 +29,7 @@ from quantprop.likelihoods.links import (
 from quantprop.numerics.mixtures import Places, joined, places
 from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import log_factorial
+from quantprop.records import field
 
 # B_2k/(2k(2k − 1)), k = 1, 2, ...: log Γ(x) = (x − ½) log x − x + ½ log 2π + Σ c_k x^(1 − 2k) (Stirling).
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
@@ -57,7 +57,7 @@ class NegativeBinomial(Likelihood):
     """
 
     dispersion: Scalar = 1.0
-    link: RateLink = eqx.field(default="exp", static=True)
+    link: RateLink = field(default="exp", static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"dispersion": (1e-5, 1e5)}
     name: ClassVar[str] = "negative-binomial"
@@ -66,7 +66,8 @@ class NegativeBinomial(Likelihood):
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, RATE_LINKS, "NegativeBinomial")
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
@@ -17,12 +16,13 @@ from quantprop.numerics.mixtures import FINE, Fineness, Places, places
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.special import log_ndtr_difference
 from quantprop.parameters import is_parameter, vector
+from quantprop.records import changed, field
 
 
 class Ordinal(Likelihood):
     """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞."""
 
-    cutpoints: Vector = eqx.field(converter=vector)
+    cutpoints: Vector = field(converter=vector)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"cutpoints": (-np.inf, np.inf)}
     ordered: ClassVar[frozenset[str]] = frozenset({"cutpoints"})
@@ -32,7 +32,8 @@ class Ordinal(Likelihood):
     log_concave: ClassVar[bool] = True
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         given = self.cutpoints.value if is_parameter(self.cutpoints) else self.cutpoints
         if not isinstance(given, (np.ndarray, list, tuple)):
             return  # traced: was checked before
@@ -87,7 +88,7 @@ class Ordinal(Likelihood):
     def _marginal(self, latent: Normal) -> tuple[Ordinal, Scalar]:
         """f + ε ~ N(m, 1 + v): y is ordinal again, in units of √(1 + v)."""
         sd = jnp.sqrt(1.0 + latent.variance)
-        return eqx.tree_at(lambda o: o.cutpoints, self, self.cutpoints / sd), latent.mean / sd
+        return changed(self, cutpoints=self.cutpoints / sd), latent.mean / sd
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
         ordinal, f = self._marginal(latent)

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
@@ -31,6 +30,7 @@ from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.numerics.mixtures import Places
 from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import expected_log_square, log_factorial, log_laguerre_ratio
+from quantprop.records import field
 from quantprop.runtime.precision import float64
 
 _LOG_PI = 1.1447298858494002
@@ -42,7 +42,7 @@ class Poisson(Likelihood):
     The square link is symmetric in f: give the prior a non-zero mean to choose a side.
     """
 
-    link: RateLink = eqx.field(default="exp", static=True)
+    link: RateLink = field(default="exp", static=True)
 
     name: ClassVar[str] = "poisson"
     support: ClassVar[str] = "counts 0, 1, 2, ..."
@@ -50,7 +50,8 @@ class Poisson(Likelihood):
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, RATE_LINKS, "Poisson")
 
     @property

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
-import equinox as eqx
-
 from quantprop.gaussian import Normal, Vector
 from quantprop.numerics.quadrature import Landmarks
+from quantprop.records import Record
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 
@@ -21,7 +20,7 @@ class Datum(NamedTuple):
     trials: Vector
 
 
-class Moments(eqx.Module):
+class Moments(Record):
     """A Gaussian approximation to a tilted density, relative to its cavity N(m, v), so that nothing cancels.
 
     The approximation is N(m + shift, ratio · v); shrink is 1 − ratio, computed on its own.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -21,7 +20,7 @@ class Survival(Likelihood):
     is a lower end of 0. Predictions are of the time itself, before censoring.
     """
 
-    scale: eqx.AbstractVar[Scalar]
+    scale: Scalar
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
     noise_name: ClassVar[str | None] = "scale"

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -17,11 +16,12 @@ from quantprop.numerics.quadrature import Density, Landmarks, frozen, integrate,
 from quantprop.numerics.responses import Integrals, Response, score_along, to_cavity, to_score, unless_zero
 from quantprop.numerics.selection import unless_trusted
 from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums
+from quantprop.records import Record, changed
 
 FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
 
 
-class Tilted(eqx.Module):
+class Tilted(Record):
     """p(y | f) N(f | m, v), normalised, on quadrature nodes."""
 
     density: Density
@@ -40,7 +40,7 @@ def tilt(likelihood: Factor, datum: Datum, cavity: Normal) -> Tilted:
     pivot, ends = _mesh(*frozen((likelihood, datum, cavity)))
     density = integrate(_log_tilted(split, pivot), ends)
     log_normalizer = density.log_normalizer + split.constant - 0.5 * (jnp.log(split.core.variance) + LOG_2PI)
-    density = eqx.tree_at(lambda d: d.log_normalizer, density, log_normalizer)
+    density = changed(density, log_normalizer=log_normalizer)
     f = pivot + density.nodes
     slope = jax.vmap(jax.vmap(jax.grad(lambda f: likelihood.log_prob(datum, f))))(f)
     return Tilted(density, density.nodes - (cavity.mean - pivot), f, slope)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,6 +15,7 @@ from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import Landmarks, frozen, integrate, landmarks, panels
 from quantprop.parameters import LogNormal, Parameter, is_parameter, vector
+from quantprop.records import changed, field
 
 ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
 BISECTIONS = 60
@@ -39,9 +39,9 @@ class Warped(Likelihood):
     """
 
     scale: Scalar = 1.0
-    heights: Any = eqx.field(default_factory=lambda: _weakly(0.5), converter=vector)
-    widths: Any = eqx.field(default_factory=lambda: _weakly(1.0), converter=vector)
-    centres: Any = eqx.field(default=(0.0,), converter=vector)
+    heights: Any = field(default_factory=lambda: _weakly(0.5), converter=vector)
+    widths: Any = field(default_factory=lambda: _weakly(1.0), converter=vector)
+    centres: Any = field(default=(0.0,), converter=vector)
     location: Scalar = 0.0
     unit: Scalar = 1.0
 
@@ -54,7 +54,8 @@ class Warped(Likelihood):
     log_concave: ClassVar[bool] = True
     scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         sizes = {np.size(part.value if is_parameter(part) else part) for part in self._terms}
         if len(sizes) > 1:
             raise ValueError("Warped: heights, widths and centres must be as many; got " + ", ".join(map(str, sizes)))
@@ -106,7 +107,7 @@ class Warped(Likelihood):
     def measured(self, centre: float, spread: float) -> Likelihood:
         if is_parameter(self.location) or is_parameter(self.unit) or (self.location, self.unit) != (0.0, 1.0):
             return self
-        return eqx.tree_at(lambda own: (own.location, own.unit), self, (centre, spread))
+        return changed(self, location=centre, unit=spread)
 
     # --- Gaussian in f -----------------------------------------------------------------------------------------------
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from functools import partial
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,6 +18,7 @@ from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.poisson import Poisson
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import Landmarks
+from quantprop.records import field
 
 NOTHING = 45.0  # exp(−45) beside 1 is below rounding
 INFLATION = (1e-4, 1.0 - 1e-4)
@@ -30,7 +30,7 @@ class ZeroInflated(Likelihood):
     Not log-concave: as f grows, p(0 | f) falls no further than to π.
     """
 
-    inflation: eqx.AbstractVar[Scalar]
+    inflation: Scalar
 
     support: ClassVar[str] = "counts 0, 1, 2, ..."
     scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
@@ -127,12 +127,13 @@ class ZeroInflatedPoisson(ZeroInflated):
     """
 
     inflation: Scalar = 0.1
-    link: RateLink = eqx.field(default="exp", static=True)
+    link: RateLink = field(default="exp", static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION}
     name: ClassVar[str] = "zero-inflated-poisson"
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, RATE_LINKS, "ZeroInflatedPoisson")
 
     @property
@@ -151,12 +152,13 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
 
     inflation: Scalar = 0.1
     dispersion: Scalar = 1.0
-    link: RateLink = eqx.field(default="exp", static=True)
+    link: RateLink = field(default="exp", static=True)
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION, **NegativeBinomial.bounds}
     name: ClassVar[str] = "zero-inflated-negative-binomial"
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_link(self.link, RATE_LINKS, "ZeroInflatedNegativeBinomial")
 
     @property

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.records import Record
 from quantprop.runtime.display import expression, expression_html
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal
@@ -27,7 +27,7 @@ class Weight(NamedTuple):
     exponent: Vector | None
 
 
-class Renewal(eqx.Module):
+class Renewal(Record):
     """One datum's outcome: its new site, its term of the method's objective, and whether its cavity was proper."""
 
     site: Natural
@@ -35,7 +35,7 @@ class Renewal(eqx.Module):
     proper: Bool[Array, ""]
 
 
-class Summary(eqx.Module):
+class Summary(Record):
     """What an objective needs of a posterior, whatever backend it came from."""
 
     prior_mean: Float[Array, " n"]
@@ -45,7 +45,7 @@ class Summary(eqx.Module):
     weight: Array
 
 
-class Method(eqx.Module):
+class Method(Record):
     """Base of all methods."""
 
     ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -12,6 +11,7 @@ from quantprop.likelihoods.remainder import Remainder
 from quantprop.likelihoods.tempered import Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.records import field
 from quantprop.runtime.display import Form, expression
 from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
@@ -28,7 +28,7 @@ class EP(Method):
     """
 
     projection: Projection = KL()
-    power: float = eqx.field(default=1.0, static=True)
+    power: float = field(default=1.0, static=True)
 
     def _expression(self, form: Form) -> str:
         """By the names that the settings of QP and power EP have."""
@@ -38,7 +38,8 @@ class EP(Method):
             return "QP()" if self.projection.p == 2.0 else f"QP({form(self.projection.p)})"
         return f"EP({expression(self.projection, form)}, {form(self.power)})"
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not 0.0 < self.power <= 1.0:
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
+
+from quantprop.records import Record
 
 EQUAL_PANELS = 10
 GRADED_PANELS = 14
@@ -43,7 +44,7 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
 _CUMULATIVE = _cumulative_matrix(_NODES, _WEIGHTS)
 
 
-class Landmarks(eqx.Module):
+class Landmarks(Record):
     """Where a function of f is rough or lives: K locations, and the scale on which it varies around each."""
 
     location: Float[Array, " K"]
@@ -58,7 +59,7 @@ def landmarks(*pairs: tuple) -> Landmarks:
     )
 
 
-class Density(eqx.Module):
+class Density(Record):
     """A normalised density on quadrature nodes: ∫ g q ≈ Σ mass · g(nodes)."""
 
     nodes: Float[Array, "panels 16"]

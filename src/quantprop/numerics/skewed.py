@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -10,6 +9,7 @@ from scipy.special import ndtr, ndtri
 
 from quantprop.gaussian import LOG_2PI, Vector
 from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate
+from quantprop.records import Record
 from quantprop.runtime.display import gaussians, gaussians_html
 from quantprop.runtime.precision import float64
 
@@ -18,7 +18,7 @@ OUTERMOST = 12.0  # standard deviations that expectations look at
 ENDS = 5.0  # scores beyond which f is linear in z: 6e-7 of the mass
 
 
-class Skewed(eqx.Module):
+class Skewed(Record):
     """Distributions of f by mean, variance and skewness: log-normal ones, shifted and mirrored as the skewness asks.
 
     f = mean + a (exp(βz − β²/2) − 1), z ~ N(0, 1), a = √variance/√(exp(β²) − 1) with the sign of β, which is that of

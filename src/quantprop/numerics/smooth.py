@@ -14,12 +14,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.special import sici
+
+from quantprop.records import Record
 
 COUNT = 48
 DEPTH = 34.0  # nodes end where the density is exp(−DEPTH) of its maximum
@@ -62,7 +63,7 @@ class Placement(NamedTuple):
     whole: Bool[Array, ""]  # nothing lies outside
 
 
-class Nodes(eqx.Module):
+class Nodes(Record):
     """exp(log_prob(d)) N(d | 0, v) at the nodes, up to a constant: ∫ g q ≈ Σ mass · g / Σ mass."""
 
     offset: Float[Array, " nodes"]  # d

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -22,13 +21,14 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Scalar
+from quantprop.records import Record, changed
 from quantprop.runtime.mesh import is_divided
 from quantprop.sites import Marginal, Removal, cavity
 
 Moves = Float[Array, "2 n"]
 
 
-class Conditioned(eqx.Module):
+class Conditioned(Record):
     """A prior under sites: marginals, log |I + S K| (less twice its log mass where a prior's integral is not 1), and
     whether the posterior is a proper Gaussian.
     """
@@ -40,7 +40,7 @@ class Conditioned(eqx.Module):
     factor: Any  # the backend's own, for whatever else follows from the same sites
 
 
-class Cotangent(eqx.Module):
+class Cotangent(Record):
     """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
 
     answer: Moves
@@ -55,7 +55,7 @@ class Joint(NamedTuple):
     transfer: Float[Array, "n n"]
 
 
-class Response(eqx.Module):
+class Response(Record):
     """How a posterior responds to small moves of the sites, and how derivatives are carried back to the prior."""
 
     def answer(self, moves: Moves) -> Moves:
@@ -67,7 +67,7 @@ class Response(eqx.Module):
         raise NotImplementedError
 
 
-class Predictor(eqx.Module):
+class Predictor(Record):
     """What predictions need of a posterior, computed once."""
 
     def at(self, mean: Float[Array, " k"], cross: Any, own: Float[Array, "..."]) -> Normal:
@@ -77,10 +77,10 @@ class Predictor(eqx.Module):
         raise NotImplementedError
 
 
-class Prior(eqx.Module):
+class Prior(Record):
     """A Gaussian over the training values, by its own numbers: its leaves are what gradients are carried back to."""
 
-    mean: eqx.AbstractVar[Float[Array, " n"]]
+    mean: Float[Array, " n"]
 
     @property
     def largest_joint(self) -> int:
@@ -186,7 +186,7 @@ class Linearised(Response):
 
     def to_prior(self, by: Cotangent) -> Prior:
         (found,) = self.backward((by.answer, by.log_determinant))
-        return eqx.tree_at(lambda prior: prior.mean, found, found.mean + by.mean)
+        return changed(found, mean=found.mean + by.mean)
 
 
 class Cost(NamedTuple):
@@ -199,7 +199,7 @@ class Cost(NamedTuple):
     parts: str  # and what they consist of
 
 
-class Process(eqx.Module):
+class Process(Record):
     """How a Gaussian process is held at its inputs. A field of `Model`; its Parameters are learned with the others."""
 
     copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance

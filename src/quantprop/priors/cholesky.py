@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
@@ -17,13 +16,14 @@ from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural
 from quantprop.numerics.triangular import gram_of_lower, triangular_inverse
+from quantprop.records import Record
 from quantprop.runtime.programs import program
 
 TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)
 RANK = 16  # of the dominant part
 
 
-class LowRankSplit(eqx.Module):
+class LowRankSplit(Record):
     """k = low lowᵀ + rest: its dominant part, and what is left (see `dominant`)."""
 
     low: Float[Array, "n r"]
@@ -56,7 +56,7 @@ def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     return LowRankSplit(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
 
-class Factor(eqx.Module):
+class Factor(Record):
     """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular."""
 
     own: Float[Array, " n"]  # diag of K

@@ -10,7 +10,6 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +31,7 @@ from quantprop.priors.cholesky import (
     solve,
     variances,
 )
+from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
 HUGE = 1e6  # variance from which the dominant part is split off
@@ -171,7 +171,7 @@ class DenseResponse(Response):
         return DensePrior(by.mean + sent, covariance)
 
 
-class Negative(eqx.Module):
+class Negative(Record):
     """What sites of negative precision add to a predictor."""
 
     root: Float[Array, " n"]  # S₋½

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.tilted import Tilted, tilt
 from quantprop.numerics.special import normal_score
+from quantprop.records import Record
 from quantprop.runtime.display import expression, expression_html
 
 
-class Projection(eqx.Module):
+class Projection(Record):
     """Base of all projections; `project` sees one datum and its cavity.
 
     A projection of your own is one method. `tilted_scores` gives it the tilted density on quadrature nodes,

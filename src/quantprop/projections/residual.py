@@ -12,13 +12,13 @@ from __future__ import annotations
 
 from functools import cache
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.likelihoods.base import Scalar
 from quantprop.projections.series import TO_SERIES, WEIGHTS, Roots, legendre, sign_changes
+from quantprop.records import Record
 
 PIECE_NODES = 20
 SMOOTH_FROM = 5.0  # from this p on |e|^{p−1} sgn e has enough derivatives for the panels' own nodes
@@ -31,7 +31,7 @@ _AWAY = np.array([-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
 _OWN = _OFFSET == 0
 
 
-class Curve(eqx.Module):
+class Curve(Record):
     """Mass, z and ρ at the nodes of the panels; (dF/dt, z, ρ) on each as Legendre series in t ∈ [−1, 1]."""
 
     mass: Float[Array, "panels 16"]
@@ -75,7 +75,7 @@ def piece_rule(p: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.where(own_piece, own, far), np.where(own_piece, own_weights, far_weights), curved
 
 
-class Pieces(eqx.Module):
+class Pieces(Record):
     """For each root: the left neighbours, the two parts of its own panel, the right neighbours."""
 
     panel: Int[Array, "roots 6"]
@@ -103,7 +103,7 @@ def pieces(at: Roots, panels: int, live: Int[Array, ""]) -> Pieces:
     return Pieces(jnp.clip(panel, 0, panels - 1), jnp.where(_OWN, at.t[:, None], -_AWAY), length, covered)
 
 
-class Level(eqx.Module):
+class Level(Record):
     """E|e|^p / p, its gradient and its second derivatives in (a, b)."""
 
     value: Scalar

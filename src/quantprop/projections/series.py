@@ -5,13 +5,13 @@ A panel has 16 Gauss-Legendre nodes, as in `quantprop.numerics.quadrature`.
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.numerics.quadrature import Density
+from quantprop.records import Record
 
 ROOTS = 8  # the most sign changes that are looked for; five are the most seen
 HEAVY = 1e-10  # mass of a panel below which its sign changes do not matter
@@ -81,7 +81,7 @@ def legendre(series: Float[Array, "... 16"], t: Float[Array, "..."]) -> Array:
     return jax.lax.scan(add, (nothing, nothing), terms, reverse=True)[0][0]
 
 
-class Roots(eqx.Module):
+class Roots(Record):
     """Sign changes from left to right: panel, place t in it, |e′(t)|; slots with `found` false are empty."""
 
     panel: Int[Array, " roots"]

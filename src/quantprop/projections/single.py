@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -14,11 +13,12 @@ from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import values
 from quantprop.projections import KL, Projection
+from quantprop.records import Record
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
 
-class Projected(eqx.Module):
+class Projected(Record):
     """N(mean, variance), and log ∫ p(y | f) N(f | cavity) df."""
 
     log_normalizer: Float[np.ndarray, "*shape"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from functools import partial, singledispatch
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
@@ -28,6 +27,7 @@ from quantprop.numerics.special import central_score, normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
+from quantprop.records import field
 
 FARTHEST = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
 NORMAL = 1e-9  # largest error of z's first two moments that is accepted
@@ -36,9 +36,10 @@ NORMAL = 1e-9  # largest error of z's first two moments that is accepted
 class Wasserstein(Projection):
     """The Gaussian nearest to the tilted density in the L_p Wasserstein distance, p ≥ 1."""
 
-    p: float = eqx.field(default=2.0, static=True)
+    p: float = field(default=2.0, static=True)
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not 1.0 <= self.p < math.inf:
             raise ValueError(f"Wasserstein: p must be a finite number, at least 1; got {self.p}")
 

@@ -19,7 +19,6 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -35,6 +34,7 @@ from quantprop.numerics.quadrature import Density, frozen, integrate, landmarks,
 from quantprop.numerics.special import normal_score
 from quantprop.projections.residual import Curve, Level, curve, level
 from quantprop.projections.series import fine_tails
+from quantprop.records import changed
 
 GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16
@@ -51,7 +51,7 @@ def nearest_wp(p: float, likelihood: Likelihood, datum: Datum, cavity: Normal) -
     moved = moved_to_wp(p, *resolved(likelihood, datum, cavity), cavity)
     # A log-concave likelihood has shrink ≥ 0 (see above), from which rounding must not take it.
     least = 0.0 if likelihood.log_concave else -jnp.inf
-    return eqx.tree_at(lambda m: m.shrink, moved, jnp.maximum(moved.shrink, least))
+    return changed(moved, shrink=jnp.maximum(moved.shrink, least))
 
 
 def resolved(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Density, Array, Moments]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,11 +22,12 @@ from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods import EP
 from quantprop.model import Model
+from quantprop.records import Record
 
 FRACTION = 0.8  # of EP's sites: tails wider than the posterior's, so that no chain is held in them
 
 
-class Guide(eqx.Module):
+class Guide(Record):
     """q(f) at n training inputs, and what it implies for the conditional means at k new ones.
 
     With u ~ N(0, I), (f, E[f_new | f]) = centre + factor u. Rows of `factor` beyond n are the new inputs'.

@@ -36,13 +36,12 @@ def per_thread(b: int) -> int:
 
 
 def slots(cost: Any, b: int) -> int:
-    """How many of b problems of this cost are computed at a time.
-
-    On a CPU an empty slot costs nothing, and as many as a power of 2 let other numbers of problems share a program.
+    """How many of b problems of this cost are computed at a time: a power of 2, so that other numbers of problems share
+    a program, or as many as there is room for. On a CPU an empty slot costs nothing, on an accelerator little.
     """
     if jax.default_backend() == "cpu":
         return max(1, min(1 << (b - 1).bit_length(), CPU_SLOTS, int(CPU_WORK / cost.flops)))
-    return max(1, min(b, GPU_SLOTS, int(SHARE * _memory() / (VECTORISED * cost.peak))))
+    return max(1, min(1 << (b - 1).bit_length(), GPU_SLOTS, int(SHARE * _memory() / (VECTORISED * cost.peak))))
 
 
 def held(cost: Any) -> int:
@@ -101,6 +100,11 @@ def stacked(trees: Sequence[Any]) -> Any:
 def of(tree: Any, rows: Any) -> Any:
     """Some rows of every array."""
     return jax.tree.map(lambda leaf: leaf[rows], tree)
+
+
+def evenly(b: int, most: int) -> list[Rows]:
+    """0 … b − 1 in as few pieces of at most so many as there can be, all of about one size."""
+    return chunks(b, -(-b // -(-b // most))) if b else []
 
 
 def chunks(b: int, size: int) -> list[Rows]:

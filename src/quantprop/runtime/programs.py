@@ -39,6 +39,10 @@ LOWEST_LEVEL = {
     "xla_backend_optimization_level": 0
 }  # takes a third of the time, and makes loops over data twice as slow
 
+# On a GPU XLA tries several ways to multiply matrices, which takes longer than all products of few rows; where other
+# processes use it too, it waits for them, and times them.
+UNTUNED = {"xla_gpu_autotune_level": 0}
+
 MOST = 256  # programs kept: those of some 35 different fits; each takes about 3 MB and 70 memory maps
 FEWEST = 32  # kept whatever else the process holds: more than one fit needs
 SHARE = 1 / 3  # of the memory maps that a process may have, above which programs are evicted; at the limit it would die
@@ -157,9 +161,11 @@ class Program(Generic[P, R]):
 
         def jitted(mark: str = "") -> Any:
             of_arrays.__name__ = getattr(function, "__name__", "program") + mark
-            if jax.default_backend() != "cpu":
-                return jax.jit(of_arrays)
-            return jax.jit(of_arrays, compiler_options=_compiler_options() | (_unless_chosen(self.few) if few else {}))
+            if jax.default_backend() == "cpu":
+                options = _compiler_options() | (_unless_chosen(self.few) if few else {})
+            else:
+                options = _unless_chosen(UNTUNED) if few and jax.default_backend() == "gpu" else {}
+            return jax.jit(of_arrays, compiler_options=options or None)
 
         return kept(jitted, function, static, form, leaves)
 

@@ -24,7 +24,6 @@ from threading import Lock
 from types import FunctionType
 from typing import Any, NamedTuple
 
-import equinox
 import jax
 import jaxlib.version
 import numpy as np
@@ -55,7 +54,7 @@ def kept(jitted: Callable[..., Any], function: Any, static: dict[str, Any], form
     return jitted() if name is None else Kept(jitted, _folders[0] / f"{name}{SEALED}")
 
 
-class Record(NamedTuple):
+class Image(NamedTuple):
     """A program as a file holds it."""
 
     executable: bytes
@@ -127,15 +126,15 @@ class Kept:
         made = lowered.compile()
         executable, arguments, out = serialize_executable.serialize(made)
         shapes = tuple((one.shape, str(one.dtype)) for one in jax.tree.leaves(made.out_info))
-        record = Record(executable, arguments.num_leaves, jax.tree.unflatten(out, range(len(shapes))), shapes)
+        image = Image(executable, arguments.num_leaves, jax.tree.unflatten(out, range(len(shapes))), shapes)
         try:
-            self.file.write_bytes(sealed(pickle.dumps(record)))
+            self.file.write_bytes(sealed(pickle.dumps(image)))
         except OSError as error:
             warnings.warn(f"a compiled program is not kept: {error}", RuntimeWarning, stacklevel=2)
         return made
 
 
-def _read(file: Path) -> Record | None:
+def _read(file: Path) -> Image | None:
     """What a file holds; None where there is none that can be used."""
     try:
         packed = unsealed(file.read_bytes()) if file.exists() else None
@@ -199,8 +198,6 @@ def _written(part: Any) -> Any:
         return part.__module__, hashlib.sha256(marshal.dumps(part.__code__)).hexdigest()
     if is_dataclass(part) and type(part).__module__.split(".")[0] == LIBRARY:
         return _written(type(part)), [_written(getattr(part, field.name)) for field in fields(part)]
-    if type(part).__module__.split(".")[0] == "equinox" and not getattr(part, "__dict__", {}):
-        return type(part).__module__, type(part).__qualname__  # what stands for a field without a value
     raise _Nameless
 
 
@@ -211,7 +208,7 @@ def _settings() -> tuple[Any, ...]:
 @cache
 def _surroundings() -> tuple[Any, ...]:
     """Versions of all that takes part, the flags of XLA, the device, and the library's code."""
-    versions = (sys.version, jax.__version__, jaxlib.version.__version__, equinox.__version__, np.__version__)
+    versions = (sys.version, jax.__version__, jaxlib.version.__version__, np.__version__)
     device = jax.devices()[0].device_kind, platform.machine(), _instructions()
     return versions, os.environ.get("XLA_FLAGS", ""), device, cores(), _code()
 

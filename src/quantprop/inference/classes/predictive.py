@@ -15,7 +15,7 @@ from quantprop.data import bucket, encode, pad
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
 from quantprop.numerics.largest import FINE, Rule, lattice
-from quantprop.runtime.batches import chunks, each, threads
+from quantprop.runtime.batches import chunks, each, per_thread, threads
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -84,9 +84,7 @@ def _over(
 ) -> np.ndarray:
     """The logarithms over one lattice, some inputs at a time: on all cores, or as many as an accelerator is to take."""
     w, n = lattice(rule, mean.shape[1] - 1, shift), len(mean)
-    size = at_once = min(bucket(n), DEVICE_CHUNK)
-    if jax.default_backend() == "cpu":
-        size, at_once = CHUNK, min(CHUNK, max(1, -(-n // threads())))
+    size = CHUNK if jax.default_backend() == "cpu" else min(bucket(n), DEVICE_CHUNK)
 
     @float64
     def some(rows: np.ndarray) -> np.ndarray:
@@ -94,7 +92,7 @@ def _over(
         return np.asarray(_log_probabilities(likelihood, w, len(rows), *given))[: len(rows)]
 
     with ThreadPoolExecutor(threads()) as pool:
-        return np.concatenate([mean[:0], *pool.map(some, chunks(n, at_once))])
+        return np.concatenate([mean[:0], *pool.map(some, chunks(n, min(size, per_thread(n))))])
 
 
 @program

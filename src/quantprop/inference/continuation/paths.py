@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,9 +10,10 @@ from quantprop.inference.engine import Evaluation, InferenceProblem
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Weight
 from quantprop.priors.base import Joint
+from quantprop.records import Record, changed
 
 
-class Path(eqx.Module):
+class Path(Record):
     """A family of problems in u = log t ≤ 0."""
 
     def exists(self, problem: InferenceProblem) -> bool:
@@ -41,7 +41,7 @@ class Narrow(Path):
     """The prior covariance times t: for small t every likelihood is Gaussian as far as the prior reaches."""
 
     def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
-        return eqx.tree_at(lambda p: p.prior, problem, problem.prior.scaled(jnp.exp(u)))
+        return changed(problem, prior=problem.prior.scaled(jnp.exp(u)))
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
         """δK = K δu: δμ = A K α δu = Σ α δu and δΣ = A K Aᵀ δu = Σ Aᵀ δu."""
@@ -60,8 +60,7 @@ class Flat(Path):
         return not problem.likelihood.singular
 
     def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
-        weight = self.weighted(problem.weight, u)
-        return eqx.tree_at(lambda p: p.weight, problem, weight, is_leaf=lambda x: x is None)
+        return changed(problem, weight=self.weighted(problem.weight, u))
 
     def weighted(self, weight: Weight, u: Scalar) -> Weight:
         exponent = jnp.ones_like(weight.copies) if weight.exponent is None else weight.exponent

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from functools import partial
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -13,11 +12,12 @@ from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.likelihoods.tilted import tilt
 from quantprop.methods import EP
 from quantprop.methods.base import Weight
+from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.sites import Marginal
 
 
-class Cumulants(eqx.Module):
+class Cumulants(Record):
     """c_l of x = (f − μ)/σ under a tilted density, less those of the marginal N(μ, σ²): 0 where moments match."""
 
     second: Float[Array, " n"]  # variance − 1: 0 for EP

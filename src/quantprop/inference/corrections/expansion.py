@@ -16,14 +16,14 @@ factors with ρ = 1 between them: "others" below are all factors but the one at 
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.inference.corrections.cumulants import Cumulants
+from quantprop.records import Record
 
 
-class Vertices(eqx.Module):
+class Vertices(Record):
     """What the corrected marginals need of the training rows, in units of the Gaussian marginals."""
 
     sd: Float[Array, " n"]
@@ -33,7 +33,7 @@ class Vertices(eqx.Module):
     skew: Float[Array, " n"]  # Σ_j ρ³_ij skew_j
 
 
-class Shifts(eqx.Module):
+class Shifts(Record):
     """Changes of marginals in units of the Gaussian ones: of the mean over σ, of the variance over σ²; and skewness,
     the third cumulant over σ³.
     """

@@ -6,7 +6,6 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
@@ -16,6 +15,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
+from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal, unit
@@ -24,7 +24,7 @@ RETURN = 0.25  # of the first renewal's change, below which the second one only 
 FARTHEST = 2.0  # standard deviations that means may move before the precisions respond
 
 
-class InferenceProblem(eqx.Module):
+class InferenceProblem(Record):
     """Everything that defines the fixed point."""
 
     likelihood: Likelihood
@@ -58,7 +58,7 @@ class InferenceProblem(eqx.Module):
         return not self.likelihood.log_concave
 
 
-class Evaluation(eqx.Module):
+class Evaluation(Record):
     """One sweep at given sites."""
 
     sites: Natural
@@ -153,7 +153,7 @@ def scaled(problem: InferenceProblem, change: Natural, at: Marginal) -> Float[Ar
     return sizes / jnp.sqrt(problem.weight.copies)
 
 
-class Outcome(eqx.Module):
+class Outcome(Record):
     """Where a schedule ended: the last accepted sweep, how many there were, and one of `REASONS` by its index."""
 
     at: Evaluation

@@ -16,7 +16,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,6 +26,7 @@ from quantprop.inference.engine.fixed_point import FARTHEST, InferenceProblem, s
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, renewal
 from quantprop.priors.inducing.prior import InducingPrior, factorised
+from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -38,7 +38,7 @@ LEADING = 20  # sweeps of a pilot, at most
 SHORTER, LONGER = 0.7, 1.2  # the next step, after a residual that grew by less, or that fell
 
 
-class Look(eqx.Module):
+class Look(Record):
     """Sums over rows of one pass."""
 
     squares: Array  # of the change that renewal makes, each improper cavity counted as 1

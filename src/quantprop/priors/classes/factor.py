@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.priors.cholesky import Factor, covariance_of, factorize, variances
+from quantprop.records import Record
 
 Grid = Float[Array, "classes m"]
 Matrices = Float[Array, "classes m m"]
 
 
-class ClassesFactor(eqx.Module):
+class ClassesFactor(Record):
     """What everything else follows from: the functions given v, class by class, and v."""
 
     d: Grid  # D

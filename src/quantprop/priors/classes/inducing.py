@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -31,10 +30,11 @@ from quantprop.priors.base import Conditioned, Cotangent, Linearised, Moves, Pri
 from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
 from quantprop.priors.classes.prediction import StackPredictor
 from quantprop.priors.classes.stack import Forms, Grid, Square, Stack
+from quantprop.records import Record, field
 from quantprop.sites import Marginal, unit
 
 
-class Local(eqx.Module):
+class Local(Record):
     """What the sites of every datum are to its values g, class by class."""
 
     a: Grid  # 1 for the label
@@ -47,7 +47,7 @@ class Local(eqx.Module):
         return self.s / self.total
 
 
-class StackFactor(eqx.Module):
+class StackFactor(Record):
     """The posterior of w, and Var(v − g_c)."""
 
     covariance: Square  # P
@@ -64,8 +64,8 @@ class ClassesInducingPrior(Prior):
     own: Float[Array, ""]  # ω
     labels: Float[Array, " n"]
     kappa: Float[Array, ""]
-    classes: int = eqx.field(static=True)
-    rows: str = eqx.field(default="differences", static=True)  # of `LAYOUTS`
+    classes: int = field(static=True)
+    rows: str = field(default="differences", static=True)  # of `LAYOUTS`
 
     @property
     def layout(self) -> Differences | Sums:

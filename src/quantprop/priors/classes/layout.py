@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from quantprop.records import Record, field
 
-class Layout(eqx.Module):
+
+class Layout(Record):
     """Rows of data one after the other, each datum's in the order of their classes. The last datum may have fewer rows
     than the others: padding need not be a multiple.
     """
 
     labels: Float[Array, " m"]
-    classes: int = eqx.field(static=True)
-    n: int = eqx.field(static=True)  # rows
+    classes: int = field(static=True)
+    n: int = field(static=True)  # rows
 
     def _table(self, rows: Float[Array, " n"], each: int) -> Float[Array, "each m"]:
         return jnp.pad(rows, (0, len(self.labels) * each - self.n)).reshape(-1, each).T

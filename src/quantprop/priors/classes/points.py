@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -18,6 +17,7 @@ from quantprop.priors.classes.prediction import ClassesCross
 from quantprop.priors.classes.process import OWN, check_rows
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes
+from quantprop.records import changed, field
 
 
 class Prepared(NamedTuple):
@@ -37,11 +37,12 @@ class ClassesInducing(Process):
     several_sites: ClassVar[bool] = True
     from_data: ClassVar[bool] = True
 
-    classes: int = eqx.field(static=True)
+    classes: int = field(static=True)
     functions: Inducing
-    rows: str = eqx.field(default="differences", static=True)  # or "sums", those of softmax
+    rows: str = field(default="differences", static=True)  # or "sums", those of softmax
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_rows(self.classes, self.rows)
         if self.functions.message is not None:
             raise ValueError("Inducing: a message of earlier rows is not there for several classes: give all rows")
@@ -118,7 +119,7 @@ class TwoClassesInducing(Process):
     def _completed(self) -> Inducing:
         points = jnp.asarray(self.functions.points)
         rows = ClassRows(points, jnp.full((len(points), 2), 0.5**0.5) * jnp.array([-1.0, 1.0]), -jnp.ones(len(points)))
-        return eqx.tree_at(lambda functions: functions.points, self.functions, rows.written())
+        return changed(self.functions, points=rows.written())
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         return x

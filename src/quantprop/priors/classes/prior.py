@@ -16,7 +16,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
@@ -28,6 +27,7 @@ from quantprop.priors.classes.factor import ClassesFactor, Matrices, class_facto
 from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
 from quantprop.priors.classes.prediction import ClassesPredictor, InFull
 from quantprop.priors.dense import DensePrior
+from quantprop.records import changed, field
 from quantprop.sites import Marginal
 
 
@@ -40,8 +40,8 @@ class ClassesPrior(Prior):
     k: Matrices
     own: Float[Array, ""]  # ω
     labels: Float[Array, " m"]
-    classes: int = eqx.field(static=True)
-    rows: str = eqx.field(default="differences", static=True)  # of `LAYOUTS`
+    classes: int = field(static=True)
+    rows: str = field(default="differences", static=True)  # of `LAYOUTS`
 
     @property
     def layout(self) -> Differences | Sums:
@@ -117,7 +117,7 @@ class ClassesPrior(Prior):
 
     def from_full(self, by: DensePrior) -> ClassesPrior:
         """Derivatives of the prior written out, carried back."""
-        (k,) = jax.vjp(lambda k: eqx.tree_at(lambda p: p.k, self, k).written_out().k, self.k)[1](by.k)
+        (k,) = jax.vjp(lambda k: changed(self, k=k).written_out().k, self.k)[1](by.k)
         return self.cotangent(by.mean, k)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -15,6 +14,7 @@ from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.priors.classes.prediction import ClassesCross
 from quantprop.priors.classes.prior import ClassesPrior
+from quantprop.records import field
 
 OWN = {"differences": 1.0, "sums": FLAT}  # ω
 
@@ -43,10 +43,11 @@ class Classes(Process):
 
     several_sites: ClassVar[bool] = True
 
-    classes: int = eqx.field(static=True)
-    rows: str = eqx.field(default="differences", static=True)  # or "sums", those of softmax
+    classes: int = field(static=True)
+    rows: str = field(default="differences", static=True)  # or "sums", those of softmax
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_rows(self.classes, self.rows)
 
     def _data(self, x: Float[Array, "n d"]) -> ClassRows:

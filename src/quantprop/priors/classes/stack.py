@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.priors.inducing.rows import in_turn
+from quantprop.records import Record, field
 
 Grid = Float[Array, "classes n"]
 Square = Float[Array, "cm cm"]
@@ -27,11 +27,11 @@ class Forms(NamedTuple):
     tied: Grid
 
 
-class Stack(eqx.Module):
+class Stack(Record):
     """V in k chunks of c data: `v` has one M × c matrix for all functions, or one each."""
 
     v: Float[Array, "k s m c"]
-    classes: int = eqx.field(static=True)
+    classes: int = field(static=True)
 
     @property
     def size(self) -> int:

@@ -8,13 +8,14 @@ this *message* holds for every kernel, so that the posterior of these rows is th
 
 from __future__ import annotations
 
-import equinox as eqx
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
+from quantprop.records import Record
 
-class Belief(eqx.Module):
+
+class Belief(Record):
     """e^mass · N(v | centre, precision⁻¹): what is known of v before the rows of a prior."""
 
     precision: Float[Array, "m m"]
@@ -26,7 +27,7 @@ class Belief(eqx.Module):
         return 2.0 * jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(self.precision))))
 
 
-class Message(eqx.Module):
+class Message(Record):
     """exp(constant + hᵀv − ½ vᵀΛv) with v = L⁻¹u, where L is that of the kernel under which the sites were found.
 
     In v numbers stay of a size: Λ of u itself would be divided by the smallest eigenvalues of K_uu.

@@ -20,7 +20,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
@@ -31,11 +30,12 @@ from quantprop.numerics.triangular import lower_product, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
+from quantprop.records import Record, changed, field
 from quantprop.runtime.mesh import divided, is_divided
 from quantprop.sites import Marginal, unit
 
 
-class Factor(eqx.Module):
+class Factor(Record):
     """Of B = I + V diag(s) Vᵀ = L_B L_Bᵀ."""
 
     inverse: Float[Array, "m m"]  # L_B⁻¹
@@ -53,8 +53,8 @@ class InducingPrior(Prior):
     share: Float[Array, " n"]
     before: Belief | None = None  # where earlier rows are known by their message
     rows: Rows | None = None  # while many sweeps need them
-    hold: bool = eqx.field(default=True, static=True)  # whether V fits in memory
-    moving: bool = eqx.field(default=False, static=True)  # whether the points are learned
+    hold: bool = field(default=True, static=True)  # whether V fits in memory
+    moving: bool = field(default=False, static=True)  # whether the points are learned
 
     @property
     def largest_joint(self) -> int:
@@ -62,7 +62,7 @@ class InducingPrior(Prior):
         return 1024 if not is_divided(self.x) and np.all(np.asarray(self.share) == 1.0) else 0
 
     def for_shares(self, share: Float[Array | np.ndarray, " n"]) -> InducingPrior:
-        return eqx.tree_at(lambda prior: prior.share, self, jnp.asarray(share, dtype=jnp.float64))
+        return changed(self, share=jnp.asarray(share, dtype=jnp.float64))
 
     def for_sweeps(self) -> InducingPrior:
         return replace(self, rows=self.all_rows())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -16,6 +15,7 @@ from quantprop.priors.inducing.choice import chosen
 from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
+from quantprop.records import field
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory
@@ -47,12 +47,13 @@ class Inducing(Process):
     divisible: ClassVar[bool] = True
 
     points: Any = 512
-    learn: bool = eqx.field(default=False, static=True)
-    seed: int = eqx.field(default=0, static=True)
-    jitter: float = eqx.field(default=1e-9, static=True)
+    learn: bool = field(default=False, static=True)
+    seed: int = field(default=0, static=True)
+    jitter: float = field(default=1e-9, static=True)
     message: Message | None = None  # of earlier rows, which `Solution.as_prior` leaves
 
-    def __check_init__(self) -> None:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         points = self.points.value if is_parameter(self.points) else self.points
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
@@ -18,6 +17,7 @@ from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel
 from quantprop.numerics.triangular import lower_product, weighted_gram
+from quantprop.records import Record, changed, field
 from quantprop.runtime.mesh import by_device
 
 CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
@@ -48,13 +48,13 @@ def in_turn(step: Callable, carry: Any, chunks: Any) -> tuple[Any, Any]:
     return carry, jax.tree.map(lambda some: some[None], out)
 
 
-class Basis(eqx.Module):
+class Basis(Record):
     """What one row of V is computed from."""
 
     kernel: Kernel
     z: Float[Array, "m d"]
     scale: Float[Array, ""]  # of the covariance
-    jitter: float = eqx.field(static=True)
+    jitter: float = field(static=True)
 
     def lower(self) -> Float[Array, "m m"]:
         """L, NaN where K_uu is not positive definite."""
@@ -71,7 +71,7 @@ class Basis(eqx.Module):
         return v, jnp.maximum(self.scale * self.kernel.diagonal(x) - jnp.sum(v**2, axis=0), 0.0)
 
 
-class Rows(eqx.Module):
+class Rows(Record):
     """The rows of x, with d, and V in k chunks of c rows (of each device) where it is held."""
 
     basis: Basis
@@ -180,4 +180,4 @@ def means_given(basis: Basis, v: Float[Array, " m"], x: Float[Array, "n d"]) -> 
 
 
 def _still(basis: Basis, moving: bool) -> Basis:
-    return basis if moving else eqx.tree_at(lambda b: b.z, basis, jax.lax.stop_gradient(basis.z))
+    return basis if moving else changed(basis, z=jax.lax.stop_gradient(basis.z))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
@@ -16,6 +15,7 @@ from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, ou
 from quantprop.priors.markov.forms import Form
 from quantprop.priors.markov.layout import in_line
 from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, moved_back, moved_on, pivot, updated
+from quantprop.records import field
 
 
 class Ties(NamedTuple):
@@ -50,7 +50,7 @@ class MarkovPredictor(Predictor):
     states: Filtered
     nu: Float[Array, " n"]
     tau: Float[Array, " n"]
-    signed: bool = eqx.field(static=True)
+    signed: bool = field(static=True)
 
     @staticmethod
     def of(chain: Chain, states: Filtered, sites: tuple[Slots, Slots], signed: bool) -> MarkovPredictor:

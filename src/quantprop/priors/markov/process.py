@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -18,6 +17,7 @@ from quantprop.priors.markov.layout import Layout, lanes_for, layout_of, to_slot
 from quantprop.priors.markov.prediction import Ties, ties_of
 from quantprop.priors.markov.prior import MarkovPrior
 from quantprop.priors.markov.recursion import Chain, Slots
+from quantprop.records import field
 
 NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gradient, three states
 
@@ -51,8 +51,8 @@ class Markov(Process):
     True
     """
 
-    lanes: int | None = eqx.field(default=None, static=True)
-    harmonics: int = eqx.field(default=8, static=True)
+    lanes: int | None = field(default=None, static=True)
+    harmonics: int = field(default=8, static=True)
 
     def truncation(self, lengthscale: float) -> float:
         """The largest error of a periodic kernel's covariance by its truncated series, relative to its variance.
