@@ -181,3 +181,16 @@ def test_the_last_steps_reach_a_smaller_slope():
     usual, further = (fit(model, X, Y, "laplace", gtol=gtol) for gtol in (1e-4, 1e-9))
     assert further.status.gradient <= 1e-9
     np.testing.assert_allclose(further.theta, usual.theta, atol=1e-3)
+
+
+def test_a_search_that_remembers_few_steps_ends_in_the_same_optimum(monkeypatch):
+    """As those of many inducing points do, above `MANY` entries of θ."""
+    few = fit(probit(), X, Y)
+    monkeypatch.setattr("quantprop.learning.search.MANY", 1)
+    many = fit(probit(), X, Y)
+    assert (few.status.reason, many.status.reason) == ("converged", "converged")
+    assert many.objective_value == pytest.approx(few.objective_value, abs=1e-4)  # on a ridge with a slope of 1e-4
+    assert max(few.status.gradient, many.status.gradient) <= 1e-4
+    stopped = fit(probit(), X, Y, max_evaluations=3)
+    assert stopped.status.reason == "max-evaluations"
+    assert len(stopped.trace) == 3

@@ -57,11 +57,8 @@ def test_a_failure_to_compile_is_raised():
         def compile(self):
             raise jax.errors.JaxRuntimeError("INTERNAL: no such instruction")
 
-    with (
-        pytest.raises(jax.errors.JaxRuntimeError, match="no such instruction"),
-        programs.compiling("broken", [Broken()]),
-    ):
-        pass
+    with pytest.raises(jax.errors.JaxRuntimeError, match="no such instruction"):
+        programs.compile_ahead("broken", [Broken()])
 
 
 @pytest.mark.parametrize(("flags", "level"), [("", 1), ("--xla_backend_optimization_level=3", None)])
@@ -208,14 +205,12 @@ def test_evicted_programs_are_compiled_ahead_again(cache):
     square, traced = squares()
     x = np.ones(3)
     for _ in range(2):
-        with programs.compiling("three", [square.lowered(x)]):
-            pass
+        programs.compile_ahead("three", [square.lowered(x)])
     assert traced == [(3,)]
     for n in range(4, 14):
         square(np.ones(n))
     assert "three" not in cache.ahead
-    with programs.compiling("three", [square.lowered(x)]):
-        pass
+    programs.compile_ahead("three", [square.lowered(x)])
     square(x)
     assert traced.count((3,)) == 2
 
@@ -236,14 +231,18 @@ def test_few_rows_take_one_thread_of_blas_and_many_take_all():
 
 def test_the_collector_of_garbage_is_back_after_imports_and_compilation():
     seen = []
+
+    def lowered():
+        seen.append(gc.isenabled())
+        yield from ()
+
     for running in (True, False):
         (gc.enable if running else gc.disable)()
         try:
             with pytest.raises(AttributeError):
                 quantprop.no_such_name  # noqa: B018
             seen.append(gc.isenabled())
-            with programs.compiling(object(), iter(())):
-                seen.append(gc.isenabled())
+            programs.compile_ahead(object(), lowered())
             seen.append(gc.isenabled())
         finally:
             gc.enable()

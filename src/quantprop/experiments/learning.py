@@ -32,7 +32,7 @@ class Learned(NamedTuple):
 
 
 def by_the_text(experiment: Experiment, method: str, parts: TrainTest, ep: Hyperparameters) -> Learned:
-    """Learn by L-BFGS-B from each start, and keep the best end by the objective."""
+    """Learn from each start, and keep the best end by the objective."""
     options = {"objective": experiment.objective, "gradient": gradient_of(experiment, method)}
     begin = starts(experiment, method, parts.x.shape[1], ep)
     return best_of([fit(start, parts.x, parts.y, method, **options, **LIMITS) for start in begin])

@@ -1,6 +1,6 @@
 """Checkpoints of learning: every evaluation of a search and what the next one starts from, in a file to go on from.
 
-The state of L-BFGS-B is a function of the values and gradients it was told. A search that goes on is told the recorded
+The state of a search is a function of the values and gradients it was told. One that goes on is told the recorded
 ones again, in their order, and arrives at the same state to the last bit before it evaluates anything; and evaluations
 start from the same sites, so that all that follows is what would have followed without the interruption.
 """

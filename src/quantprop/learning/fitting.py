@@ -56,7 +56,7 @@ def fit(
     gtol: float = FLAT,
     sites: Natural | None = None,
 ) -> Fitted:
-    """Learn the numbers of a model from data: L-BFGS-B on the objective, inside the parameters' bounds.
+    """Learn the numbers of a model from data: quasi-Newton steps up the objective, inside the parameters' bounds.
 
     Never raises for lack of convergence: `fitted.status` says how learning ended and what to try.
 

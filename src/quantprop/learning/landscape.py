@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import jax
@@ -41,7 +40,7 @@ from quantprop.parameters import packed, values, without_bounds
 from quantprop.records import changed
 from quantprop.runtime.jobs import agreed, counted, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
-from quantprop.runtime.programs import compiling, program
+from quantprop.runtime.programs import compile_ahead, program
 
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question")
@@ -235,8 +234,7 @@ class Landscape:
         problem = problem.with_few_nodes() if self._on_few_nodes else problem
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
-        with compiling(key, self._programs(theta, problem, for_loo(likelihood))):
-            import_module("scipy.optimize")  # meanwhile: it takes as long to import as the rest of the library
+        compile_ahead(key, self._programs(theta, problem, for_loo(likelihood)))
 
     def _programs(
         self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: Likelihood
@@ -255,13 +253,6 @@ class Landscape:
     def integrates(self) -> bool:
         """Whether sites are renewed by quadrature that few nodes may do for."""
         return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
-
-    @property
-    def careful(self) -> bool:
-        """Whether a first step to the other end of the box is to be avoided: rules that integrate take hundreds of
-        sweeps there, and fail.
-        """
-        return self.integrates
 
     @property
     def _on_few_nodes(self) -> bool:

@@ -1,4 +1,4 @@
-"""The search for an optimum of one landscape: L-BFGS-B, with inference only as precise as each step needs."""
+"""The search for an optimum of one landscape: an ascent, with inference only as precise as each step needs."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from quantprop.inference.results import Step
-from quantprop.learning.ascent import steepness
+from quantprop.learning import limited_memory
+from quantprop.learning.ascent import GOING, REASONS, Ascent, steepness
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
 from quantprop.learning.starts import units
 
+ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
-ROUNDS = 5  # of L-BFGS-B from one start
+MANY = 256  # entries of θ, above which not all pairs of them are remembered
 ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
 LOOSE = 1e-3  # tolerance of inference on the way, at most
 BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
@@ -39,14 +42,8 @@ def rough(residual: Any, slope: Any, tol: float) -> Any:
     return residual > np.maximum(ROUGH * slope, tol)
 
 
-class _NothingToGain(Exception):
-    """Values no longer tell points apart: a line search would go on until its own limit."""
-
-
 class Climb:
-    """L-BFGS-B over a landscape, or what adds to one, with a trace. Where inference fails, it sees a slope back to the
-    best point.
-    """
+    """An ascent over a landscape, or what adds to one, with a trace. Where inference fails it steps back."""
 
     def __init__(
         self,
@@ -64,6 +61,7 @@ class Climb:
         self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
+        self.alike = 0  # values in a row that are the best one's, but for rounding
 
     def best_of(self, starts: list[np.ndarray], known: tuple[Point, str] | None = None) -> tuple[Point, str]:
         """The best end over several starts, and one that is known already."""
@@ -78,69 +76,47 @@ class Climb:
             return best, "inference-failed"
         if not len(theta):
             return best, "nothing-to-learn"
-        best, why = self._climbed(best, partial(loose, self.landscape), self._steepest(best))
+        best, why = self._climbed(best, partial(loose, self.landscape))
         best = self._settled(best)
         unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
-            best, why = self._climbed(best, lambda incline: self.landscape.tol, steepest=max(1.0, self.slope(best)))
+            best, why = self._climbed(best, lambda incline: self.landscape.tol)
         best = self._settled(best)
         if self.landscape.exact and why != "max-evaluations" and self.flat < self.slope(best) and self.flat < FLAT:
             loss = self.ftol * (1.0 + abs(best.value))
             best = newton(self._visit, self.slope, best, self.unit, self.bounds, self.flat, loss)
         return best, why
 
-    def _steepest(self, start: Point) -> float:
-        """In units of what a first step is as long as the slope: of 1, unless the other end of the box costs much."""
-        return max(1.0, self.slope(start)) if self.landscape.careful else 1.0
-
-    def _climbed(self, best: Point, precision: Callable, steepest: float = 1.0) -> tuple[Point, str]:
-        """L-BFGS-B in units of θ from a usable point, inference as precise as the slope along a step needs.
-
-        Its first step is as long as the slope, in units of `steepest`: near an optimum not to the other end of the box.
+    def _climbed(self, best: Point, precision: Callable[[float], Any]) -> tuple[Point, str]:
+        """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
+        and why the search ended.
         """
-        from scipy.optimize import minimize  # here, since it takes as long to import as the rest of the library
-
-        best = self._compared(best)
-        size = max(1.0, abs(best.value))
-        ftol = self.ftol * size / max(size, steepest)  # L-BFGS-B compares gains with 1, if values are smaller
-        scale, unit, alike = 1.0 + abs(best.value), self.unit, 0
-
-        def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
-            nonlocal best, alike
-            away = steps - best.theta / unit
-            far = float(np.sqrt(away @ away))
-            incline = abs((unit * best.gradient) @ away) / far if far > 0 else 0.0
-            point = self._visit(unit * steps, float(precision(incline))) if far > 0 else best
-            if not point.usable:
-                return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / steepest
-            if point.value > best.value:
-                point = self._compared(point)
-            alike = alike + 1 if abs(point.value - best.value) <= self.ftol * scale and far > 0 else 0
-            if point.value > best.value:
-                best = point
-            if alike >= (1 if self.slope(best) <= FLAT else ALIKE):
-                raise _NothingToGain
-            return -point.value / steepest, -unit * point.gradient / steepest
-
-        # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
-        # With a partial gradient every search ends below one, since slopes do not lead up to the end.
-        last, why = len(self.trace) + self.most, "no-progress"
-        for _ in range(ROUNDS if self.landscape.exact else 1):
-            left = last - len(self.trace)
-            try:
-                result = minimize(
-                    negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=self.bounds / unit[:, None],
-                    options={"maxfun": left, "maxiter": left, "ftol": ftol, "gtol": 0.5 * FLAT / steepest,
-                             "maxcor": 10},
-                )  # fmt: skip
-            except _NothingToGain:
+        best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * FLAT
+        self.alike = 0
+        if len(unit) > MANY:
+            return limited_memory.climbed(self, best, precision, flat, lambda: last - len(self.trace))
+        ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 1)
+        _tell(ascent, best, unit)
+        while ascent.reason[0] == GOING and len(self.trace) < last:
+            tol = float(precision(abs(ascent.incline(ONE)[0])))
+            point, best = self.tried(best, unit * ascent.trial[0], tol)
+            if self.nothing_to_gain(best):
                 return best, "small-gain"
-            if len(self.trace) >= last:
-                return best, "max-evaluations"
-            why = "small-gain" if result.success else "no-progress"
-            if -steepest * result.fun >= best.value - 1e-8 * scale:
-                break
-        return best, why
+            _tell(ascent, point, unit)
+        return best, "max-evaluations" if ascent.reason[0] == GOING else REASONS[ascent.reason[0]]
+
+    def tried(self, best: Point, theta: np.ndarray, tol: float) -> tuple[Point, Point]:
+        """The point at θ, and the better one of it and the best so far."""
+        point = self._visit(np.clip(theta, self.bounds[:, 0], self.bounds[:, 1]), tol)
+        if not point.usable:
+            return point, best
+        point = self._compared(point) if point.value > best.value else point
+        self.alike = self.alike + 1 if abs(point.value - best.value) <= self.ftol * (1.0 + abs(best.value)) else 0
+        return point, point if point.value > best.value else best
+
+    def nothing_to_gain(self, best: Point) -> bool:
+        """Whether values no longer tell points apart: a line search would go on until its own limit."""
+        return self.alike >= (1 if self.slope(best) <= FLAT else ALIKE)
 
     def _compared(self, point: Point) -> Point:
         """A point whose value can be compared with those of its neighbours.
@@ -172,3 +148,8 @@ class Climb:
     def slope(self, point: Point) -> float:
         """The largest entry of the projected gradient, in units of θ."""
         return float(steepness(self.unit * point.gradient, point.theta, self.bounds))
+
+
+def _tell(ascent: Ascent, point: Point, unit: Float[np.ndarray, " theta"]) -> None:
+    """Tell an ascent of one problem, in units of θ, what was found at its trial."""
+    ascent.tell(ONE, np.array([point.value]), (unit * point.gradient)[None], np.array([point.usable]))

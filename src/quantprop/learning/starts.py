@@ -75,12 +75,11 @@ def _median(values: np.ndarray, weights: np.ndarray) -> float:
 
 def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
     """The median distance between (at most 500) different rows; 1 if all are equal."""
-    from scipy.spatial.distance import pdist  # here, since importing the library need not wait for it
-
     rows = sampled(x)
     rows = rows[distinct(rows, 500)]
     scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    distances = pdist(rows / scale)
+    squares = sum(((column[:, None] - column) ** 2 for column in rows.T / scale), np.zeros((len(rows), len(rows))))
+    distances = np.sqrt(squares[np.triu_indices(len(rows), 1)])
     distances = distances[distances > 0]
     return float(np.median(distances) * scale) if len(distances) else 1.0
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, update_wrapper
 from itertools import count
 from threading import Lock
@@ -165,7 +164,7 @@ class Program(Generic[P, R]):
                 options = _compiler_options() | (_unless_chosen(self.few) if few else {})
             else:
                 options = _unless_chosen(UNTUNED) if few and jax.default_backend() == "gpu" else {}
-            return jax.jit(of_arrays, compiler_options=options or None)
+            return jax.jit(of_arrays, compiler_options=options)
 
         return kept(jitted, function, static, form, leaves)
 
@@ -187,18 +186,14 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
     return traced
 
 
-@contextmanager
-def compiling(key: Hashable, lowered: Iterable[Any]) -> Iterator[None]:
-    """Compile programs in threads, as they come, until the end of the block, unless those of this key are there: XLA
-    does it without Python's lock, and mostly on one core for each.
+def compile_ahead(key: Hashable, lowered: Iterable[Any]) -> None:
+    """Compile programs in threads, as they come, unless those of this key are there: XLA does it without Python's lock,
+    and mostly on one core for each.
     """
     if key in _cache.ahead:
-        yield
         return
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        tasks = [threads.submit(one.compile) for one in lowered]
-        yield
-        for task in tasks:
+        for task in [threads.submit(one.compile) for one in lowered]:
             task.result()
     _cache.ahead.add(key)
 

@@ -1,0 +1,84 @@
+"""L-BFGS-B, for the coordinates of many inducing points: an ascent keeps a matrix of all pairs of entries of θ."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.learning.landscape import Point
+
+ROUNDS = 5  # from one start
+PAIRS = 10  # of steps and changes of the gradient that are remembered
+
+
+class Trials(Protocol):
+    """What a search does with trial points."""
+
+    unit: Float[np.ndarray, " theta"]
+    bounds: Float[np.ndarray, "theta 2"]
+    landscape: Any
+    ftol: float
+
+    def tried(self, best: Point, theta: Float[np.ndarray, " theta"], tol: float) -> tuple[Point, Point]:
+        """The point at θ, and the better one of it and the best so far."""
+        ...
+
+    def nothing_to_gain(self, best: Point) -> bool:
+        """Whether values no longer tell points apart."""
+        ...
+
+    def slope(self, point: Point) -> float:
+        """The largest entry of the projected gradient, in units of θ."""
+        ...
+
+
+class _NothingToGain(Exception):
+    """Ends the search."""
+
+
+def climbed(
+    search: Trials, best: Point, precision: Callable[[float], Any], flat: float, left: Callable[[], int]
+) -> tuple[Point, str]:
+    """The best point found from a usable one, and why it ended; `left` is how many evaluations are.
+
+    In units of θ, and of the slope at the start: the first step is no longer than 1. Where inference fails, the search
+    sees a slope back to the best point.
+    """
+    unit, steepest, scale = search.unit, max(1.0, search.slope(best)), 1.0 + abs(best.value)
+
+    def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal best
+        away = steps - best.theta / unit
+        far = float(np.sqrt(away @ away))
+        if far == 0.0:
+            return -best.value / steepest, -unit * best.gradient / steepest
+        incline = abs(float((unit * best.gradient) @ away)) / far
+        point, best = search.tried(best, unit * steps, float(precision(incline)))
+        if search.nothing_to_gain(best):
+            raise _NothingToGain
+        if not point.usable:
+            return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / steepest
+        return -point.value / steepest, -unit * point.gradient / steepest
+
+    # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
+    # With a partial gradient every search ends below one, since slopes do not lead up to the end.
+    from scipy.optimize import minimize  # here: it takes as long to import as the rest of the library
+
+    size, why = max(1.0, abs(best.value)), "no-progress"
+    ftol = search.ftol * size / max(size, steepest)  # it compares gains with 1, if values are smaller
+    for _ in range(ROUNDS if search.landscape.exact else 1):
+        options = {"maxfun": left(), "maxiter": left(), "ftol": ftol, "gtol": flat / steepest, "maxcor": PAIRS}
+        bounds = search.bounds / unit[:, None]
+        try:
+            result = minimize(negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+        except _NothingToGain:
+            return best, "small-gain"
+        if left() <= 0:
+            return best, "max-evaluations"
+        why = "small-gain" if result.success else "no-progress"
+        if -steepest * result.fun >= best.value - 1e-8 * scale:
+            break
+    return best, why
