@@ -184,9 +184,9 @@ def test_the_last_steps_reach_a_smaller_slope():
 
 
 def test_a_search_that_remembers_few_steps_ends_in_the_same_optimum(monkeypatch):
-    """As those of many inducing points do, above `MANY` entries of θ."""
+    """As those of regressions and of many numbers do: L-BFGS-B."""
     few = fit(probit(), X, Y)
-    monkeypatch.setattr("quantprop.learning.search.MANY", 1)
+    monkeypatch.setattr("quantprop.learning.search.FEW", 1)
     many = fit(probit(), X, Y)
     assert (few.status.reason, many.status.reason) == ("converged", "converged")
     assert many.objective_value == pytest.approx(few.objective_value, abs=1e-4)  # on a ridge with a slope of 1e-4
@@ -194,3 +194,20 @@ def test_a_search_that_remembers_few_steps_ends_in_the_same_optimum(monkeypatch)
     stopped = fit(probit(), X, Y, max_evaluations=3)
     assert stopped.status.reason == "max-evaluations"
     assert 3 <= len(stopped.trace) < len(many.trace)
+
+
+@pytest.mark.parametrize("offset", [0.0, 300.0, 1e4])
+def test_a_learned_mean_finds_an_offset_far_from_its_start(offset):
+    rng = np.random.default_rng(1)
+    x = np.sort(rng.uniform(-3.0, 3.0, 40))[:, None]
+    y = offset + np.sin(2.0 * x[:, 0]) + 0.1 * rng.normal(size=40)
+    model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3), mean=Parameter(0.0))
+    fitted = fit(model, x, y, "ep")
+    assert fitted.status.reason == "converged"
+    assert fitted.hyperparameters["mean"] == pytest.approx(offset, abs=2.0)
+
+
+@pytest.mark.parametrize(("method", "gradient"), [("laplace", "exact"), ("ep", "partial")])
+def test_converged_means_that_the_slope_is_below_what_was_asked(method, gradient):
+    fitted = fit(probit(), X, Y, method, gradient=gradient, gtol=1e-9)
+    assert fitted.converged == (fitted.status.gradient <= 1e-9)

@@ -48,6 +48,13 @@ def test_an_ascent_backs_away_from_failures():
     np.testing.assert_allclose(ascent.theta, 0.6, atol=1e-6)
 
 
+def test_a_curvature_that_rounding_made_singular_is_learned_afresh():
+    ascent = Ascent(np.zeros((1, 2)), BOX, 1e-6, 1e-12, 10)
+    ascent.curvature[0], ascent.steps[0] = np.diag([1.0, -1e-18]), 3
+    ascent._update_curvature(np.array([0]), np.array([[0.0, 1.0]]), np.array([[0.0, 2.0]]))
+    np.testing.assert_allclose(ascent.curvature[0], 2.0 * np.eye(2))
+
+
 def test_an_ascent_says_how_it_ended():
     flat = climbed(lambda t: -rosen(t), lambda t: -rosen_der(t), [[-1.0, 1.0]], most=3)
     assert flat.reason == MAX_EVALUATIONS

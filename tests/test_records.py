@@ -1,7 +1,10 @@
 """Records: frozen, equal by value, trees to JAX whose settings belong to the structure."""
 
 import dataclasses
+import inspect
 import pickle
+import subprocess
+import sys
 from typing import Any, ClassVar
 
 import jax
@@ -9,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quantprop import Parameter, kernels, likelihoods
+from quantprop import Inducing, Parameter, kernels, likelihoods
 from quantprop.records import Record, changed, field, is_record
 
 
@@ -20,8 +23,7 @@ class Base(Record):
     word: str = field(default="plain", static=True)
     unit: ClassVar[str] = "m"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if not jnp.isfinite(self.number):
             raise ValueError(f"number must be finite; got {self.number}")
 
@@ -47,6 +49,30 @@ class Inherits(OwnConstructor):
     name: ClassVar[str] = "inherits"
 
 
+class Both(Base, OwnConstructor):
+    """Fields of two parents, and so a constructor of its own."""
+
+
+class Later(Record):
+    """What its constructor leaves alone, or sets twice."""
+
+    left: float = 3.0
+    twice: Any = field(default=0.0, converter=float)
+
+    def __init__(self) -> None:
+        self.twice = 1
+        self.twice = 2
+
+
+class Forgotten(Record):
+    """Of which its constructor does not think."""
+
+    needed: float
+
+    def __init__(self) -> None:
+        pass
+
+
 def test_constructors_convert_check_and_say_what_they_take():
     assert Base("2").number == 2.0
     assert Derived(3, "other", more=(1, 2)).more == (1, 2)
@@ -55,6 +81,12 @@ def test_constructors_convert_check_and_say_what_they_take():
         Derived(np.inf)
     with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
         Base(nonsense=1)
+    both = Both(total=2.0)
+    assert (both.total, both.number, both.word) == (2.0, 1.0, "plain")
+    assert jax.tree.leaves(Later()) == [3.0, 2.0]
+    with pytest.raises(TypeError, match="Forgotten: its constructor does not set the field needed"):
+        Forgotten()
+    assert str(inspect.signature(kernels.SquaredExponential)).startswith("(variance: ")
     assert str(dataclasses.replace(Base(1.0), number="7").number) == "7.0"
 
 
@@ -107,6 +139,29 @@ def test_pickles_come_back():
     kernel = kernels.SquaredExponential(Parameter(2.0, bounds=(0.1, 10.0)), [1.0, 2.0])
     for record in (kernel, likelihoods.StudentT(5.0, 0.2), Parameter(1.0, fixed=True)):
         assert pickle.loads(pickle.dumps(record)) == record
+
+
+def test_classes_of_a_script_come_back_in_another_process_with_their_numbers():
+    """As loky and Dask send them: an empty class, whose attributes are set later."""
+    script = (
+        "import cloudpickle, sys\n"
+        "from quantprop.records import Record, field\n"
+        "class Mine(Record):\n"
+        "    number: float = 1.0\n"
+        "    word: str = field(default='plain', static=True)\n"
+        "sys.stdout.buffer.write(cloudpickle.dumps(Mine(2.0, 'other')))\n"
+    )
+    sent = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    record = pickle.loads(sent)
+    leaves, form = jax.tree.flatten(record)
+    assert leaves == [2.0]
+    back = jax.tree.unflatten(form, [5.0])
+    assert (back.number, back.word) == (5.0, "other")
+
+
+def test_a_record_prints_as_what_makes_it():
+    assert repr(Derived(2.0, "other")) == "Derived(number=2.0, word='other')"
+    assert repr(Inducing(8)) == "Inducing(points=8)"
 
 
 def test_records_of_other_libraries_are_records():

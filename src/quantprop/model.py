@@ -43,8 +43,7 @@ class Model(Record):
     def _repr_html_(self) -> str:
         return html(("Model", model_rows(self)))
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):
             if not isinstance(getattr(self, name), kind):
                 raise TypeError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")

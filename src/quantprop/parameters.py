@@ -55,8 +55,7 @@ class Parameter(Record):
     def _repr_html_(self) -> str:
         return expression_html(self)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 
@@ -142,7 +141,8 @@ def free(tree: Any) -> list[Parameter]:
     return [node for node in found if is_parameter(node) and not node.fixed]
 
 
-def _logarithmic(parameter: Parameter) -> bool:
+def logarithmic(parameter: Parameter) -> bool:
+    """Whether learning moves its logarithm."""
     return parameter.bounds is not None and bool(np.all(np.greater(parameter.bounds[0], 0))) and not parameter.ordered
 
 
@@ -155,7 +155,7 @@ def _coordinates(parameter: Parameter) -> np.ndarray:
     value = np.asarray(parameter.value, dtype=np.float64)
     if parameter.ordered:
         return np.concatenate([value[:1], np.log(np.diff(value))])
-    return np.log(value).ravel() if _logarithmic(parameter) else value.ravel()
+    return np.log(value).ravel() if logarithmic(parameter) else value.ravel()
 
 
 def unpacked(tree: Any, theta: Any) -> Any:
@@ -180,7 +180,7 @@ def _plain(parameter: Parameter, pieces: Iterator[Array]) -> Any:
     xp = np if isinstance(piece, np.ndarray) else jnp  # plain numbers need no compiled operations
     if parameter.ordered:
         return piece[0] + xp.concatenate([xp.zeros(1), xp.cumsum(xp.exp(piece[1:]))])
-    return xp.reshape(xp.exp(piece) if _logarithmic(parameter) else piece, np.shape(parameter.value))
+    return xp.reshape(xp.exp(piece) if logarithmic(parameter) else piece, np.shape(parameter.value))
 
 
 def without_bounds(tree: Any) -> Any:
@@ -189,7 +189,7 @@ def without_bounds(tree: Any) -> Any:
     def plain(node: Any) -> Any:
         if not is_parameter(node):
             return node
-        scale = (1.0, 2.0) if _logarithmic(node) else None
+        scale = (1.0, 2.0) if logarithmic(node) else None
         return Parameter(node.value, scale, node.prior, node.fixed, node.ordered)
 
     return jax.tree.map(plain, tree, is_leaf=is_parameter)
@@ -216,7 +216,7 @@ def box(tree: Any) -> Float[np.ndarray, "theta 2"]:
         if parameter.ordered:
             rows.append(np.array([[-np.inf, np.inf], *[[np.log(1e-6), np.log(1e6)]] * (size - 1)]))
         else:
-            rows.append(np.log(ends) if _logarithmic(parameter) else ends)
+            rows.append(np.log(ends) if logarithmic(parameter) else ends)
     return np.concatenate(rows)
 
 
@@ -240,7 +240,7 @@ def named(tree: Any) -> Iterator[tuple[str, Parameter]]:
 
 def logarithms(tree: Any) -> list[bool]:
     """Whether each entry of θ is a parameter's logarithm; not so of an ordered vector, whose gaps are."""
-    return [_logarithmic(node) for node in free(tree) for _ in range(np.size(node.value))]
+    return [logarithmic(node) for node in free(tree) for _ in range(np.size(node.value))]
 
 
 def labels(tree: Any) -> list[str]:

@@ -3,53 +3,75 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 import jax
 import numpy as np
 
+from quantprop.runtime.display import expression
+
 R = TypeVar("R")
+MAKING = "_making"  # held by a record until it is made
 
 
 def field(*, static: bool = False, converter: Callable[[Any], Any] | None = None, **given: Any) -> Any:
     """A field as `dataclasses.field` makes it: a `static` one is a setting, and a `converter` is applied to what the
     constructor is given.
     """
-    return dataclasses.field(metadata={"static": static, "converter": converter}, **given)
+    return dataclasses.field(metadata={**given.pop("metadata", {}), "static": static, "converter": converter}, **given)
+
+
+class _Kind(type):
+    """Makes records: constructed, converted, complete, checked by all classes they derive from, and frozen."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        new: Any = object.__new__(cls)
+        vars(new)[MAKING] = True
+        new.__init__(*args, **kwargs)
+        _complete(new)
+        del vars(new)[MAKING]
+        for kind in cls.__mro__:
+            if "__check_init__" in vars(kind):
+                kind.__check_init__(new)
+        return new
+
+    @property
+    def __signature__(cls) -> inspect.Signature:
+        whole = inspect.signature(cls.__init__)
+        return whole.replace(parameters=list(whole.parameters.values())[1:])
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(dataclasses.field, field))
-class Record:
+class Record(metaclass=_Kind):
     """Base of all records: a class that derives from it is a dataclass, frozen, and a tree.
 
-    Constructors set each field once; a class without fields of its own has its parent's. What they check is checked in
-    `__post_init__`, after that of the parent. JAX makes records without a constructor, of whatever stands for numbers.
+    `__check_init__` of each class checks what was made. JAX makes records without a constructor and unchecked, of
+    whatever stands for numbers.
     """
 
-    _names: ClassVar[frozenset[str]] = frozenset()
+    _numbers: ClassVar[tuple[str, ...]] = ()
+    _settings: ClassVar[tuple[str, ...]] = ()
     _converters: ClassVar[tuple[tuple[str, Callable[[Any], Any]], ...]] = ()
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        # Frozen by `__setattr__` below: that of a frozen dataclass is compiled anew for each class.
-        own = any("ClassVar" not in str(kind) for kind in vars(cls).get("__annotations__", {}).values())
-        dataclasses.dataclass(init=own, eq=False, repr=False)(cls)
+        _as_dataclass(cls)
         parts = dataclasses.fields(cls)  # pyright: ignore[reportArgumentType]  # which it is now
-        cls._names = frozenset(p.name for p in parts)
         cls._converters = tuple((p.name, p.metadata["converter"]) for p in parts if p.metadata.get("converter"))
-        settings = tuple(p.name for p in parts if p.metadata.get("static"))
-        _as_tree(cls, tuple(p.name for p in parts if p.name not in settings), settings)
+        cls._settings = tuple(p.name for p in parts if p.metadata.get("static"))
+        cls._numbers = tuple(p.name for p in parts if p.name not in cls._settings)
+        _as_tree(cls)
 
     def __init__(self) -> None:
-        self.__post_init__()
+        pass
 
-    def __post_init__(self) -> None:
-        for name, convert in self._converters:
-            vars(self)[name] = convert(vars(self)[name])
+    def __repr__(self) -> str:
+        return expression(self)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in vars(self) or name not in self._names:
+        if MAKING not in vars(self) or name not in self._numbers + self._settings:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         vars(self)[name] = value
 
@@ -78,27 +100,51 @@ def changed(record: R, **fields: Any) -> R:
 
 
 def is_record(node: Any) -> bool:
-    """Whether it is a dataclass whose fields JAX sees: a record, or one of another library's."""
-    return dataclasses.is_dataclass(node) and not isinstance(node, type) and not jax.tree_util.all_leaves([node])
+    """Whether it is a record, or a module of equinox, which is one too."""
+    foreign = ((kind.__module__.split(".")[0], kind.__name__) for kind in type(node).__mro__)
+    return isinstance(node, Record) or ("equinox", "Module") in foreign
 
 
-def _as_tree(cls: type, numbers: tuple[str, ...], settings: tuple[str, ...]) -> None:
-    """Tell JAX which fields of a class are numbers."""
-    keys = tuple(map(jax.tree_util.GetAttrKey, numbers))
+def _as_dataclass(cls: type) -> None:
+    """With a constructor of its own where its fields are not those of the constructor it inherits.
+
+    Not a frozen dataclass, whose methods would be compiled anew for each class.
+    """
+    above = next(kind for kind in cls.__mro__ if "__init__" in vars(kind))
+    inherited = {name for kind in cls.__mro__[1:] for name in getattr(kind, "__dataclass_fields__", ())}
+    fields = any("ClassVar" not in str(kind) for kind in inspect.get_annotations(cls).values())
+    more = inherited - set(getattr(above, "__dataclass_fields__", ()))
+    dataclasses.dataclass(init=fields or bool(more), eq=False, repr=False)(cls)
+
+
+def _complete(record: Record) -> None:
+    """Apply converters, and defaults to fields that a constructor left alone."""
+    held = vars(record)
+    for part in dataclasses.fields(record):  # pyright: ignore[reportArgumentType]
+        if part.name not in held:
+            if part.default is dataclasses.MISSING:
+                raise TypeError(f"{type(record).__name__}: its constructor does not set the field {part.name}")
+            held[part.name] = part.default
+    for name, convert in record._converters:
+        held[name] = convert(held[name])
+
+
+def _as_tree(cls: Any) -> None:
+    """Tell JAX which fields are numbers, by names that are looked up when needed: cloudpickle sets these late."""
 
     def flatten(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
         held = vars(record)
-        return [held[name] for name in numbers], tuple([held[name] for name in settings])
+        return [held[name] for name in cls._numbers], tuple([held[name] for name in cls._settings])
 
     def flatten_with_keys(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
         children, structure = flatten(record)
-        return list(zip(keys, children, strict=True)), structure
+        return [(jax.tree_util.GetAttrKey(n), c) for n, c in zip(cls._numbers, children, strict=True)], structure
 
     def unflatten(structure: tuple[Any, ...], children: Any) -> Any:
         new = object.__new__(cls)
         held = vars(new)
-        held.update(zip(settings, structure, strict=True))
-        held.update(zip(numbers, children, strict=True))
+        held.update(zip(cls._settings, structure, strict=True))
+        held.update(zip(cls._numbers, children, strict=True))
         return new
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)

@@ -1,5 +1,9 @@
 """A fit whose rows are divided among processes is the fit of one process."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -81,3 +85,24 @@ def test_what_is_sent_depends_on_the_points_alone(tmp_path, method):
         assert m * m + m * d <= slope  # of L⁻¹, the points, and the kernel's numbers
     assert not large["prior"]
     assert not large["pull_back"]
+
+
+def test_a_mean_that_is_a_function_is_divided_with_the_rows():
+    script = (
+        "import numpy as np, quantprop\n"
+        "from quantprop import Inducing, Model, fit, kernels, likelihoods\n"
+        "x = np.linspace(-3.0, 3.0, 60)[:, None]\n"
+        "y = np.sign(np.sin(2.0 * x[:, 0]) + 0.2 * np.cos(40.0 * x[:, 0]))\n"
+        "model = Model(kernels.SquaredExponential(), likelihoods.Probit(), lambda x: 0.1 * x[:, 0], Inducing(5))\n"
+        "whole = fit(model, x, y, 'laplace')\n"
+        "with quantprop.sharded():\n"
+        "    divided = fit(model, x, y, 'laplace')\n"
+        "print(whole.objective_value, divided.objective_value)\n"
+    )
+    flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env={**os.environ, "XLA_FLAGS": flags}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    whole, divided = map(float, done.stdout.split())
+    assert divided == pytest.approx(whole, abs=1e-9)

@@ -39,7 +39,7 @@ MEMORY = 0.9  # of an accelerator, for all processes together
 
 @dataclass(frozen=True)
 class Batched:
-    """All folds of a data set as one batch. Rows come when a data set is done.
+    """All folds of a data set as one batch. Rows come when a data set is done; from an accelerator, all of one size.
 
     An accelerator is driven by a process for each padded size of training sets and each method that does not go on from
     another's result, as far as there are cores: tracing and compiling programs takes longer than running them, and so

@@ -1,7 +1,8 @@
 """Results on disk: one line of JSON for each experiment and method, in <folder>/rows.jsonl.
 
-Lines are only ever appended, each by one write, so a run that is killed loses at most the line it was writing; where
-the power fails, at most those of the last second. Minus infinity is written as Python's json does it: -Infinity.
+Lines are only ever appended, those of a unit by one write, so a run that is killed loses at most what it was writing.
+They are flushed to the disk at the end, and with a later line once a second has passed: where the power fails, those
+since then are lost. Minus infinity is written as Python's json does it: -Infinity.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ def lines(rows: Iterable[Row]) -> str:
 
 @contextmanager
 def appending(folder: Path) -> Iterator[Callable[[str], None]]:
-    """A function that writes lines; they are safe on the disk after a second. Only for the holder of `locked`."""
+    """A function that writes lines, which a kill does not take back. Only for the holder of `locked`."""
     file = os.open(folder / FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     flushed = time.monotonic()
 
@@ -136,8 +137,8 @@ def appending(folder: Path) -> Iterator[Callable[[str], None]]:
 
     try:
         yield append
-        os.fsync(file)
     finally:
+        os.fsync(file)
         os.close(file)
 
 

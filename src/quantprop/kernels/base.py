@@ -215,8 +215,7 @@ class Columns(Kernel):
     columns: tuple[Column, ...] = field(static=True)
     names: tuple[str, ...] = field(default=(), static=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if not self.columns or len(set(self.columns)) < len(self.columns):
             raise ValueError(f"columns must be one or more different columns of X; got {list(self.columns)}")
         bad = [c for c in self.columns if not isinstance(c, str) and not (_is_whole(c) and c >= 0)]

@@ -80,10 +80,8 @@ class Coregion(Kernel):
         start = None if levels is None else START * np.random.default_rng(0).standard_normal((levels, rank))
         self.weights = start if weights is None else _table(weights)
         self.own = (None if levels is None else np.ones(levels)) if own is None else _table(own)
-        self.__post_init__()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         for name, shape in (("weights", (self.levels, self.rank)), ("own", (self.levels,))):
             given = getattr(self, name)
             found = np.shape(given.value if is_parameter(given) else given)

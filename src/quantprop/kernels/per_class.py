@@ -51,10 +51,8 @@ class PerClass(Kernel):
     def __init__(self, kernels: tuple[Kernel, ...] | list[Kernel], classes: int | None = None) -> None:
         self.kernels = tuple(kernels)
         self.classes = len(self.kernels) if classes is None else int(classes)
-        self.__post_init__()
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if self.classes < 2 or len(self.kernels) not in (1, self.classes):
             raise ValueError(
                 "PerClass: kernels must have one kernel for each of two or more classes, or one for all of them with "

@@ -104,8 +104,10 @@ class Ascent:
         scale = (bend**2).sum(1) / safe
         now = np.where(fresh[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), self.curvature[rows])
         pushed = (now @ step[:, :, None])[:, :, 0]
-        old = np.maximum((pushed * step).sum(1), TINY)
-        better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / old[:, None, None]
+        old = (pushed * step).sum(1)
+        sound = old > 1e-14 * np.sqrt((pushed**2).sum(1) * (step**2).sum(1))  # else rounding has made it indefinite
+        better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / np.where(sound, old, 1.0)[:, None, None]
+        better = np.where(sound[:, None, None], better, scale[:, None, None] * np.eye(step.shape[1]))
         self.curvature[rows] = np.where(convex[:, None, None], better, now / 4.0)
 
     def _plan(self, rows: Int[np.ndarray, " k"]) -> None:

@@ -117,7 +117,7 @@ class Landscape:
         parts = without_bounds(self.parts)
         if self.task.mesh is None or not is_opaque(self.model.mean):
             return parts
-        return changed(parts, mean=changed(parts.mean, value=self.task.placed(parts.mean.value)))
+        return parts._replace(mean=changed(parts.mean, value=self.task.placed(parts.mean.value)))
 
     @cached_property
     @float64
@@ -253,6 +253,13 @@ class Landscape:
     def integrates(self) -> bool:
         """Whether sites are renewed by quadrature that few nodes may do for."""
         return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
+
+    @property
+    def careful(self) -> bool:
+        """Whether a first step to the other end of the box is to be avoided: rules that integrate take hundreds of
+        sweeps there, and fail.
+        """
+        return self.integrates
 
     @property
     def _on_few_nodes(self) -> bool:

@@ -1,4 +1,4 @@
-"""L-BFGS-B, for the coordinates of many inducing points: an ascent keeps a matrix of all pairs of entries of θ."""
+"""L-BFGS-B over a landscape, whose long first steps find the scale of y, and of many numbers."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Trials(Protocol):
     bounds: Float[np.ndarray, "theta 2"]
     landscape: Any
     ftol: float
+    again: bool
 
     def tried(self, best: Point, theta: Float[np.ndarray, " theta"], tol: float) -> tuple[Point, Point]:
         """The point at θ, and the better one of it and the best so far."""
@@ -44,10 +45,11 @@ def climbed(
 ) -> tuple[Point, str]:
     """The best point found from a usable one, and why it ended; `left` is how many evaluations are.
 
-    In units of θ, and of the slope at the start: the first step is no longer than 1. Where inference fails, the search
-    sees a slope back to the best point.
+    In units of θ. The first step is as long as the slope; where the landscape is `careful`, or this is not the first
+    search, no longer than 1. Where inference fails, the search sees a slope back to the best point.
     """
-    unit, steepest, scale = search.unit, max(1.0, search.slope(best)), 1.0 + abs(best.value)
+    unit, scale = search.unit, 1.0 + abs(best.value)
+    steepest = max(1.0, search.slope(best)) if search.again or search.landscape.careful else 1.0
 
     def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best

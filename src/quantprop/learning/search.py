@@ -11,16 +11,17 @@ from jaxtyping import Float
 
 from quantprop.inference.results import Step
 from quantprop.learning import limited_memory
-from quantprop.learning.ascent import GOING, REASONS, Ascent, steepness
+from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, steepness
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
 from quantprop.learning.starts import units
+from quantprop.parameters import free, logarithmic
 
 ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
 FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
-MANY = 256  # entries of θ, above which not all pairs of them are remembered
+FEW = 8  # entries of θ
 ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
 LOOSE = 1e-3  # tolerance of inference on the way, at most
 BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
@@ -61,6 +62,7 @@ class Climb:
         self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
+        self.again = False  # whether a search goes on from the end of another
         self.alike = 0  # values in a row that are the best one's, but for rounding
 
     def best_of(self, starts: list[np.ndarray], known: tuple[Point, str] | None = None) -> tuple[Point, str]:
@@ -76,10 +78,12 @@ class Climb:
             return best, "inference-failed"
         if not len(theta):
             return best, "nothing-to-learn"
+        self.again = False
         best, why = self._climbed(best, partial(loose, self.landscape))
         best = self._settled(best)
         unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
+            self.again = True
             best, why = self._climbed(best, lambda incline: self.landscape.tol)
         best = self._settled(best)
         if self.landscape.exact and why != "max-evaluations" and self.flat < self.slope(best) and self.flat < FLAT:
@@ -93,7 +97,7 @@ class Climb:
         """
         best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * FLAT
         self.alike = 0
-        if len(unit) > MANY:
+        if not _on_a_natural_scale(self.landscape):
             return limited_memory.climbed(self, best, precision, flat, lambda: last - len(self.trace))
         ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 1)
         _tell(ascent, best, unit)
@@ -103,7 +107,9 @@ class Climb:
             if self.nothing_to_gain(best):
                 return best, "small-gain"
             _tell(ascent, point, unit)
-        return best, "max-evaluations" if ascent.reason[0] == GOING else REASONS[ascent.reason[0]]
+        if ascent.reason[0] == GOING:
+            return best, "max-evaluations"
+        return best, "no-progress" if ascent.reason[0] == NO_PROGRESS else "small-gain"
 
     def tried(self, best: Point, theta: np.ndarray, tol: float) -> tuple[Point, Point]:
         """The point at θ, and the better one of it and the best so far."""
@@ -148,6 +154,15 @@ class Climb:
     def slope(self, point: Point) -> float:
         """The largest entry of the projected gradient, in units of θ."""
         return float(steepness(self.unit * point.gradient, point.theta, self.bounds))
+
+
+def _on_a_natural_scale(landscape: Any) -> bool:
+    """Whether a first step of 1 at most, and 3 after that, is what a search needs: over few logarithms, where f has no
+    unit. Elsewhere L-BFGS-B's long first steps find the unit of y sooner, and better optima of many lengthscales.
+    """
+    learned, likelihood = free(landscape.parts), landscape.parts.likelihood
+    few = sum(np.size(parameter.value) for parameter in learned) <= FEW
+    return few and likelihood.noise_name is None and all(map(logarithmic, learned))
 
 
 def _tell(ascent: Ascent, point: Point, unit: Float[np.ndarray, " theta"]) -> None:

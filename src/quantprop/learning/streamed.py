@@ -183,6 +183,7 @@ class StreamedLandscape:
     max_sweeps: int = 200
     objective: Objective = Evidence()
     exact: bool = True
+    careful: bool = True  # the most sweeps, of two passes each, would be at the other end of the box
     sites: Natural = field(init=False)
     newest: Point | None = field(default=None, init=False)  # which the sites are of
 

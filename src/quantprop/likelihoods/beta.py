@@ -44,8 +44,7 @@ class Beta(Likelihood):
     interval: ClassVar[tuple[float, float]] = (0.0, 1.0)
     smooth: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_link(self.link, PROBABILITY_LINKS, "Beta")
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:

@@ -39,8 +39,7 @@ class Binomial(Likelihood):
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_link(self.link, PROBABILITY_LINKS, "Binomial")
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:

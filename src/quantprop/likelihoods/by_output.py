@@ -47,8 +47,7 @@ class ByOutput(Likelihood):
     support: ClassVar[str] = "(y, k) with y in the support of the likelihood of output k = 0, 1, ..."
     columns: ClassVar[int] = 2
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if not self.likelihoods or not all(isinstance(part, Likelihood) for part in self.likelihoods):
             raise TypeError(f"ByOutput: likelihoods must be a tuple of likelihoods; got {self.likelihoods!r}")
         for part in self.likelihoods:

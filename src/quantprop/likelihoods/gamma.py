@@ -48,8 +48,7 @@ class Gamma(Likelihood):
     support: ClassVar[str] = "positive numbers"
     interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_link(self.link, RATE_LINKS, "Gamma")
 
     @property

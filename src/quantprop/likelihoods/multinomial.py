@@ -30,8 +30,7 @@ class ClassLikelihood(Likelihood):
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
     over: ClassVar[Rule] = COARSE  # what probabilities are averaged over, to begin with
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
             name = type(self).__name__
             raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")

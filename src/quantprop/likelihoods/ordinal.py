@@ -32,8 +32,7 @@ class Ordinal(Likelihood):
     log_concave: ClassVar[bool] = True
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         given = self.cutpoints.value if is_parameter(self.cutpoints) else self.cutpoints
         if not isinstance(given, (np.ndarray, list, tuple)):
             return  # traced: was checked before

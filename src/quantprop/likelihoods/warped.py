@@ -54,8 +54,7 @@ class Warped(Likelihood):
     log_concave: ClassVar[bool] = True
     scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         sizes = {np.size(part.value if is_parameter(part) else part) for part in self._terms}
         if len(sizes) > 1:
             raise ValueError("Warped: heights, widths and centres must be as many; got " + ", ".join(map(str, sizes)))

@@ -132,8 +132,7 @@ class ZeroInflatedPoisson(ZeroInflated):
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION}
     name: ClassVar[str] = "zero-inflated-poisson"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_link(self.link, RATE_LINKS, "ZeroInflatedPoisson")
 
     @property
@@ -157,8 +156,7 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION, **NegativeBinomial.bounds}
     name: ClassVar[str] = "zero-inflated-negative-binomial"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_link(self.link, RATE_LINKS, "ZeroInflatedNegativeBinomial")
 
     @property

@@ -38,8 +38,7 @@ class EP(Method):
             return "QP()" if self.projection.p == 2.0 else f"QP({form(self.projection.p)})"
         return f"EP({expression(self.projection, form)}, {form(self.power)})"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if not 0.0 < self.power <= 1.0:
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 

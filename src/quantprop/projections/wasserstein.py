@@ -38,8 +38,7 @@ class Wasserstein(Projection):
 
     p: float = field(default=2.0, static=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         if not 1.0 <= self.p < math.inf:
             raise ValueError(f"Wasserstein: p must be a finite number, at least 1; got {self.p}")
 

@@ -78,6 +78,11 @@ class Surface:
         return self.landscape.exact
 
     @property
+    def careful(self) -> bool:
+        """Whether a first step to the other end of the box is to be avoided."""
+        return self.landscape.careful
+
+    @property
     def total(self) -> int:
         """How many rows it is of."""
         return self.landscape.total

@@ -41,8 +41,7 @@ class ClassesInducing(Process):
     functions: Inducing
     rows: str = field(default="differences", static=True)  # or "sums", those of softmax
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_rows(self.classes, self.rows)
         if self.functions.message is not None:
             raise ValueError("Inducing: a message of earlier rows is not there for several classes: give all rows")

@@ -46,8 +46,7 @@ class Classes(Process):
     classes: int = field(static=True)
     rows: str = field(default="differences", static=True)  # or "sums", those of softmax
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         check_rows(self.classes, self.rows)
 
     def _data(self, x: Float[Array, "n d"]) -> ClassRows:

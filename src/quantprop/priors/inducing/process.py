@@ -52,8 +52,7 @@ class Inducing(Process):
     jitter: float = field(default=1e-9, static=True)
     message: Message | None = None  # of earlier rows, which `Solution.as_prior` leaves
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def __check_init__(self) -> None:
         points = self.points.value if is_parameter(self.points) else self.points
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")
