@@ -99,16 +99,16 @@ class Climb:
         self.alike = 0
         if not _on_a_natural_scale(self.landscape):
             return limited_memory.climbed(self, best, precision, flat, lambda: last - len(self.trace))
-        ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 1)
+        ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 2)
         _tell(ascent, best, unit)
-        while ascent.reason[0] == GOING and len(self.trace) < last:
+        while ascent.reason[0] == GOING:
+            if len(self.trace) >= last:
+                return best, "max-evaluations"
             tol = float(precision(abs(ascent.incline(ONE)[0])))
             point, best = self.tried(best, unit * ascent.trial[0], tol)
             if self.nothing_to_gain(best):
                 return best, "small-gain"
             _tell(ascent, point, unit)
-        if ascent.reason[0] == GOING:
-            return best, "max-evaluations"
         return best, "no-progress" if ascent.reason[0] == NO_PROGRESS else "small-gain"
 
     def tried(self, best: Point, theta: np.ndarray, tol: float) -> tuple[Point, Point]:

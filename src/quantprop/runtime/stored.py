@@ -196,7 +196,7 @@ def _written(part: Any) -> Any:
         return part.__module__, part.__qualname__
     if isinstance(part, FunctionType) and part.__module__.split(".")[0] == LIBRARY and part.__closure__ is None:
         return part.__module__, hashlib.sha256(marshal.dumps(part.__code__)).hexdigest()
-    if is_dataclass(part) and type(part).__module__.split(".")[0] == LIBRARY:
+    if is_dataclass(part) and not isinstance(part, type) and type(part).__module__.split(".")[0] == LIBRARY:
         return _written(type(part)), [_written(getattr(part, field.name)) for field in fields(part)]
     raise _Nameless
 
