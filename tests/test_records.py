@@ -57,6 +57,7 @@ class Later(Record):
     """What its constructor leaves alone, or sets twice."""
 
     left: float = 3.0
+    made: Any = field(default_factory=lambda: [4.0])
     twice: Any = field(default=0.0, converter=float)
 
     def __init__(self) -> None:
@@ -83,7 +84,7 @@ def test_constructors_convert_check_and_say_what_they_take():
         Base(nonsense=1)
     both = Both(total=2.0)
     assert (both.total, both.number, both.word) == (2.0, 1.0, "plain")
-    assert jax.tree.leaves(Later()) == [3.0, 2.0]
+    assert jax.tree.leaves(Later()) == [3.0, 4.0, 2.0]
     with pytest.raises(TypeError, match="Forgotten: its constructor does not set the field needed"):
         Forgotten()
     assert str(inspect.signature(kernels.SquaredExponential)).startswith("(variance: ")

@@ -12,8 +12,6 @@ from jaxtyping import Float
 from quantprop.likelihoods.base import Datum, Likelihood
 
 ROUNDING = 256 * np.finfo(float).eps  # of weights, relative: what sums of a few hundred numbers collect
-
-
 FEWEST, SMALL = 32, 128  # padded rows
 
 

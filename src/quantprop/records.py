@@ -122,9 +122,12 @@ def _complete(record: Record) -> None:
     held = vars(record)
     for part in dataclasses.fields(record):  # pyright: ignore[reportArgumentType]
         if part.name not in held:
-            if part.default is dataclasses.MISSING:
+            if part.default is not dataclasses.MISSING:
+                held[part.name] = part.default
+            elif part.default_factory is not dataclasses.MISSING:
+                held[part.name] = part.default_factory()
+            else:
                 raise TypeError(f"{type(record).__name__}: its constructor does not set the field {part.name}")
-            held[part.name] = part.default
     for name, convert in record._converters:
         held[name] = convert(held[name])
 

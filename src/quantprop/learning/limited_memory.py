@@ -21,7 +21,6 @@ class Trials(Protocol):
     bounds: Float[np.ndarray, "theta 2"]
     landscape: Any
     ftol: float
-    again: bool
 
     def tried(self, best: Point, theta: Float[np.ndarray, " theta"], tol: float) -> tuple[Point, Point]:
         """The point at θ, and the better one of it and the best so far."""
@@ -31,25 +30,25 @@ class Trials(Protocol):
         """Whether values no longer tell points apart."""
         ...
 
-    def slope(self, point: Point) -> float:
-        """The largest entry of the projected gradient, in units of θ."""
-        ...
-
 
 class _NothingToGain(Exception):
     """Ends the search."""
 
 
 def climbed(
-    search: Trials, best: Point, precision: Callable[[float], Any], flat: float, left: Callable[[], int]
+    search: Trials,
+    best: Point,
+    precision: Callable[[float], Any],
+    steepest: float,
+    flat: float,
+    left: Callable[[], int],
 ) -> tuple[Point, str]:
     """The best point found from a usable one, and why it ended; `left` is how many evaluations are.
 
-    In units of θ. The first step is as long as the slope; where the landscape is `careful`, or this is not the first
-    search, no longer than 1. Where inference fails, the search sees a slope back to the best point.
+    In units of θ. The first step is as long as the slope, in units of `steepest`. Where inference fails, the search
+    sees a slope back to the best point.
     """
     unit, scale = search.unit, 1.0 + abs(best.value)
-    steepest = max(1.0, search.slope(best)) if search.again or search.landscape.careful else 1.0
 
     def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best

@@ -1,4 +1,4 @@
-"""The search for an optimum of one landscape: an ascent, with inference only as precise as each step needs."""
+"""The search for an optimum of one landscape, with inference only as precise as each step needs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def rough(residual: Any, slope: Any, tol: float) -> Any:
 
 
 class Climb:
-    """An ascent over a landscape, or what adds to one, with a trace. Where inference fails it steps back."""
+    """An ascent, or L-BFGS-B, over a landscape or what adds to one, with a trace."""
 
     def __init__(
         self,
@@ -62,7 +62,6 @@ class Climb:
         self.unit = units(landscape)
         self.trace: list[Step] = []
         self.restart = -1
-        self.again = False  # whether a search goes on from the end of another
         self.alike = 0  # values in a row that are the best one's, but for rounding
 
     def best_of(self, starts: list[np.ndarray], known: tuple[Point, str] | None = None) -> tuple[Point, str]:
@@ -78,27 +77,26 @@ class Climb:
             return best, "inference-failed"
         if not len(theta):
             return best, "nothing-to-learn"
-        self.again = False
-        best, why = self._climbed(best, partial(loose, self.landscape))
+        first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
+        best, why = self._climbed(best, partial(loose, self.landscape), first)
         best = self._settled(best)
         unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
-            self.again = True
-            best, why = self._climbed(best, lambda incline: self.landscape.tol)
+            best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
         best = self._settled(best)
         if self.landscape.exact and why != "max-evaluations" and self.flat < self.slope(best) and self.flat < FLAT:
             loss = self.ftol * (1.0 + abs(best.value))
             best = newton(self._visit, self.slope, best, self.unit, self.bounds, self.flat, loss)
         return best, why
 
-    def _climbed(self, best: Point, precision: Callable[[float], Any]) -> tuple[Point, str]:
+    def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
-        and why the search ended.
+        and why the search ended. `steepest` is the slope with which L-BFGS-B would begin with a step of 1.
         """
         best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * FLAT
         self.alike = 0
         if not _on_a_natural_scale(self.landscape):
-            return limited_memory.climbed(self, best, precision, flat, lambda: last - len(self.trace))
+            return limited_memory.climbed(self, best, precision, steepest, flat, lambda: last - len(self.trace))
         ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 2)
         _tell(ascent, best, unit)
         while ascent.reason[0] == GOING:
