@@ -37,7 +37,7 @@ def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lowe
     with jax.enable_x64(True):
         for folded, whole in (
             (folded_gram(lower), lower.T @ lower),
-            (folded_product(square, diagonal[:, None] * square), product),
+            (folded_product(square.T, diagonal[:, None] * square), product),
         ):
             np.testing.assert_allclose(np.sum(folded * symmetric), np.sum(whole * symmetric), rtol=1e-12, atol=1e-11)
 

@@ -131,10 +131,10 @@ class DensePrior(Prior):
         return Joint(covariance + added, transfer + covariance * jnp.maximum(-tau, 0.0) - added * tau)
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
-        covariance, transfer = self.joint(given, signed)
+        covariance = self.joint(given, signed).covariance
         sd = unit(given.marginals.variance)
         correlation = covariance / (sd[:, None] * sd)
-        return DenseResponse(correlation, correlation**2, transfer, given.marginals, given.sites.tau)
+        return DenseResponse(correlation, correlation**2, covariance, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
         """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
@@ -148,11 +148,11 @@ class DensePrior(Prior):
 
 
 class DenseResponse(Response):
-    """Correlations, their squares and A = (I + K S)⁻¹ as matrices."""
+    """Correlations, their squares and Σ as matrices."""
 
     correlation: Float[Array, "n n"]
     squared: Float[Array, "n n"]
-    transfer: Float[Array, "n n"]
+    covariance: Float[Array, "n n"]
     marginals: Marginal
     tau: Float[Array, " n"]
 
@@ -160,14 +160,17 @@ class DenseResponse(Response):
         return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
 
     def to_prior(self, by: Cotangent) -> DensePrior:
-        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ; of two entries (i, j) and (j, i) only the sum counts."""
-        m, a = self.marginals, self.transfer
+        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −Σ S elsewhere; of two
+        entries (i, j) and (j, i) only the sum counts.
+        """
+        m, tau, own = self.marginals, self.tau, jnp.eye(len(self.tau), dtype=bool)
+        a, a_transposed = (jnp.where(own, m.b, -self.covariance * scale) for scale in (tau, tau[:, None]))
         sd = unit(m.variance)
         by_mean, by_variance = by.answer[0] / sd, -by.answer[1] / sd**2
-        sent = a.T @ by_mean
+        sent = a_transposed @ by_mean
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-        through_variance = folded_product(a, by_variance[:, None] * a)
-        covariance = outer + through_variance + by.log_determinant * self.tau[:, None] * a
+        through_variance = folded_product(a_transposed * by_variance, a)
+        covariance = outer + through_variance + by.log_determinant * tau[:, None] * a
         return DensePrior(by.mean + sent, covariance)
 
 

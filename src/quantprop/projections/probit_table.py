@@ -82,11 +82,43 @@ def variance_gap(z: jax.Array, v: jax.Array) -> jax.Array:
     signal = v / (1.0 + jnp.square(u - 0.5))  # v/D; D is within 25 % of the truncated normal's 1/variance
     lambda2 = 1.0 / (1.0 + signal)
     s = signal * lambda2
-    table = coefficients()
-    i, x = locate(shape_coordinate(u), table.shape[1])
-    j, y = locate(noise_coordinate(lambda2), table.shape[2])
-    # A gather of eight numbers per power of x: XLA fuses these into the arithmetic, while one gather of all
-    # 64 took four times as long on CPU. Ending in exp keeps XLA from repeating the sum for every consumer.
-    rows = [jnp.asarray(power).at[i, j].get(mode="promise_in_bounds") for power in table]
-    log_g = horner(list(horner(rows, x)), y)
+    log_g = tabulated(shape_coordinate(u), noise_coordinate(lambda2))
+    # Ending in exp keeps XLA from repeating the sum for every consumer.
     return s * s * s * jnp.exp(log_g - jnp.square(1.0 + w) / (1.0 + s))
+
+
+@jax.custom_jvp
+def tabulated(shape: jax.Array, noise: jax.Array) -> jax.Array:
+    """log G at the two coordinates."""
+    rows, x, y = _cell(shape, noise)
+    return horner(list(horner(rows, x)), y)
+
+
+@tabulated.defjvp
+def _(primals, tangents):
+    """Slopes as polynomials of their own: a tangent for every direction would take that many times as long."""
+    rows, x, y = _cell(*primals)
+    across = list(horner(rows, x))
+    by_x, by_y = horner(list(horner(_slope(rows), x)), y), horner(_slope(across), y)
+    by = (2.0 * cells * slope * tangent for cells, slope, tangent in zip(_cells(), (by_x, by_y), tangents, strict=True))
+    return horner(across, y), sum(by)
+
+
+def _slope(powers: list) -> list:
+    """The derivative of a polynomial."""
+    return [k * c_k for k, c_k in enumerate(powers)][1:]
+
+
+def _cells() -> tuple[int, int]:
+    return coefficients().shape[1:3]
+
+
+def _cell(shape: jax.Array, noise: jax.Array) -> tuple[list[jax.Array], jax.Array, jax.Array]:
+    """The coefficients of a cell, a row for every power of x, and the place in it.
+
+    A gather of eight numbers per power of x: XLA fuses these into the arithmetic, while one gather of all 64 took four
+    times as long on CPU.
+    """
+    (i, x), (j, y) = (locate(*at) for at in zip((shape, noise), _cells(), strict=True))
+    flat = coefficients().reshape(len(coefficients()), -1, coefficients().shape[-1])
+    return [jnp.asarray(power).at[i * _cells()[1] + j].get(mode="promise_in_bounds") for power in flat], x, y
