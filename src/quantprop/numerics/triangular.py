@@ -20,6 +20,11 @@ PARTS = 4  # more cost more in copies than they save in arithmetic, at any n fro
 LEAF = 128  # rows of the blocks that substitution inverts, unless there are PARTS already
 
 
+def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
+    """Its transpose, written out by rows, as the left side of a product."""
+    return jax.lax.optimization_barrier(matrix.T)
+
+
 def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """X = L⁻¹, a block of columns at a time: X_ij = −L_ii⁻¹ Σ_k L_ik X_kj over j ≤ k < i, where only the L_ii⁻¹ come
     from substitution. Its rounding errors are those of substitution by blocks (Higham 2002, section 14.2).
@@ -77,7 +82,7 @@ def _blocks(n: int, parts: int = PARTS) -> list[tuple[int, int]]:
 
 
 def _gram_rows(lower: Float[Array, "n n"]) -> list[Array]:
-    upper = jax.lax.optimization_barrier(lower.T)
+    upper = transposed(lower)
     return [upper[a:b, a:] @ lower[a:, :b] for a, b in _blocks(len(lower))]
 
 

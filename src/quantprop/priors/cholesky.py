@@ -15,7 +15,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural
-from quantprop.numerics.triangular import gram_of_lower, triangular_inverse
+from quantprop.numerics.triangular import gram_of_lower, transposed, triangular_inverse
 from quantprop.records import Record
 from quantprop.runtime.programs import program
 
@@ -149,7 +149,7 @@ def variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
 
 def b_inverse(factor: Factor, gram: Callable = gram_of_lower) -> Float[Array, "n n"]:
     """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
-    return factor.inverse.T @ factor.inverse if factor.reach.shape[1] else gram(factor.inverse)
+    return transposed(factor.inverse) @ factor.inverse if factor.reach.shape[1] else gram(factor.inverse)
 
 
 def covariance_of(factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
-from quantprop.numerics.triangular import folded_gram, folded_product
+from quantprop.numerics.triangular import folded_gram, folded_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
     Factor,
@@ -127,7 +127,7 @@ class DensePrior(Prior):
         if not signed:
             return Joint(covariance, transfer)
         _, w = negative_part(covariance, given.sites)
-        added = w.T @ w
+        added = transposed(w) @ w
         return Joint(covariance + added, transfer + covariance * jnp.maximum(-tau, 0.0) - added * tau)
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
@@ -198,7 +198,7 @@ class DensePredictor(Predictor):
             w = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
         if own.ndim == 1:
             return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(w**2, axis=0))
-        joint = own - v.T @ v + w.T @ w
+        joint = own - transposed(v) @ v + transposed(w) @ w
         return Normal(new_mean, jnp.diagonal(joint), joint)
 
 

@@ -22,6 +22,7 @@ from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
+from quantprop.numerics.triangular import transposed
 from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Predictor, Prior, Response
 from quantprop.priors.classes.factor import ClassesFactor, Matrices, class_factor, factor_of
 from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
@@ -129,7 +130,7 @@ class ClassesPrior(Prior):
 
         def one(c: Any) -> Array:
             u = solve_triangular(factor.lower, factor.e(c), lower=True)
-            return 0.5 * (alpha[c][:, None] * alpha[c] - factor.e(c) + u.T @ u)
+            return 0.5 * (alpha[c][:, None] * alpha[c] - factor.e(c) + transposed(u) @ u)
 
         return self.cotangent(given.marginals.alpha, factor.each(one))
 
@@ -205,15 +206,16 @@ class ClassesResponse(Response):
         _, sent = factor.solve(by_mean)
 
         def weighted(c: Any) -> Array:
-            return factor.a(c).T @ (by_variance[c][:, None] * factor.a(c))
+            return transposed(factor.a(c)) @ (by_variance[c][:, None] * factor.a(c))
 
         total = jax.lax.fori_loop(0, len(alpha), lambda c, q: q + weighted(c), jnp.zeros_like(factor.lower))
 
         def one(c: Any) -> Array:
             e, q = factor.e(c), weighted(c)
             h = cho_solve((factor.lower, True), e)
-            half = h.T @ q
-            through_variance = h.T @ (total @ h) - half - half.T + q
+            back = transposed(h)
+            half = back @ q
+            through_variance = back @ (total @ h) - half - half.T + q
             outer = 0.5 * (sent[c][:, None] * alpha[c] + alpha[c][:, None] * sent[c])
             return outer + through_variance + by.log_determinant * (e - e @ h)
 

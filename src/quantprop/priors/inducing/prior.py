@@ -26,7 +26,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.numerics.triangular import lower_product, weighted_gram
+from quantprop.numerics.triangular import gram_of_lower, lower_product, transposed, triangular_inverse, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
@@ -210,7 +210,7 @@ def factorised(
     gram: Float[Array, "m m"], sent: Float[Array, " m"], precision: Float[Array, "m m"]
 ) -> tuple[Array, Array]:
     """L_B⁻¹ and the posterior mean of v, from V diag(s) Vᵀ, V r and the precision of v before the rows."""
-    inverse = solve_triangular(jnp.linalg.cholesky(gram + precision), jnp.eye(len(gram)), lower=True)
+    inverse = triangular_inverse(jnp.linalg.cholesky(gram + precision))
     return inverse, inverse.T @ (inverse @ sent)
 
 
@@ -220,7 +220,7 @@ def factorised(
 def slope_of_log_integral(prior: InducingPrior, given: Conditioned) -> Basis:
     """∂/∂V_n = α_n c − s_n B⁻¹ V_n with c = B⁻¹ V r, and ∂/∂d_n = ½ κ (α_n² + s_n² C_nn) − ½ s_n."""
     factor, alpha = given.factor, given.marginals.alpha
-    precision = factor.inverse.T @ factor.inverse
+    precision = gram_of_lower(factor.inverse)
     s = given.sites.tau / _a(prior, given)
     by_d = 0.5 * prior.share * (alpha**2 + s**2 * factor.spread) - 0.5 * s
 
@@ -274,7 +274,7 @@ class InducingResponse(Response):
         by_d = share * at.alpha * t + omega * (1.0 - 2.0 * share * s * spread)
         by_d = by_d + share * s**2 * self.inner.forms(gram) + by.log_determinant * (s - share * s**2 * spread)
         h = factor.inverse.T @ sent
-        precision, both = factor.inverse.T @ factor.inverse, factor.inverse.T @ gram @ factor.inverse
+        precision, both = gram_of_lower(factor.inverse), transposed(factor.inverse) @ gram @ factor.inverse
 
         def cotangent(v, alpha, t, s, weight, by_d):
             return h[:, None] * alpha + factor.centre[:, None] * t + (precision @ v) * weight - (both @ v) * (
