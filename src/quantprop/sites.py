@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -72,20 +73,26 @@ def unit(variance: Scalar) -> Scalar:
     return jnp.sqrt(jnp.where(variance == 0.0, 1.0, variance))
 
 
-def moved(
-    marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
-) -> tuple[Marginal, Natural]:
-    """Marginals and sites after a small move: c of the surroundings and s of the sites, both as (p, q).
+def change(marginal: Marginal, c: Float[Array, "2 n"], s: Float[Array, "2 n"]) -> tuple[Marginal, Natural]:
+    """How marginals and sites change with a small move: c of the surroundings and s of the sites, both as (p, q).
 
     The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
     """
     sd = unit(marginal.variance)
+    precision = 1.0 / sd
     p, q = c + s
-    new = Marginal(
-        marginal.mean + sd * p,
-        marginal.variance * (1.0 - q),
-        marginal.alpha + (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) / sd,
-        marginal.b + (1.0 - marginal.b) * c[1] - marginal.b * s[1],
+    by = Marginal(
+        sd * p,
+        -marginal.variance * q,
+        (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) * precision,
+        (1.0 - marginal.b) * c[1] - marginal.b * s[1],
     )
-    by_tau = s[1] / sd**2
-    return new, Natural(site.nu + s[0] / sd + marginal.mean * by_tau, site.tau + by_tau)
+    by_tau = s[1] * precision**2
+    return by, Natural(s[0] * precision + marginal.mean * by_tau, by_tau)
+
+
+def moved(
+    marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
+) -> tuple[Marginal, Natural]:
+    """Marginals and sites after a small move."""
+    return jax.tree.map(jnp.add, (marginal, site), change(marginal, c, s))

@@ -115,8 +115,9 @@ class Ascent:
         gradient, theta = self._projected(rows), self.theta[rows]
         step = self._newton(rows, gradient)
         out = projected(step, theta, self.box) != step  # at a bound, and the step would go through it
-        gradient = np.where(out, 0.0, gradient)
-        step = self._newton(rows, gradient)
+        if out.any():
+            gradient = np.where(out, 0.0, gradient)
+            step = self._newton(rows, gradient)
         size = np.sqrt((gradient**2).sum(1))
         uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
         step = np.where(uphill[:, None], step, gradient / np.maximum(size, TINY)[:, None])

@@ -33,7 +33,7 @@ from quantprop.numerics.krylov import minimal_residual
 from quantprop.priors.base import Cotangent, Prior, Response
 from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
-from quantprop.sites import Marginal, moved
+from quantprop.sites import Marginal, change, moved
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
 SHARE = 1e-3  # and relative to inference's residual: the gradient's error is of first order in that one too
@@ -64,9 +64,8 @@ def slopes(
     """Every datum's value, and the derivatives of its rule; zero where the weight is zero."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
 
-    def rules(c, s, numbers):
+    def rules(near, own, numbers):
         likelihood = rebuilt(numbers)
-        near, own = moved(marginals, sites, c, s)
         data = (problem.data, problem.weight, near, own)
         new = rowwise(partial(renewal, problem.method, likelihood), *data)
         value = rowwise(partial(objective.local, likelihood), *data, new)
@@ -77,8 +76,9 @@ def slopes(
 
     def along(direction):
         c, s, numbers = jnp.split(direction, (2, 4))
-        towards = (nothing + c[:, None], nothing + s[:, None], numbers.astype(flat.dtype))  # float32 if there are none
-        _, slope, value = jax.jvp(rules, (nothing, nothing, flat), towards, has_aux=True)
+        near, own = change(marginals, nothing + c[:, None], nothing + s[:, None])
+        towards = (near, own, numbers.astype(flat.dtype))  # float32 if there are none
+        _, slope, value = jax.jvp(rules, (marginals, sites, flat), towards, has_aux=True)
         return value, slope
 
     value, slope = jax.vmap(along, out_axes=(None, 0))(jnp.eye(4 + len(flat)))
@@ -124,12 +124,15 @@ def adjoint(
         return jnp.where(counts, response.answer(x) - x, 0.0)
 
     def operator(y):
-        around = jnp.einsum("jin,in->jn", slope.around[:, :2], y)
-        site = jnp.einsum("jin,in->jn", slope.site[:, :2], y)
-        return y - site - others(around)
+        return y - _through(slope.site, y) - others(_through(slope.around, y))
 
     scaled, left = minimal_residual(lambda y: root * operator(y / root), root * right, tol * scale)
     return scaled / root, left / jnp.where(scale > 0, scale, 1.0)
+
+
+def _through(slope: Float[Array, "2 3 n"], y: Float[Array, "2 n"]) -> Float[Array, "2 n"]:
+    """y of the renewed sites, carried back through a rule: products and sums that XLA fuses, unlike `einsum`."""
+    return slope[:, 0] * y[0] + slope[:, 1] * y[1]
 
 
 class LocalCotangent(Record):
@@ -207,7 +210,7 @@ def with_moving_sites(
     tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
     scale = sum(jnp.sqrt(jnp.sum(weight.copies * part**2)) for part in (site, sent))
     y, left = adjoint(slope, response, site + sent, weight, scale, tol)
-    around = fixed.around + jnp.einsum("jin,in->jn", slope.around[:, :2], y)
+    around = fixed.around + _through(slope.around, y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
     change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
     return Moving(LocalCotangent(around, likelihood), jnp.sum(y * change), left)

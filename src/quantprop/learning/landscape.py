@@ -284,7 +284,8 @@ class Landscape:
     ) -> Point:
         began = time.perf_counter()
         theta = np.array(theta, dtype=np.float64)
-        start = self.task.placed(start)
+        if self.task.mesh is not None:  # on one device programs take NumPy arrays as they are, which is quicker
+            start = self.task.placed(start)
         found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
         value, *slope = agreed(np.array([float(found.value), *np.asarray(found.gradient)]))
         value, slope = float(value), np.array(slope, dtype=np.float64)

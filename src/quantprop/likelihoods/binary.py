@@ -14,7 +14,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.numerics.expected_probit import expected_log_ndtr
 from quantprop.numerics.mixtures import FINE, Fineness, Places, places
 from quantprop.numerics.quadrature import Landmarks, landmarks
-from quantprop.numerics.special import log_ndtr, norm_logpdf, truncated_normal
+from quantprop.numerics.special import Truncated, log_ndtr, norm_logpdf, truncated_normal
 
 SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
 
@@ -68,16 +68,34 @@ def _two_point_cdf(y, lower) -> Scalar:
     return np.where(y < -1.0, 0.0, np.where(y < 1.0, lower, 1.0))
 
 
-def _threshold_moments(z, y, cavity: Normal, width) -> Moments:
+@jax.custom_jvp
+def _threshold_moments(z, y, v, width) -> Moments:
     """Tilt of N(m, v) by Φ(y f/√width), width = 1 (probit) or 0 (Heaviside). Rasmussen and Williams, eq. 3.58.
 
     With z = y m/√(v + width), n = φ(z)/Φ(z), w = v/(v + width): 1 − r = w n(z + n) and r = 1 − w + w D(z),
     D = 1 − n(z + n) the variance of a truncated normal; neither is a difference of near-equal numbers.
     """
-    total = cavity.variance + width
-    rest, share = truncated_normal(z), cavity.variance / total
+    return _tilted(truncated_normal(z), y, v, width)
+
+
+def _tilted(rest: Truncated, y, v, width) -> Moments:
+    total = v + width
+    share = v / total
     shift = y * rest.hazard * share * jnp.sqrt(total)
     return Moments(rest.log_mass, shift, width / total + share * rest.variance, share * (1.0 - rest.variance))
+
+
+@_threshold_moments.defjvp
+def _(primals, tangents):
+    """In z and v. With t = v + width: ∂w/∂v = width/t², and ∂/∂v of the shift y n v/√t is y n (½ w + width/t)/√t."""
+    (z, y, v, width), (dz, _, dv, _) = primals, tangents
+    rest, by = jax.jvp(truncated_normal, (z,), (dz,))
+    by_total = 1.0 / (v + width)
+    share, other = v * by_total, width * by_total
+    d_share, root = other * by_total * dv, jnp.sqrt(by_total)
+    d_shift = y * root * (v * by.hazard + rest.hazard * (0.5 * share + other) * dv)
+    d_ratio = share * by.variance - (1.0 - rest.variance) * d_share
+    return _tilted(rest, y, v, width), Moments(by.log_mass, d_shift, d_ratio, -d_ratio)
 
 
 class Probit(Binary):
@@ -94,7 +112,7 @@ class Probit(Binary):
         return datum.y * cavity.mean / jnp.sqrt(1.0 + cavity.variance)
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
-        return _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 1.0)
+        return _threshold_moments(self.margin(datum, cavity), datum.y, cavity.variance, 1.0)
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """With ℓ = log Φ, ∂/∂μ E[ℓ] = E[ℓ'] and ∂/∂v E[ℓ] = ½ E[ℓ'']."""
@@ -164,7 +182,7 @@ class Heaviside(Binary):
 
         The tilted density is a mixture of the truncated cavity (share p) and the cavity itself.
         """
-        sharp = _threshold_moments(self.margin(datum, cavity), datum.y, cavity, 0.0)
+        sharp = _threshold_moments(self.margin(datum, cavity), datum.y, cavity.variance, 0.0)
         log_high, log_low = exponent * jnp.log1p(-self.noise), exponent * jnp.log(self.noise)
         log_right = log_high + jnp.log(-jnp.expm1(log_low - log_high)) + sharp.log_normalizer
         log_z = jnp.logaddexp(log_right, log_low)  # Z = ε^a + ((1 − ε)^a − ε^a) Φ(z)

@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 SMALLEST = 128  # rows of a wide matrix from which blocks are worth their number
 PARTS = 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
-LEAF = 128  # rows of the blocks that substitution inverts, unless there are PARTS already
+LEAF = 128  # rows of a block, unless there are PARTS already: each takes time to compile
 
 
 def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
@@ -30,7 +30,7 @@ def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     from substitution. Its rounding errors are those of substitution by blocks (Higham 2002, section 14.2).
     """
     n, rows = len(lower), jax.lax.optimization_barrier(lower)  # by rows, not by columns as LAPACK leaves it
-    blocks = _blocks(n, parts=min(max(-(-n // LEAF), 2), PARTS))
+    blocks = _blocks(n)
     own = [_substituted(rows[a:b, a:b]) for a, b in blocks]
     columns = []
     for j, (a, _) in enumerate(blocks):
@@ -77,7 +77,8 @@ def _worthwhile_blocks(m: int) -> list[tuple[int, int]]:
     return _blocks(m) if m >= SMALLEST else [(0, m)]
 
 
-def _blocks(n: int, parts: int = PARTS) -> list[tuple[int, int]]:
+def _blocks(n: int) -> list[tuple[int, int]]:
+    parts = min(max(-(-n // LEAF), 2), PARTS)
     return list(itertools.pairwise(n * i // parts for i in range(parts + 1)))
 
 

@@ -160,8 +160,8 @@ class DenseResponse(Response):
         return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
 
     def to_prior(self, by: Cotangent) -> DensePrior:
-        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −Σ S elsewhere; of two
-        entries (i, j) and (j, i) only the sum counts.
+        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹: b on the diagonal and −Σ S elsewhere. Of two entries
+        (i, j) and (j, i) only the sum counts.
         """
         m, tau, own = self.marginals, self.tau, jnp.eye(len(self.tau), dtype=bool)
         a, a_transposed = (jnp.where(own, m.b, -self.covariance * scale) for scale in (tau, tau[:, None]))

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -66,42 +67,72 @@ def noise_coordinate(lambda2: jax.Array) -> jax.Array:
     return (3.0 * jnp.sqrt(root) + 2.0 * root + lambda2 + 3.0 * lambda2 * lambda2) / 9.0
 
 
+def noise_slope(lambda2: jax.Array) -> jax.Array:
+    """Its derivative."""
+    root = jnp.sqrt(jnp.sqrt(lambda2))
+    return ((0.375 * jnp.sqrt(root) + 0.5 * root) / lambda2 + 1.0 + 6.0 * lambda2) / 9.0
+
+
 def locate(x: jax.Array, cells: int) -> tuple[jax.Array, jax.Array]:
     """Cell of x ∈ [0, 1] and the place in it, −1 to 1."""
     index = jnp.clip((x * cells).astype(jnp.int32), 0, cells - 1)
     return index, 2.0 * (x * cells - index.astype(x.dtype)) - 1.0
 
 
+class Place(NamedTuple):
+    """Where z and v lie, in all coordinates that are needed."""
+
+    u: jax.Array
+    w: jax.Array
+    by_d: jax.Array  # 1/D; D is within 25 % of the truncated normal's 1/variance
+    signal: jax.Array  # v/D
+    lambda2: jax.Array
+    s: jax.Array
+    shape: jax.Array
+    noise: jax.Array
+
+
+def place(z: jax.Array, v: jax.Array) -> Place:
+    """The coordinates of z and v."""
+    u, w = bend(jnp.clip(z, Z_MIN, Z_MAX))
+    by_d = 1.0 / (1.0 + jnp.square(u - 0.5))
+    signal = jnp.minimum(v, V_MAX) * by_d
+    lambda2 = 1.0 / (1.0 + signal)
+    return Place(u, w, by_d, signal, lambda2, signal * lambda2, shape_coordinate(u), noise_coordinate(lambda2))
+
+
+@jax.custom_jvp
 def variance_gap(z: jax.Array, v: jax.Array) -> jax.Array:
     """1 − σ_W²/σ_EP² for scalars z = y m/√(1 + v) and cavity variance v ≥ 0.
 
     v = ∞ is the Heaviside likelihood, with z = y m/√v.
     """
-    z, v = jnp.clip(z, Z_MIN, Z_MAX), jnp.minimum(v, V_MAX)
-    u, w = bend(z)
-    signal = v / (1.0 + jnp.square(u - 0.5))  # v/D; D is within 25 % of the truncated normal's 1/variance
-    lambda2 = 1.0 / (1.0 + signal)
-    s = signal * lambda2
-    log_g = tabulated(shape_coordinate(u), noise_coordinate(lambda2))
+    at = place(z, v)
+    rows, x, y = _cell(at.shape, at.noise)
+    log_g = horner(list(horner(rows, x)), y)
     # Ending in exp keeps XLA from repeating the sum for every consumer.
-    return s * s * s * jnp.exp(log_g - jnp.square(1.0 + w) / (1.0 + s))
+    return at.s * at.s * at.s * jnp.exp(log_g - jnp.square(1.0 + at.w) / (1.0 + at.s))
 
 
-@jax.custom_jvp
-def tabulated(shape: jax.Array, noise: jax.Array) -> jax.Array:
-    """log G at the two coordinates."""
-    rows, x, y = _cell(shape, noise)
-    return horner(list(horner(rows, x)), y)
-
-
-@tabulated.defjvp
+@variance_gap.defjvp
 def _(primals, tangents):
-    """Slopes as polynomials of their own: a tangent for every direction would take that many times as long."""
-    rows, x, y = _cell(*primals)
-    across = list(horner(rows, x))
-    by_x, by_y = horner(list(horner(_slope(rows), x)), y), horner(_slope(across), y)
-    by = (2.0 * cells * slope * tangent for cells, slope, tangent in zip(_cells(), (by_x, by_y), tangents, strict=True))
-    return horner(across, y), sum(by)
+    """∂u/∂z = −u/(u + w), ∂w/∂z = w/(u + w) and ∂s/∂signal = −∂λ²/∂signal = λ⁴; slopes of log G are polynomials too."""
+    (z, v), (dz, dv) = primals, tangents
+    at = place(z, v)
+    rows, x, y = _cell(at.shape, at.noise)
+    across, cells, by_s = list(horner(rows, x)), _cells(), 1.0 / (1.0 + at.s)
+    by_shape = 2.0 * cells[0] * horner(list(horner(_slope(rows), x)), y)
+    by_noise = 2.0 * cells[1] * horner(_slope(across), y)
+    bent = jnp.where((z > Z_MIN) & (z < Z_MAX), dz / (at.u + at.w), 0.0)
+    du, dw = -at.u * bent, at.w * bent
+    d_signal = at.by_d * (jnp.where(v < V_MAX, dv, 0.0) - 2.0 * (at.u - 0.5) * at.signal * du)
+    ds = at.lambda2 * at.lambda2 * d_signal
+    d_shape = jnp.where(at.shape < 1.0, -SHAPE_MAX * at.shape * at.shape * du / BEND, 0.0)
+    d_noise = -noise_slope(at.lambda2) * ds
+    exponent = jnp.square(1.0 + at.w) * by_s
+    gap_by_s2 = at.s * jnp.exp(horner(across, y) - exponent)
+    d_log = by_shape * d_shape + by_noise * d_noise - 2.0 * (1.0 + at.w) * dw * by_s + exponent * by_s * ds
+    return at.s * at.s * gap_by_s2, at.s * gap_by_s2 * (3.0 * ds + at.s * d_log)
 
 
 def _slope(powers: list) -> list:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 import jax
@@ -71,9 +72,14 @@ def is_divided(leaf: Any) -> bool:
     return concrete and len(leaf.sharding.device_set) > 1
 
 
+@cache
+def _several_devices() -> bool:
+    return jax.device_count() > 1
+
+
 def mesh_of(leaves: Iterable[Any]) -> AbstractContextManager:
     """The context in which a program of these arrays is traced and run."""
-    for leaf in leaves:
+    for leaf in leaves if _several_devices() else ():
         if is_divided(leaf):
             return jax.set_mesh(leaf.sharding.mesh)
     return nullcontext()

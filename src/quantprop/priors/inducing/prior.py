@@ -22,7 +22,6 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
