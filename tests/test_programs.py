@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import logging
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import jax
@@ -43,10 +44,10 @@ def test_what_is_compiled_ahead_is_not_compiled_again(caplog):
     surface = landscape(700)  # a size that no other test has
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         surface.compile()
-        assert {"solved", "gradient", "pull_back", "loo_of"} <= compiled(caplog)
+        assert {"prior", "solved", "gradient", "pull_back", "loo_of"} <= compiled(caplog)
         point = surface.at(packed(surface.parts), 1e-3)
         loo_at(point.likelihood, surface.task, point.out.at)
-        assert not {"solved", "gradient", "pull_back", "loo_of"} & compiled(caplog)
+        assert not {"prior", "solved", "gradient", "pull_back", "loo_of"} & compiled(caplog)
         landscape(701).compile()  # of the same padded size
         assert not compiled(caplog)
     assert point.usable
@@ -59,6 +60,22 @@ def test_a_failure_to_compile_is_raised():
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="no such instruction"):
         programs.compile_ahead("broken", [Broken()])
+
+
+def test_a_thread_that_waits_for_programs_does_something_meanwhile():
+    done = threading.Event()
+
+    class Slow:
+        def compile(self):
+            assert done.wait(60.0)
+
+    def meanwhile():
+        done.set()
+        return "done"
+
+    key = object()
+    assert programs.compile_ahead(key, [Slow()], meanwhile) == "done"
+    assert programs.compile_ahead(key, [Slow()], lambda: "again") == "again"
 
 
 @pytest.mark.parametrize(("flags", "level"), [("", 1), ("--xla_backend_optimization_level=3", None)])

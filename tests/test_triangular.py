@@ -5,6 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 import pytest
+from scipy.linalg import solve_triangular
 
 from quantprop.numerics.triangular import (
     folded_gram,
@@ -16,16 +17,38 @@ from quantprop.numerics.triangular import (
 )
 
 
-@pytest.fixture(params=[1, 3, 4, 17])  # also sizes that do not fill all blocks
+@pytest.fixture(params=[1, 3, 4, 17, 130, 301])  # also sizes that do not fill all blocks, and three blocks
 def lower(request):
     rng = np.random.default_rng(request.param)
-    return np.tril(rng.normal(size=(request.param, request.param))) + 3.0 * np.eye(request.param)
+    size = request.param
+    return np.tril(rng.normal(size=(size, size))) / max(1.0, size / 17) + 3.0 * np.eye(size)
 
 
 def test_inverse_and_gram(lower):
     with jax.enable_x64(True):
         np.testing.assert_allclose(triangular_inverse(lower) @ lower, np.eye(len(lower)), atol=1e-12)
         np.testing.assert_allclose(gram_of_lower(lower), lower.T @ lower, rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("variance", [1.0, 1e6, 1e12])
+def test_the_inverse_is_as_accurate_as_substitution(variance):
+    x = np.random.default_rng(2).normal(size=(400, 3))
+    k = np.exp(-0.5 * ((x[:, None] - x) ** 2).sum(-1))
+    lower = np.linalg.cholesky(variance * k + np.eye(400))
+    exact = np.zeros((400, 400), np.longdouble)
+    for i, row in enumerate(lower.astype(np.longdouble)):
+        exact[i] = (np.eye(400)[i] - row[:i] @ exact[:i]) / row[i]
+    with jax.enable_x64(True):
+        found = np.asarray(triangular_inverse(lower))
+    for axis in (0, 1):
+        scale = np.abs(exact).max(axis)
+        error, usual = ((np.abs(x - exact).max(axis) / scale).max() for x in (found, _substituted(lower)))
+        assert error <= 4.0 * usual + 1e-15
+    np.testing.assert_allclose((found**2).sum(0), np.sum(exact**2, axis=0).astype(float), rtol=1e-12)
+
+
+def _substituted(lower: np.ndarray) -> np.ndarray:
+    return solve_triangular(lower, np.eye(len(lower)), lower=True)
 
 
 def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lower):

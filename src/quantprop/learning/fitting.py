@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,7 +24,7 @@ from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
-from quantprop.learning.starts import StartRule, at_bounds, further_start, start_by, warn_if_blind
+from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
@@ -104,11 +105,12 @@ def fit(
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
-    if len(theta):
-        remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_if_blind(model.kernel, task.x, "fit", remedy, 4)
     if sites is not None:
         landscape.warmed(theta, sites)
+    if len(theta):
+        blind = landscape.compile(partial(blindness, model.kernel, task.x))
+        remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
+        warn_of(blind, task.x, "fit", remedy, 4)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import numpy as np
@@ -41,6 +41,8 @@ from quantprop.records import changed
 from quantprop.runtime.jobs import agreed, counted, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compile_ahead, program
+
+T = TypeVar("T")
 
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question")
@@ -222,19 +224,19 @@ class Landscape:
         return self._from(point.theta, at.sites, tol)
 
     @float64
-    def compile(self) -> None:
-        """Compile what evaluations and the solution at the end need, unless already compiled for such a problem. Where
-        rows are divided among devices, programs are compiled when they are called.
+    def compile(self, meanwhile: Callable[[], T] = lambda: None) -> T:
+        """Compile what evaluations and the solution at the end need, unless already compiled for such a problem, and
+        return what is to be done `meanwhile`. Where rows are divided among devices, programs are compiled when called.
         """
         if self.task.mesh is not None:
-            return
+            return meanwhile()
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
         problem = problem.with_few_nodes() if self._on_few_nodes else problem
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
-        compile_ahead(key, self._programs(theta, problem, for_loo(likelihood)))
+        return compile_ahead(key, self._programs(theta, problem, for_loo(likelihood)), meanwhile)
 
     def _programs(
         self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: Likelihood
@@ -242,6 +244,7 @@ class Landscape:
         """All programs that will be needed, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
         yield PROGRAMS.solved.lowered(*solving)
+        yield PROGRAMS.prior.lowered(theta, self.unbounded, self.inputs)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)
         problem = replace(problem, prior=prior)
         yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)

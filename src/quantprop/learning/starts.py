@@ -239,9 +239,13 @@ def _correlations(k: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " pairs"]:
     return (k / (sd[:, None] * sd))[np.triu_indices(len(k), 1)]
 
 
-def blindness(k: Float[np.ndarray, "n n"]) -> tuple[str, str] | None:
-    """Whether a prior covariance of different rows is diagonal or flat, in words, and which lengthscale would help."""
-    correlations = _correlations(k)
+def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | None:
+    """Whether a kernel with a lengthscale is diagonal or flat on the data, in words, and which lengthscale would help:
+    nothing can be learned from there.
+    """
+    if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
+        return None
+    correlations = _correlations(covariance_of(kernel, x))
     if not len(correlations):
         return None
     if np.abs(correlations).max() < FLAT:
@@ -251,13 +255,12 @@ def blindness(k: Float[np.ndarray, "n n"]) -> tuple[str, str] | None:
     return None
 
 
-def warn_if_blind(kernel: Kernel, x: Float[np.ndarray, "n d"], name: str, remedy: str, stacklevel: int) -> None:
-    """Warn where a kernel with a lengthscale is flat or diagonal on the data: nothing can be learned from there."""
-    if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
-        return
-    found = blindness(covariance_of(kernel, x))
-    if found is not None:
-        problem, change = found
+def warn_of(
+    blind: tuple[str, str] | None, x: Float[np.ndarray, "n d"], name: str, remedy: str, stacklevel: int
+) -> None:
+    """Warn of a kernel's blindness, if that was found."""
+    if blind is not None:
+        problem, change = blind
         warnings.warn(
             f"{name}: the kernel starts {problem} on these data, where its gradient vanishes: give it a {change} "
             f"lengthscale (typical distance between rows: {typical_distance(x):.3g}), scale the features, or {remedy}",

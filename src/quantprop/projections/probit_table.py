@@ -152,4 +152,5 @@ def _cell(shape: jax.Array, noise: jax.Array) -> tuple[list[jax.Array], jax.Arra
     """
     (i, x), (j, y) = (locate(*at) for at in zip((shape, noise), _cells(), strict=True))
     flat = coefficients().reshape(len(coefficients()), -1, coefficients().shape[-1])
-    return [jnp.asarray(power).at[i * _cells()[1] + j].get(mode="promise_in_bounds") for power in flat], x, y
+    cell = (i * _cells()[1] + j).astype(jnp.uint32)  # nothing to wrap: indexing checks for negative numbers
+    return [jnp.asarray(power).at[cell].get(mode="promise_in_bounds") for power in flat], x, y

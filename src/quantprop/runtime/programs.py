@@ -24,6 +24,7 @@ from quantprop.runtime.system import cores, memory_maps, most_memory_maps, retur
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 # XLA's newer generator for fused loops takes about twice as long over programs of many small scalar formulas, and what
 # it makes is no faster: at n = 200, 2.4 s against 1.3 s to compile probit EP.
@@ -186,16 +187,19 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
     return traced
 
 
-def compile_ahead(key: Hashable, lowered: Iterable[Any]) -> None:
+def compile_ahead(key: Hashable, lowered: Iterable[Any], meanwhile: Callable[[], T] = lambda: None) -> T:
     """Compile programs in threads, as they come, unless those of this key are there: XLA does it without Python's lock,
-    and mostly on one core for each.
+    and mostly on one core for each. What this thread can do `meanwhile` it does, and returns.
     """
     if key in _cache.ahead:
-        return
+        return meanwhile()
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        for task in [threads.submit(one.compile) for one in lowered]:
+        tasks = [threads.submit(one.compile) for one in lowered]
+        done = meanwhile()
+        for task in tasks:
             task.result()
     _cache.ahead.add(key)
+    return done
 
 
 @cache
