@@ -32,19 +32,20 @@ def test_inverse_and_gram(lower):
 
 @pytest.mark.parametrize("variance", [1.0, 1e6, 1e12])
 def test_the_inverse_is_as_accurate_as_substitution(variance):
-    x = np.random.default_rng(2).normal(size=(400, 3))
-    k = np.exp(-0.5 * ((x[:, None] - x) ** 2).sum(-1))
-    lower = np.linalg.cholesky(variance * k + np.eye(400))
-    exact = np.zeros((400, 400), np.longdouble)
+    """Rows in order of a smooth kernel's only feature: blocks on the diagonal are nearly singular too."""
+    x = np.sort(np.random.default_rng(2).uniform(0.0, 10.0, 300))
+    k = np.exp(-0.125 * (x[:, None] - x) ** 2)
+    lower = np.linalg.cholesky(variance * k + np.eye(300))
+    exact = np.zeros((300, 300), np.longdouble)
     for i, row in enumerate(lower.astype(np.longdouble)):
-        exact[i] = (np.eye(400)[i] - row[:i] @ exact[:i]) / row[i]
+        exact[i] = (np.eye(300)[i] - row[:i] @ exact[:i]) / row[i]
     with jax.enable_x64(True):
         found = np.asarray(triangular_inverse(lower))
     for axis in (0, 1):
         scale = np.abs(exact).max(axis)
         error, usual = ((np.abs(x - exact).max(axis) / scale).max() for x in (found, _substituted(lower)))
-        assert error <= 4.0 * usual + 1e-15
-    np.testing.assert_allclose((found**2).sum(0), np.sum(exact**2, axis=0).astype(float), rtol=1e-12)
+        assert error <= 8.0 * usual
+    np.testing.assert_allclose((found**2).sum(0), np.sum(exact**2, axis=0).astype(float), rtol=3e-11)
 
 
 def _substituted(lower: np.ndarray) -> np.ndarray:

@@ -478,3 +478,23 @@ def test_custom_probit_projects_as_probit(projection):
     np.testing.assert_allclose((custom.mean - probit.mean) / sd, 0.0, atol=1e-9)
     np.testing.assert_allclose(np.sqrt(custom.variance) / sd, 1.0, rtol=1e-9)
     np.testing.assert_allclose(custom.log_normalizer, probit.log_normalizer, rtol=1e-9)
+
+
+@pytest.mark.parametrize("likelihood", [likelihoods.Probit(), likelihoods.Heaviside(), likelihoods.Heaviside(0.1)])
+def test_slopes_of_the_moments_of_thresholds(likelihood):
+    """Closed formulas against central differences, in the mean (in cavity deviations) and in log variance."""
+    mean, log_v, y = (
+        part.ravel() for part in np.meshgrid([-30.0, -3.0, -0.4, 0.0, 2.0, 8.0], [-8.0, 0.0, 6.0], [1.0, -1.0])
+    )
+
+    def moments(mean, log_v, y):
+        v = jnp.exp(log_v)
+        made = likelihood.moments(Datum(y, 1.0, 1.0), Normal(mean * jnp.sqrt(v), v))
+        return jnp.stack([made.log_normalizer, made.shift / jnp.sqrt(v), made.ratio, made.shrink])
+
+    with jax.enable_x64(True):
+        each = jax.jit(jax.vmap(moments))
+        slopes = jax.jit(jax.vmap(jax.jacfwd(moments, argnums=(0, 1))))(mean, log_v, y)
+        for slope, by in zip(slopes, ((1e-5, 0.0), (0.0, 1e-5)), strict=True):
+            up, down = (each(mean + s * by[0], log_v + s * by[1], y) for s in (1.0, -1.0))
+            np.testing.assert_allclose(slope, (up - down) / 2e-5, rtol=2e-7, atol=1e-8)

@@ -22,6 +22,7 @@ EXPONENTIAL_GAP = 0.18423466334146702  # 1 − σ_W² of the standard exponentia
 
 VALUE = jax.jit(jax.vmap(probit_table.variance_gap))
 GRADIENT = jax.jit(jax.vmap(jax.grad(probit_table.variance_gap, argnums=(0, 1))))
+HESSIAN = jax.jit(jax.vmap(jax.hessian(probit_table.variance_gap, argnums=(0, 1))))
 
 
 def padded(function, z, v) -> np.ndarray:
@@ -117,6 +118,8 @@ def test_extreme_inputs_reach_their_limits():
         z, v = np.array(points).T
         np.testing.assert_allclose(gap(z, v), limit, rtol=0, atol=1e-10)
         assert np.isfinite(gradient(z, v)).all()
+    z, v = np.array([*exponential, *gaussian]).T
+    assert np.isfinite(padded(lambda *at: np.array(HESSIAN(*at)), z, v)).all()
     decades = 10.0 ** np.arange(-300, 309, 8)
     z, v = np.meshgrid(np.r_[-decades, 0.0, decades], decades)
     assert np.all((gap(z, v) >= 0.0) & (gap(z, v) <= EXPONENTIAL_GAP + 1e-10))

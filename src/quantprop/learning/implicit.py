@@ -212,5 +212,5 @@ def with_moving_sites(
     y, left = adjoint(slope, response, site + sent, weight, scale, tol)
     around = fixed.around + _through(slope.around, y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
-    change = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
-    return Moving(LocalCotangent(around, likelihood), jnp.sum(y * change), left)
+    renewed = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
+    return Moving(LocalCotangent(around, likelihood), jnp.sum(y * renewed), left)

@@ -87,7 +87,9 @@ def _tilted(rest: Truncated, y, v, width) -> Moments:
 
 @_threshold_moments.defjvp
 def _(primals, tangents):
-    """In z and v. With t = v + width: ∂w/∂v = width/t², and ∂/∂v of the shift y n v/√t is y n (½ w + width/t)/√t."""
+    """In z and v; y and width are given. With t = v + width: ∂w/∂v = width/t², and ∂/∂v of the shift y n v/√t is
+    y n (½ w + width/t)/√t.
+    """
     (z, y, v, width), (dz, _, dv, _) = primals, tangents
     rest, by = jax.jvp(truncated_normal, (z,), (dz,))
     by_total = 1.0 / (v + width)

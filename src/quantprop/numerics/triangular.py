@@ -26,25 +26,16 @@ def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
 
 
 def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """X = L⁻¹, a block of columns at a time: X_ij = −L_ii⁻¹ Σ_k L_ik X_kj over j ≤ k < i, where only the L_ii⁻¹ come
-    from substitution. Its rounding errors are those of substitution by blocks (Higham 2002, section 14.2).
+    """X = L⁻¹ from X L = I, a block of columns at a time from the last to the first: X_·j L_jj = I_·j − Σ_k X_·k L_kj
+    over k > j. The sums are products; L_jj is substituted into, not inverted, which would lose its condition number.
     """
     n, rows = len(lower), jax.lax.optimization_barrier(lower)  # by rows, not by columns as LAPACK leaves it
-    blocks = _blocks(n)
-    own = [_substituted(rows[a:b, a:b]) for a, b in blocks]
-    columns = []
-    for j, (a, _) in enumerate(blocks):
-        x = own[j]
-        for (c, d), inverse in zip(blocks[j + 1 :], own[j + 1 :], strict=True):
-            x = jnp.concatenate([x, -(inverse @ (rows[c:d, a:c] @ x))])
-        columns.append(jnp.pad(x, ((a, 0), (0, 0))))
-    return jnp.concatenate(columns, axis=1)
-
-
-def _substituted(lower: Float[Array, "b b"]) -> Float[Array, "b b"]:
-    """X of X L = I."""
-    x = jax.lax.linalg.triangular_solve(lower, jnp.eye(len(lower)), left_side=False, lower=True)
-    return jax.lax.optimization_barrier(x)
+    x = jnp.zeros((0, 0), lower.dtype)  # of the columns so far, without the rows above, where it is zero
+    for a, b in reversed(_blocks(n, fewest=3)):
+        right = jnp.concatenate([jnp.eye(b - a, dtype=lower.dtype), -(x @ rows[b:, a:b])])
+        new = jax.lax.linalg.triangular_solve(rows[a:b, a:b], right, left_side=False, lower=True)
+        x = jnp.concatenate([new, jnp.pad(x, ((b - a, 0), (0, 0)))], axis=1)
+    return x
 
 
 def gram_of_lower(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
@@ -77,8 +68,8 @@ def _worthwhile_blocks(m: int) -> list[tuple[int, int]]:
     return _blocks(m) if m >= SMALLEST else [(0, m)]
 
 
-def _blocks(n: int) -> list[tuple[int, int]]:
-    parts = min(max(-(-n // LEAF), 2), PARTS)
+def _blocks(n: int, fewest: int = 2) -> list[tuple[int, int]]:
+    parts = min(max(-(-n // LEAF), fewest), PARTS)
     return list(itertools.pairwise(n * i // parts for i in range(parts + 1)))
 
 

@@ -74,7 +74,8 @@ def is_divided(leaf: Any) -> bool:
 
 @cache
 def _several_devices() -> bool:
-    return jax.device_count() > 1
+    """Whether there are any among which arrays could be divided, accelerators or not."""
+    return any(jax.device_count(platform) > 1 for platform in (jax.default_backend(), "cpu"))
 
 
 def mesh_of(leaves: Iterable[Any]) -> AbstractContextManager:
