@@ -79,16 +79,16 @@ def change(marginal: Marginal, c: Float[Array, "2 n"], s: Float[Array, "2 n"]) -
     The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
     """
     sd = unit(marginal.variance)
-    precision = 1.0 / sd
+    by_sd = 1.0 / sd
     p, q = c + s
     by = Marginal(
         sd * p,
         -marginal.variance * q,
-        (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) * precision,
+        (marginal.b * s[0] - (1.0 - marginal.b) * c[0]) * by_sd,
         (1.0 - marginal.b) * c[1] - marginal.b * s[1],
     )
-    by_tau = s[1] * precision**2
-    return by, Natural(s[0] * precision + marginal.mean * by_tau, by_tau)
+    by_tau = s[1] * by_sd**2
+    return by, Natural(s[0] * by_sd + marginal.mean * by_tau, by_tau)
 
 
 def moved(

@@ -23,7 +23,7 @@ from quantprop.estimators.foreign import Source
 from quantprop.inference.results import write
 from quantprop.inference.task import as_method, has_white_noise
 from quantprop.learning.objectives import as_objective
-from quantprop.learning.starts import blindness, warn_of
+from quantprop.learning.starts import blindness, warn_of_blindness
 from quantprop.model import DEFAULT_PROCESS, Model
 from quantprop.parameters import values
 from quantprop.priors import Inducing, Markov, Process
@@ -151,7 +151,7 @@ class GaussianProcess(BaseEstimator):
         chosen = choose(self.kernel, X, self._source, default, self._coding)
         if self._given():
             remedy = "pass kernel=None, which chooses one from the data"
-            warn_of(blindness(chosen.translation.kernel, X), X, type(self).__name__, remedy, 4)
+            warn_of_blindness(blindness(chosen.translation.kernel, X), X, type(self).__name__, remedy, 4)
         return chosen
 
     def _process(self, chosen: Choice, X: np.ndarray) -> Process:

@@ -24,7 +24,7 @@ from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FLAT, FTOL, Climb
-from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of
+from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
@@ -110,7 +110,7 @@ def fit(
     if len(theta):
         blind = landscape.compile(partial(blindness, model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of(blind, task.x, "fit", remedy, 4)
+        warn_of_blindness(blind, task.x, "fit", remedy, 4)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)

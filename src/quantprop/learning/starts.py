@@ -255,7 +255,7 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
     return None
 
 
-def warn_of(
+def warn_of_blindness(
     blind: tuple[str, str] | None, x: Float[np.ndarray, "n d"], name: str, remedy: str, stacklevel: int
 ) -> None:
     """Warn of a kernel's blindness, if that was found."""

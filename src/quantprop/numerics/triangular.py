@@ -1,7 +1,7 @@
 """The inverse of a triangular matrix, and products whose outcome is known to be symmetric.
 
-Everything is a product of a matrix's rows with columns, or rows, of another: XLA's own multiplication is two to three
-times faster on a CPU than with the columns of the left matrix, and than LAPACK's substitution (docs/measured.md).
+Left sides of products are taken by rows: on a CPU XLA then multiplies two to three times as fast as by columns, and as
+LAPACK substitutes (docs/measured.md). Counts of operations are those of four blocks.
 
 A symmetric matrix that is only ever multiplied with symmetric ones, entry by entry, and summed may be *folded*: zero in
 the blocks above those on the diagonal, twice itself below them. No pass over memory is spent on its other half.
