@@ -80,7 +80,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
 
 
 def test_advice_reaches_who_calls_fit(monkeypatch):
-    monkeypatch.setattr(landscape.Landscape, "compile", lambda landscape: None)
+    monkeypatch.setattr(landscape.Landscape, "compile", lambda landscape, meanwhile=lambda: None: meanwhile())
     monkeypatch.setattr(landscape, "evaluated", full)
     with pytest.raises(MemoryError, match="use fewer rows"):
         fit(MODEL, X, signs(0), "laplace")

@@ -49,8 +49,9 @@ def folded_gram(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 
 def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """left right where that is symmetric, folded: 5/4 n³ flops."""
-    return _folded([left[a:b] @ right[:, :b] for a, b in _blocks(len(left))])
+    """left right where that is symmetric, folded: 3/2 n³ flops in two blocks. More would take as long, and memory."""
+    half = len(left) // 2
+    return _folded([left[:half] @ right[:, :half], left[half:] @ right])
 
 
 def lower_product(lower: Float[Array, "m m"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:

@@ -134,7 +134,7 @@ class DensePrior(Prior):
         covariance = self.joint(given, signed).covariance
         sd = unit(given.marginals.variance)
         correlation = covariance / (sd[:, None] * sd)
-        return DenseResponse(correlation, correlation**2, covariance, given.marginals, given.sites.tau)
+        return DenseResponse(correlation, correlation**2, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
         """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
@@ -148,11 +148,10 @@ class DensePrior(Prior):
 
 
 class DenseResponse(Response):
-    """Correlations, their squares and Σ as matrices."""
+    """Correlations and their squares as matrices; Σ would be a third."""
 
     correlation: Float[Array, "n n"]
     squared: Float[Array, "n n"]
-    covariance: Float[Array, "n n"]
     marginals: Marginal
     tau: Float[Array, " n"]
 
@@ -164,8 +163,10 @@ class DenseResponse(Response):
         (i, j) and (j, i) only the sum counts.
         """
         m, tau, own = self.marginals, self.tau, jnp.eye(len(self.tau), dtype=bool)
-        a, a_transposed = (jnp.where(own, m.b, -self.covariance * scale) for scale in (tau, tau[:, None]))
         sd = unit(m.variance)
+        pull = tau * sd
+        a = jnp.where(own, m.b, -sd[:, None] * self.correlation * pull)
+        a_transposed = jnp.where(own, m.b, -pull[:, None] * self.correlation * sd)
         by_mean, by_variance = by.answer[0] / sd, -by.answer[1] / sd**2
         sent = a_transposed @ by_mean
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
