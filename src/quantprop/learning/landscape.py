@@ -42,10 +42,10 @@ from quantprop.runtime.jobs import agreed, counted, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compile_ahead, program
 
-T = TypeVar("T")
+R = TypeVar("R")
 
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
-PREPARED = ("inputs", "question")
+PREPARED = ("inputs", "question", "compiled")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
 ONE = np.zeros(1, dtype=int)  # the only problem there is
 
@@ -83,6 +83,7 @@ class Landscape:
     max_sweeps: int = 200
     known_parts: Declared | None = None  # of the model, where another landscape has them already
     unresolved: int = 0  # evaluations for which few nodes have not done, where the rule integrates
+    compiled: bool = False  # whether its programs have been compiled ahead
     continues: bool = False  # whether the search could begin only by what `infer` does where sweeps fail
 
     def __post_init__(self) -> None:
@@ -224,12 +225,13 @@ class Landscape:
         return self._from(point.theta, at.sites, tol)
 
     @float64
-    def compile(self, meanwhile: Callable[[], T] = lambda: None) -> T:
+    def compile(self, meanwhile: Callable[[], R] = lambda: None) -> R:
         """Compile what evaluations and the solution at the end need, unless already compiled for such a problem, and
         return what is to be done `meanwhile`. Where rows are divided among devices, programs are compiled when called.
         """
-        if self.task.mesh is not None:
+        if self.task.mesh is not None or self.compiled:
             return meanwhile()
+        self.compiled = True
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)

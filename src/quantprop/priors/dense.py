@@ -119,16 +119,13 @@ class DensePrior(Prior):
         return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
-        """A₊ = −Σ₊ S₊ off the diagonal. The negative sites then add WᵀW to Σ, and Σ₊ S₋ − WᵀW S to A."""
-        b, variance = variances(given.factor)
-        covariance = covariance_of(given.factor, variance)
-        own, tau = jnp.eye(len(b), dtype=bool), given.sites.tau
-        transfer = jnp.where(own, b, -covariance * jnp.maximum(tau, 0.0))
-        if not signed:
-            return Joint(covariance, transfer)
-        _, w = negative_part(covariance, given.sites)
-        added = transposed(w) @ w
-        return Joint(covariance + added, transfer + covariance * jnp.maximum(-tau, 0.0) - added * tau)
+        """The negative sites add WᵀW to Σ. A = (I + K S)⁻¹ is b on the diagonal and −Σ S elsewhere."""
+        covariance = covariance_of(given.factor, variances(given.factor)[1])
+        if signed:
+            _, w = negative_part(covariance, given.sites)
+            covariance = covariance + transposed(w) @ w
+        own = jnp.eye(len(covariance), dtype=bool)
+        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
         covariance = self.joint(given, signed).covariance

@@ -24,7 +24,6 @@ from quantprop.runtime.system import cores, memory_maps, most_memory_maps, retur
 
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
 # XLA's newer generator for fused loops takes about twice as long over programs of many small scalar formulas, and what
 # it makes is no faster: at n = 200, 2.4 s against 1.3 s to compile probit EP.
@@ -187,7 +186,7 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
     return traced
 
 
-def compile_ahead(key: Hashable, lowered: Iterable[Any], meanwhile: Callable[[], T] = lambda: None) -> T:
+def compile_ahead(key: Hashable, lowered: Iterable[Any], meanwhile: Callable[[], R] = lambda: None) -> R:
     """Compile programs in threads, as they come, unless those of this key are there: XLA does it without Python's lock,
     and mostly on one core for each. What this thread can do `meanwhile` it does, and returns.
     """
