@@ -128,8 +128,9 @@ def test_no_module_imports_itself_by_way_of_others():
         tree = ast.parse(path.read_text(encoding="utf-8"))
         names = {found for _, found in imported(tree, dotted(path), path.name == "__init__.py")}
         called = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and node.args]
-        named = {getattr(node.args[0], "value", None) for node in called if "import_module" in ast.unparse(node.func)}
-        reached = {found if found in known else found.rpartition(".")[0] for found in names | (named - {None})}
+        first = [node.args[0] for node in called if "import_module" in ast.unparse(node.func)]
+        named = {str(node.value) for node in first if isinstance(node, ast.Constant)}
+        reached = {found if found in known else found.rpartition(".")[0] for found in names | named}
         graph[name] = (reached & set(known)) - {name, PACKAGE}
     graph[PACKAGE] = set()  # imports everything, on first use
     graphlib.TopologicalSorter(graph).prepare()  # raises a CycleError that names the circle

@@ -12,7 +12,8 @@ import typer
 import quantprop
 from quantprop.cli import models
 from quantprop.cli.options import check_place
-from quantprop.cli.screen import CODES, as_json, bars, kept_programs, plainly
+from quantprop.cli.process import prepared
+from quantprop.cli.screen import CODES, as_json, bars, plainly
 
 if TYPE_CHECKING:
     from quantprop.experiments.rows import Row
@@ -169,7 +170,7 @@ def demo(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
 ) -> None:
     """Compare four methods on two bundled data sets, print their scores, and write a page about them."""
-    with plainly(debug), kept_programs():
+    with plainly(debug), prepared():
         from quantprop import report
         from quantprop.report.demo import main
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from quantprop.cli.options import Data, Debug, Decimal, Json, check_columns, check_place, words
-from quantprop.cli.screen import as_json, bars, kept_programs, note, plainly, waiting
+from quantprop.cli.process import prepared
+from quantprop.cli.screen import as_json, bars, note, plainly, waiting
 
 if TYPE_CHECKING:
     from quantprop.tables import Chunks, Table, TableModel
@@ -55,7 +56,7 @@ def predict(
     levels = _levels(QUANTILES if quantiles is None else quantiles)
     if drop_missing and blank_missing:
         raise typer.BadParameter("give one of --drop-missing and --blank-missing")
-    with plainly(debug), kept_programs():
+    with plainly(debug), prepared():
         from quantprop import tables
 
         if out is not None:

@@ -47,7 +47,8 @@ from quantprop.cli.options import (
     tell,
     words,
 )
-from quantprop.cli.screen import CODES, as_json, bars, evaluations, kept_programs, note, plainly
+from quantprop.cli.process import prepared
+from quantprop.cli.screen import CODES, as_json, bars, evaluations, note, plainly
 from quantprop.cli.told import about, choice_code, comparison_code, told, trust_record
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def fit(
         data, target, likelihood, kernel, roles, order, log, dates, ignore, drop_missing, decimal, sample, seed,
         inducing,
     )  # fmt: skip
-    with plainly(debug), kept_programs():
+    with plainly(debug), prepared():
         check_place(out)
         check_minutes(checkpoint, minutes)
         first = joined(coordinator, processes, process)
@@ -209,7 +210,7 @@ def compare(
     given = Given(
         data, target, several[0], kernels[0], roles, order, log, dates, ignore, drop_missing, decimal, sample, seed
     )
-    with plainly(debug), kept_programs():
+    with plainly(debug), prepared():
         from quantprop import comparison, report
 
         check_place(out)
@@ -262,7 +263,7 @@ def explain(
     """Say how a fit ended, what was learned, how far to trust it, which features count, and which rows surprise and
     move it most.
     """
-    with plainly(debug):
+    with plainly(debug), prepared():
         import numpy as np
 
         from quantprop import tables
