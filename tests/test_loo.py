@@ -1,9 +1,15 @@
 """Leave-one-out densities from the cavities against brute force: inference without each point."""
 
+import jax
 import numpy as np
 import pytest
 
-from quantprop import Model, datasets, infer, kernels, likelihoods
+from quantprop import EP, QP, Laplace, Model, datasets, infer, kernels, likelihoods
+from quantprop.inference.leave_one_out import loo_at, loo_of
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
+from quantprop.parameters import packed
 
 
 def standardised(name):
@@ -44,3 +50,32 @@ def test_gaussian_leave_one_out_is_exact():
 def test_probit_leave_one_out_against_brute_force(name, variance, lengthscale, method):
     _, y = standardised(name)
     assert np.mean(np.abs(differences(name, variance, lengthscale, method, range(len(y))))) <= 0.01
+
+
+CASES = {
+    "probit": (likelihoods.Probit(), lambda rng, f: np.where(f + rng.normal(size=len(f)) > 0, 1.0, -1.0)),
+    "logit": (likelihoods.Logit(), lambda rng, f: np.where(f + rng.logistic(size=len(f)) > 0, 1.0, -1.0)),
+    "heaviside": (likelihoods.Heaviside(0.1), lambda rng, f: np.where(f > 0, 1.0, -1.0)),
+    "poisson": (likelihoods.Poisson(), lambda rng, f: rng.poisson(np.exp(f)).astype(float)),
+    "student-t": (likelihoods.StudentT(), lambda rng, f: f + 0.3 * rng.standard_t(3, size=len(f))),
+    "gaussian": (likelihoods.Gaussian(0.3), lambda rng, f: f + 0.3 * rng.normal(size=len(f))),
+}
+
+
+@pytest.mark.parametrize("method", [EP(), QP()])
+@pytest.mark.parametrize("case", CASES)
+def test_what_the_rule_has_integrated_is_the_density_of_the_row_left_out(case, method):
+    """log Z_i taken out of a datum's value, against an integral over its cavity; rows count 0, 1 and 3 times."""
+    likelihood, draw = CASES[case]
+    rng = np.random.default_rng(3)
+    X = np.sort(rng.uniform(-3.0, 3.0, 30))[:, None]
+    y, weights = draw(rng, np.sin(2.0 * X[:, 0])), np.tile([1.0, 3.0, 0.0, 1.0, 1.0], 6)
+    model = Model(kernels.SquaredExponential(1.5, 0.8), likelihood)
+    task = prepare(model, X, y, method, weights, None, None)
+    surface = Landscape(model, task, method, Evidence())
+    point = surface.from_cold(packed(surface.parts))
+    assert point.usable
+    with jax.enable_x64(True):
+        apart = loo_of(Laplace(), point.likelihood, task.data, task.weight, point.out.at)  # whose values are not log Z
+    found = loo_at(method, point.likelihood, task, point.out.at)
+    np.testing.assert_allclose(np.asarray(found)[:30], np.asarray(apart)[:30], rtol=0, atol=1e-9)

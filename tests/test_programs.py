@@ -46,7 +46,7 @@ def test_what_is_compiled_ahead_is_not_compiled_again(caplog):
         surface.compile()
         assert {"prior", "solved", "gradient", "pull_back", "loo_of"} <= compiled(caplog)
         point = surface.at(packed(surface.parts), 1e-3)
-        loo_at(point.likelihood, surface.task, point.out.at)
+        loo_at(QP(), point.likelihood, surface.task, point.out.at)
         assert not {"prior", "solved", "gradient", "pull_back", "loo_of"} & compiled(caplog)
         landscape(701).compile()  # of the same padded size
         assert not compiled(caplog)

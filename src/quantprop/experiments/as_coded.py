@@ -156,7 +156,7 @@ def as_coded(experiment: Experiment, method: str, parts: TrainTest) -> Learned:
     end = walk.to(ending.x)
     if not (np.isfinite(end.value) and bool(end.out.at.proper)):
         raise Failed(f"as-coded: no proper posterior at the end, after {walk.evaluations} evaluations")
-    learned, loo = at(declared(model), end.theta), loo_at(end.likelihood, landscape.task, end.out.at)
+    learned, loo = at(declared(model), end.theta), loo_at(rule, end.likelihood, landscape.task, end.out.at)
     solution = solution_of(learned, rule, task, end.out, loo, "sequential", TOL)
     status = (
         f"as-coded: {ending.nit} iterations, {walk.evaluations} evaluations of at most {SWEEPS} sweeps; "

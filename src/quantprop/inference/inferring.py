@@ -101,7 +101,8 @@ def infer(
             out, schedule = _continued(problem, out, schedule, tol)
             problem, out, schedule = _by_stand_in(problem, start, out, schedule, tol, max_sweeps)
         _warn_of_lost_digits(problem, out.at.sites)
-    solution = solution_of(model, problem.method, task, out, loo_at(problem.likelihood, task, out.at), schedule, tol)
+    loo = loo_at(problem.method, problem.likelihood, task, out.at)
+    solution = solution_of(model, problem.method, task, out, loo, schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 

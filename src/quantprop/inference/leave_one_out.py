@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import jax
-import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from quantprop.gaussian import Natural
@@ -13,7 +13,7 @@ from quantprop.inference.engine import Evaluation
 from quantprop.inference.task import Task
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
-from quantprop.methods.base import Weight
+from quantprop.methods.base import Method, Weight
 from quantprop.priors import Prior
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
@@ -26,8 +26,10 @@ def loo_log_prob(likelihood: Likelihood, datum: Datum, weight: Weight, marginal:
     return likelihood.predictive_log_prob(datum, cavity(marginal, site, Removal(1.0 / weight.copies)))
 
 
-def loo_of(likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
-    """log p(y_i) without datum i, for all data."""
+def loo_of(method: Method, likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
+    """log p(y_i) without datum i, for all data; where the method's rule has integrated it already, from that."""
+    if method.tells_left_out(likelihood, weight):
+        return rowwise(method.left_out, weight, at.marginals, at.sites, at.values)
     return rowwise(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)
 
 
@@ -45,16 +47,17 @@ def loo_apart(
 
 
 @float64
-def loo_at(likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
+def loo_at(method: Method, likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
     """The same, of a task."""
     data, weight = task.placed((task.data, task.weight))
-    if task.mesh is None and (quick := for_loo(likelihood)) is not likelihood:
-        found = loo_program(quick, data, weight, at)
-        if bool(jnp.isfinite(found[: len(task.x)]).all()):
+    if task.mesh is None and (quick := for_loo(method, likelihood, weight)) is not likelihood:
+        found = loo_program(method, quick, data, weight, at)
+        if np.isfinite(np.asarray(found)[: len(task.x)]).all():
             return found
-    return loo_program(likelihood, data, weight, at)
+    return loo_program(method, likelihood, data, weight, at)
 
 
-def for_loo(likelihood: Likelihood) -> Likelihood:
+def for_loo(method: Method, likelihood: Likelihood, weight: Weight) -> Likelihood:
     """The likelihood as `loo_at` tries it first."""
-    return WithFewNodes(likelihood) if likelihood.smooth and not likelihood.closed else likelihood
+    integrated = likelihood.smooth and not likelihood.closed and not method.tells_left_out(likelihood, weight)
+    return WithFewNodes(likelihood) if integrated else likelihood

@@ -30,6 +30,7 @@ from quantprop.learning.objectives import Objective
 from quantprop.learning.search import FLAT, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
+from quantprop.methods import Method
 from quantprop.parameters import unpacked, values
 from quantprop.runtime.batches import Rows, chunks, each, of, slots, stacked
 from quantprop.runtime.precision import to_numpy
@@ -47,11 +48,11 @@ def _evaluate(picked: Question, theta, start: Natural, tol, sweeps, used, method
     return each(one, used, picked, theta, start, tol)
 
 
-def _loo(batch: Question, theta, at: Evaluation):
+def _loo(batch: Question, theta, at: Evaluation, method: Method):
     """Leave-one-out log densities of converged problems; a program of its own, since only ends need it."""
 
     def one(parts: Declared, data, weight, theta, at):
-        return loo_of(unpacked(parts, theta).likelihood, data, weight, at)
+        return loo_of(method, unpacked(parts, theta).likelihood, data, weight, at)
 
     return jax.vmap(one)(batch.parts, batch.data, batch.weight, theta, at)
 
@@ -161,7 +162,7 @@ class BatchSearch:
             self.ends.update((int(row), of(found, i)) for i, row in enumerate(rows))
         found = jax.tree.map(lambda *leaves: np.stack(leaves), *(self.ends[i] for i in every))
         with jax.enable_x64(True):
-            return found, np.asarray(_loo_at(self.batch, self.ascent.theta, found.out.at))
+            return found, np.asarray(_loo_at(self.batch, self.ascent.theta, found.out.at, self.first.method))
 
     def _settled(self, rows: Rows) -> Found:
         theta, tol = self.ascent.theta[rows], np.full(len(rows), self.first.tol)

@@ -183,7 +183,7 @@ def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
 
 def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
     """The result at a point of a landscape."""
-    loo = loo_at(best.likelihood, landscape.task, best.out.at)
+    loo = loo_at(landscape.method, best.likelihood, landscape.task, best.out.at)
     return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
 
 

@@ -173,14 +173,11 @@ def _stationary(
     data = (problem.data, problem.weight, at.marginals, at.sites)
 
     def local(numbers):
-        likelihood = rebuilt(numbers)
-        new = rowwise(partial(renewal, problem.method, likelihood), *data)
-        value = rowwise(partial(objective.local, likelihood), *data, new)
-        return value, value
+        return rowwise(partial(renewal, problem.method, rebuilt(numbers)), *data).value
 
-    by, values = jax.jacfwd(local, has_aux=True)(flat)
+    by = jax.jacfwd(local)(flat) if flat.size else jnp.zeros((len(at.values), 0))
     counts = problem.weight.total > 0
-    values, by = jnp.where(counts, values, 0.0), jnp.where(counts[:, None], by, 0.0)
+    values, by = jnp.where(counts, at.values, 0.0), jnp.where(counts[:, None], by, 0.0)
     summary = Summary(problem.prior.mean, at.sites, at.marginals, at.log_determinant, problem.weight.total)
     by_prior = problem.prior.evidence_slope(conditioned(at, factor), problem.negative_sites)
     value = objective.total(problem.method, values, summary)

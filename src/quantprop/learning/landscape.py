@@ -238,7 +238,8 @@ class Landscape:
         problem = problem.with_few_nodes() if self._on_few_nodes else problem
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
-        return compile_ahead(key, self._programs(theta, problem, for_loo(likelihood)), meanwhile)
+        left_out = for_loo(self.method, likelihood, self.task.weight)
+        return compile_ahead(key, self._programs(theta, problem, left_out), meanwhile)
 
     def _programs(
         self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: Likelihood
@@ -252,7 +253,7 @@ class Landscape:
         yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
         value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
         yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, value, by)
-        yield loo_program.lowered(left_out, self.task.data, self.task.weight, out.at)
+        yield loo_program.lowered(self.method, left_out, self.task.data, self.task.weight, out.at)
 
     @cached_property
     def integrates(self) -> bool:

@@ -31,7 +31,7 @@ from quantprop.learning.search import FLAT, FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
-from quantprop.methods.base import Weight
+from quantprop.methods.base import Weight, renewal
 from quantprop.model import Model
 from quantprop.parameters import at as at_theta
 from quantprop.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
@@ -148,8 +148,10 @@ def _sloped(theta, parts: Declared, problem: InferenceProblem, objective: Object
     """A chunk's part of the objective and of its gradient, each with the log prior densities of the parameters."""
     made: Any = problem.prior
     post, zero = made.under(*factor, sites), jnp.zeros(())
+    renew = partial(renewal, problem.method, problem.likelihood)
+    values = rowwise(renew, problem.data, problem.weight, post.marginals, sites).value
     at = Evaluation(
-        sites, sites, sites, post.marginals, post.log_determinant, zero, zero, zero, post.proper, jnp.asarray(0)
+        sites, sites, sites, post.marginals, values, post.log_determinant, zero, zero, zero, post.proper, jnp.asarray(0)
     )
     value, by = gradient(problem, objective, at, post.factor, exact=True)
     return pull_back(theta, parts, Inputs(x, x), value, by)

@@ -81,6 +81,14 @@ class Method(Record):
         """Whether renewing sites integrates, and few nodes do for most."""
         return False
 
+    def tells_left_out(self, likelihood: Likelihood, weight: Weight) -> bool:
+        """Whether a datum's value holds what the other rows say of it (`left_out`)."""
+        return False
+
+    def left_out(self, weight: Weight, marginal: Marginal, site: Natural, value: Scalar) -> Scalar:
+        """log p(y_i) without one copy of datum i, from its value."""
+        raise NotImplementedError
+
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         """The site that this datum wants under the current marginal."""
         raise NotImplementedError

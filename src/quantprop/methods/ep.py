@@ -73,6 +73,15 @@ class EP(Method):
         plain = self.power == 1.0 and weight.exponent is None and not likelihood.has_gaussian_factor
         return plain and self.projection.on_few_nodes(likelihood)
 
+    def tells_left_out(self, likelihood: Likelihood, weight: Weight) -> bool:
+        return self.quick(likelihood, weight) or self.on_few_nodes(likelihood, weight)
+
+    def left_out(self, weight: Weight, marginal: Marginal, site: Natural, value: Scalar) -> Scalar:
+        """log Z_i: what `renew` has divided by the site's integral, NaN where the cavity is improper."""
+        removal = Removal(self.share(weight))
+        rest = cavity(marginal, site, removal)
+        return removal.share * value + log_site_normalizer(marginal, removal, rest)
+
     def tilting(
         self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
     ) -> tuple[Likelihood, Normal, Removal]:

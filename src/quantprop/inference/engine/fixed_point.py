@@ -65,6 +65,7 @@ class Evaluation(Record):
     change: Natural  # new sites − sites
     onward: Natural  # the same, renewed twice (see `renewals`): where a schedule goes next
     marginals: Marginal
+    values: Float[Array, " n"]  # every datum's term of the method's objective; NaN where its cavity is improper
     log_determinant: Scalar
     residual: Scalar
     merit: Scalar
@@ -94,8 +95,8 @@ def evaluate(problem: InferenceProblem, post: Conditioned) -> Evaluation:
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
-    size, several = post.log_determinant, jnp.sum(improper)
-    return Evaluation(sites, change, onward, post.marginals, size, residual, merit, evidence, proper, several)
+    size, several, own = post.log_determinant, jnp.sum(improper), jnp.where(new.proper, new.value, jnp.nan)
+    return Evaluation(sites, change, onward, post.marginals, own, size, residual, merit, evidence, proper, several)
 
 
 def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Renewal]:

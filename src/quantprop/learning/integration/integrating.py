@@ -223,7 +223,7 @@ def _components(landscape: Landscape, theta: Float[np.ndarray, "m theta"], answe
     for place, (_, out, loo) in zip(theta, answers, strict=True):
         model = as_given(landscape.model, at(parts, place))
         if loo is None or not np.isfinite(loo[: len(task.x)]).all():
-            loo = loo_at(model.plain_likelihood, task, out.at)
+            loo = loo_at(landscape.method, model.plain_likelihood, task, out.at)
         yield solution_of(model, landscape.method, task, out, loo, "parallel", landscape.tol)
 
 
