@@ -7,6 +7,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from quantprop import Dense, Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.gaussian import Natural
+from quantprop.learning import ascent as ascent_module
 from quantprop.learning.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.runtime import batches
@@ -46,6 +47,40 @@ def test_an_ascent_backs_away_from_failures():
         usable=lambda theta: (theta < 0.7).all(axis=1),
     )  # fmt: skip
     np.testing.assert_allclose(ascent.theta, 0.6, atol=1e-6)
+
+
+def tail(t):
+    """It approaches 0 as exp(−θ₁), the best θ₂ on the way 0.2 + 0.1 exp(−θ₁)."""
+    fading = np.exp(-t[0])
+    off = t[1] - 0.2 - 0.1 * fading
+    return -fading - 15.0 * off**2, np.array([fading - 3.0 * off * fading, -30.0 * off])
+
+
+def test_a_tail_is_followed_to_where_it_is_flat(monkeypatch):
+    box, options = np.array([[-5.0, 25.0], [-5.0, 5.0]]), {"flat": 5e-5, "ftol": 1e-12}
+    starts = [[0.0, 1.0], [1.0, -1.0], [-1.0, 0.0]]
+    along = climbed(lambda t: tail(t)[0], lambda t: tail(t)[1], starts, box, **options)
+    assert (along.reason == FLAT).all()
+    assert (along.value > -5e-5).all()
+    np.testing.assert_allclose(along.theta[:, 1], 0.2, atol=5e-5 / 30.0 + 1e-5)
+    monkeypatch.setattr(ascent_module, "SHALLOW", 0.0)
+    without = climbed(lambda t: tail(t)[0], lambda t: tail(t)[1], starts, box, **options)
+    assert (without.reason == FLAT).all()
+    assert (along.evaluations <= 0.75 * without.evaluations).all()
+
+
+def test_what_looks_like_a_tail_and_has_a_top_is_climbed_to_the_top():
+    """Up to θ = 4 the slope of −exp(−θ) − exp(θ − 8) falls at an even rate; there is the top."""
+
+    def value(t):
+        return -np.exp(-t[0]) - np.exp(t[0] - 8.0)
+
+    def slope(t):
+        return np.array([np.exp(-t[0]) - np.exp(t[0] - 8.0)])
+
+    ascent = climbed(value, slope, [[-1.0], [0.0], [7.0]], np.array([[-5.0, 25.0]]), flat=1e-8)
+    assert (ascent.reason == FLAT).all()
+    np.testing.assert_allclose(ascent.theta, 4.0, atol=1e-6)
 
 
 def test_a_curvature_that_rounding_made_singular_is_learned_afresh():

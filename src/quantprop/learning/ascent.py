@@ -2,6 +2,11 @@
 
 A caller asks for trial points and tells what it found there; nothing here knows what is maximised. The steps are those
 of the BFGS method with the entries of θ that are held by their bounds left out, with a backtracking line search.
+
+Where an objective has no maximum along an entry of θ but approaches a limit exponentially, the search follows that
+*tail*: as the variance of f grows, probit becomes a step, up to terms of the order of 1/variance = exp(−θ). Secants of
+an exponential make every step log 2 long. What is known of a tail, that its slope falls at an even rate, says how far
+it is to where it is flat.
 """
 
 from __future__ import annotations
@@ -14,6 +19,9 @@ from jaxtyping import Bool, Float, Int
 RISE = 1e-4  # least share of the predicted increase (Armijo's condition)
 LONGEST = 3.0  # step of an entry of θ (logarithms)
 SHORTEST = 1e-9
+STRAIGHT = 0.99  # share of a step that is one entry's, from which on it is taken for a step along that entry
+ALIKE = 0.1  # largest relative difference of the rates at which the slope fell over two steps along a tail
+SHALLOW = 0.3  # and the largest slope there
 TINY = np.finfo(float).tiny
 GOING, FLAT, SMALL_GAIN, NO_PROGRESS, MAX_EVALUATIONS, FAILED = range(6)
 REASONS = ("going", "converged", "small-gain", "no-progress", "max-evaluations", "inference-failed")
@@ -36,6 +44,8 @@ class Ascent:
         self.value, self.gradient = np.full(b, -np.inf), np.zeros((b, size))
         self.curvature = np.zeros((b, size, size))  # of the negated objective
         self.steps = np.zeros(b, dtype=int)  # that the curvature was learned from
+        self.rate = np.full((b, size), np.nan)  # −∂ log slope/∂θ over the last step, if it was along this entry
+        self.tail = np.zeros((b, size), dtype=bool)  # along which entry there is one
         self.backtracked = np.zeros(b, dtype=bool)  # whether the trial's step was cut back by the line search
         self.evaluations = np.zeros(b, dtype=int)
         self.reason = np.full(b, GOING)
@@ -79,8 +89,10 @@ class Ascent:
         step, bend = self.trial[rows] - self.theta[rows], self.gradient[rows] - gradient
         started = ~np.isneginf(self.value[rows])
         gain = np.where(started, value - np.where(started, self.value[rows], 0.0), np.inf)
+        tail = self._find_tails(rows, step, gradient)
         self.theta[rows], self.value[rows], self.gradient[rows] = self.trial[rows], value, gradient
-        self._update_curvature(rows[started], step[started], bend[started])
+        self._update_curvature(rows[started], np.where(tail, 0.0, step)[started], np.where(tail, 0.0, bend)[started])
+        self._decouple(rows[tail.any(axis=1)])
         self.steps[rows] += started
         small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
         misled = small & self.backtracked[rows] & (self.steps[rows] > 1)  # by the curvature: start it afresh
@@ -88,6 +100,29 @@ class Ascent:
         self.reason[rows[small & ~misled]] = SMALL_GAIN
         self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
         self._plan(rows[self.reason[rows] == GOING])
+
+    def _find_tails(self, rows: Int[np.ndarray, " k"], step: np.ndarray, gradient: np.ndarray) -> np.ndarray:
+        """Where slopes have fallen alike over this step to the trials and the one before it, both along one entry."""
+        straight = np.abs(step) > STRAIGHT * np.sqrt((step**2).sum(1))[:, None]
+        before, after = np.sign(step) * self.gradient[rows], np.sign(step) * gradient
+        falling = straight & (after > 0) & (before > after)
+        fall = np.log(np.where(falling, before, np.nan) / np.where(falling, after, 1.0))
+        rate = fall / np.where(falling, step, 1.0)
+        self.tail[rows] = (np.abs(rate - self.rate[rows]) <= ALIKE * np.abs(rate)) & (after < SHALLOW)
+        self.rate[rows] = rate
+        return self.tail[rows]
+
+    def _decouple(self, rows: Int[np.ndarray, " k"]) -> None:
+        """A tail's own curvature is its rate times its slope; what couples it to the rest vanishes as it does."""
+        tail, own = self.tail[rows], np.abs(self.rate[rows] * self.gradient[rows])
+        apart = np.where(tail[:, :, None] | tail[:, None, :], 0.0, self.curvature[rows])
+        self.curvature[rows] = apart + np.where(tail, own, 0.0)[:, :, None] * np.eye(tail.shape[1])
+
+    def _stretched(self, rows: Int[np.ndarray, " k"], step: np.ndarray) -> Float[np.ndarray, "k theta"]:
+        """The step, and along a tail as far as to where that will be flat."""
+        rate, slope = self.rate[rows], np.maximum(np.abs(self.gradient[rows]), self.flat)
+        far = np.log(slope / (0.5 * self.flat)) / np.where(self.tail[rows], rate, np.inf)
+        return np.where((far * step > 0) & (np.abs(far) > np.abs(step)), far, step)
 
     def _reset_curvature(self, rows: Int[np.ndarray, " k"]) -> None:
         """Curvature such that the next step leads up the gradient, as far as that is long, 1 at most."""
@@ -121,6 +156,7 @@ class Ascent:
         size = np.sqrt((gradient**2).sum(1))
         uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
         step = np.where(uphill[:, None], step, gradient / np.maximum(size, TINY)[:, None])
+        step = self._stretched(rows, step)
         step = step * np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), TINY))[:, None]
         step = step * self._room(theta, step)[:, None]
         self.trial[rows] = np.clip(theta + step, self.box[:, 0], self.box[:, 1])
