@@ -59,37 +59,43 @@ class Choice:
 
 
 def compare(out: Path, choice: Choice) -> None:
-    """Install, measure, write after every row, print the tables."""
+    """Install, measure set after set (a machine's speed may change within minutes), write after every row, print."""
     splits, results = out / "splits.npz", out / "peers.json"
     write_splits(splits)
     rows = json.loads(results.read_text())["rows"] if choice.add and results.exists() else []
-    for program in PROGRAMS:
-        if choice.programs and program.name not in choice.programs:
-            continue
-        for row in measured(program, splits, choice):
-            rows = [old for old in rows if _key(old) != _key(row)] + [row]
-            results.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
-            print(progress(row), flush=True)
+    chosen = [program for program in PROGRAMS if program.name in (choice.programs or (program.name,))]
+    homes = [home_of(program, choice) for program in chosen]
+    for name in choice.sets or SETS:
+        for program, home in zip(chosen, homes, strict=True):
+            for row in measured(program, home, name, splits, choice):
+                rows = [old for old in rows if _key(old) != _key(row)] + [row]
+                results.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1))
+                print(progress(row), flush=True)
     print_tables(rows)
 
 
-def measured(program: Program, splits: Path, choice: Choice) -> Iterable[dict]:
-    """The rows of one program, as they come."""
+def home_of(program: Program, choice: Choice) -> Environment:
+    """Where a program is installed."""
     installed = choice.here or not program.choices
-    home = _this_environment(program.package) if installed else environment(program.name, program.choices)
-    for name in choice.sets or program.sets:
-        for method in (one for one in program.methods if one in (choice.methods or program.methods)):
-            row = {"program": program.name, "method": method, "set": name, "likelihood": program.likelihood}
-            row |= {"version": home.versions.get(program.package, ""), "versions": home.versions}
-            row |= {"measured": time.strftime("%Y-%m-%d %H:%M"), "load": os.getloadavg()[0]}
-            if home.python is None:
-                yield row | {"failure": home.failure}
-                continue
-            arguments = (home.python, f"peers/{program.script}", str(splits), name, method)
-            row |= _outcome(pinned(*arguments, limit=choice.limit))
-            if program.name == "quantprop" and method in CACHED and not choice.methods and "failure" not in row:
-                row["from_start_cached"] = with_cache(arguments, choice.limit)
-            yield row
+    return _this_environment(program.package) if installed else environment(program.name, program.choices)
+
+
+def measured(program: Program, home: Environment, name: str, splits: Path, choice: Choice) -> Iterable[dict]:
+    """The rows of one program and set, as they come."""
+    if name not in (choice.sets or program.sets):
+        return
+    for method in (one for one in program.methods if one in (choice.methods or program.methods)):
+        row = {"program": program.name, "method": method, "set": name, "likelihood": program.likelihood}
+        row |= {"version": home.versions.get(program.package, ""), "versions": home.versions}
+        row |= {"measured": time.strftime("%Y-%m-%d %H:%M"), "load": os.getloadavg()[0]}
+        if home.python is None:
+            yield row | {"failure": home.failure}
+            continue
+        arguments = (home.python, f"peers/{program.script}", str(splits), name, method)
+        row |= _outcome(pinned(*arguments, limit=choice.limit))
+        if program.name == "quantprop" and method in CACHED and not choice.methods and "failure" not in row:
+            row["from_start_cached"] = with_cache(arguments, choice.limit)
+        yield row
 
 
 def with_cache(arguments: tuple, limit: float) -> float | None:
