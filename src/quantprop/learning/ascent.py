@@ -80,7 +80,8 @@ class Ascent:
         failed = rows[first & ~usable]
         self.reason[failed] = FAILED
         back = ~first & ~risen
-        self._backtrack(rows[back], np.where(usable, value - old, -np.inf)[back], predicted[back])
+        if back.any():
+            self._backtrack(rows[back], np.where(usable, value - old, -np.inf)[back], predicted[back])
         late = rows[(self.reason[rows] == GOING) & (self.evaluations[rows] >= self.most)]
         self.reason[late] = MAX_EVALUATIONS
 
