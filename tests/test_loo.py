@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from quantprop import EP, QP, Laplace, Model, datasets, infer, kernels, likelihoods
+from quantprop import EP, QP, Model, datasets, fit, infer, kernels, likelihoods
 from quantprop.inference.leave_one_out import loo_at, loo_of
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
@@ -76,6 +76,22 @@ def test_what_the_rule_has_integrated_is_the_density_of_the_row_left_out(case, m
     point = surface.from_cold(packed(surface.parts))
     assert point.usable
     with jax.enable_x64(True):
-        apart = loo_of(Laplace(), point.likelihood, task.data, task.weight, point.out.at)  # whose values are not log Z
+        apart = loo_of(None, point.likelihood, task.data, task.weight, point.out.at)
     found = loo_at(method, point.likelihood, task, point.out.at)
     np.testing.assert_allclose(np.asarray(found)[:30], np.asarray(apart)[:30], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_an_outlier_that_counts_for_nothing_has_a_density(learned):
+    """Few nodes do not resolve it, and no sweep waits for it: its density is that of a model without its row."""
+    rng = np.random.default_rng(0)
+    X = np.linspace(-3.0, 3.0, 20)[:, None]
+    y, weights = np.exp(np.sin(2.0 * X[:, 0])) * rng.gamma(2.0, size=20), np.ones(20)
+    y[7], weights[7] = 1e12, 0.0
+    model = Model(kernels.SquaredExponential(1.0, 0.8), likelihoods.Gamma())
+    others = np.arange(20) != 7
+    whole = fit(model, X, y, "ep", weights=weights).solution if learned else infer(model, X, y, "ep", weights=weights)
+    without = infer(whole.model, X[others], y[others], "ep")
+    expected = without.predict_y(X[7:8]).log_prob(y[7:8])[0]
+    assert whole.converged
+    np.testing.assert_allclose(whole.loo[7], expected, rtol=1e-6)

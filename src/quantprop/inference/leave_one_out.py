@@ -26,9 +26,9 @@ def loo_log_prob(likelihood: Likelihood, datum: Datum, weight: Weight, marginal:
     return likelihood.predictive_log_prob(datum, cavity(marginal, site, Removal(1.0 / weight.copies)))
 
 
-def loo_of(method: Method, likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
-    """log p(y_i) without datum i, for all data; where the method's rule has integrated it already, from that."""
-    if method.tells_left_out(likelihood, weight):
+def loo_of(method: Method | None, likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
+    """log p(y_i) without datum i, for all data; from what the method's rule has integrated, where it tells that."""
+    if method is not None and method.tells_left_out(likelihood, weight):
         return rowwise(method.left_out, weight, at.marginals, at.sites, at.values)
     return rowwise(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)
 
@@ -48,16 +48,21 @@ def loo_apart(
 
 @float64
 def loo_at(method: Method, likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
-    """The same, of a task."""
+    """The same, of a task. Few nodes may not do for a row of weight 0, which no sweep waits for."""
     data, weight = task.placed((task.data, task.weight))
-    if task.mesh is None and (quick := for_loo(method, likelihood, weight)) is not likelihood:
-        found = loo_program(method, quick, data, weight, at)
-        if np.isfinite(np.asarray(found)[: len(task.x)]).all():
+    if task.mesh is None:
+        found = loo_program(*for_loo(method, likelihood, weight), data, weight, at)
+        if not _integrated(likelihood) or np.isfinite(np.asarray(found)[: len(task.x)]).all():
             return found
-    return loo_program(method, likelihood, data, weight, at)
+    return loo_program(None, likelihood, data, weight, at)
 
 
-def for_loo(method: Method, likelihood: Likelihood, weight: Weight) -> Likelihood:
-    """The likelihood as `loo_at` tries it first."""
-    integrated = likelihood.smooth and not likelihood.closed and not method.tells_left_out(likelihood, weight)
-    return WithFewNodes(likelihood) if integrated else likelihood
+def for_loo(method: Method, likelihood: Likelihood, weight: Weight) -> tuple[Method | None, Likelihood]:
+    """Method and likelihood as `loo_at` tries them first: by what the rule tells, or on few nodes."""
+    if method.tells_left_out(likelihood, weight):
+        return method, likelihood
+    return None, WithFewNodes(likelihood) if _integrated(likelihood) else likelihood
+
+
+def _integrated(likelihood: Likelihood) -> bool:
+    return likelihood.smooth and not likelihood.closed

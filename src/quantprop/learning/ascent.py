@@ -122,7 +122,7 @@ class Ascent:
     def _stretched(self, rows: Int[np.ndarray, " k"], step: np.ndarray) -> Float[np.ndarray, "k theta"]:
         """The step, and along a tail as far as to where that will be flat."""
         rate, slope = self.rate[rows], np.maximum(np.abs(self.gradient[rows]), self.flat)
-        far = np.log(slope / (0.5 * self.flat)) / np.where(self.tail[rows], rate, np.inf)
+        far = np.log(slope / (0.5 * max(self.flat, TINY))) / np.where(self.tail[rows], rate, np.inf)
         return np.where((far * step > 0) & (np.abs(far) > np.abs(step)), far, step)
 
     def _reset_curvature(self, rows: Int[np.ndarray, " k"]) -> None:

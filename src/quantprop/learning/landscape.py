@@ -242,7 +242,7 @@ class Landscape:
         return compile_ahead(key, self._programs(theta, problem, left_out), meanwhile)
 
     def _programs(
-        self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: Likelihood
+        self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: tuple[Method | None, Likelihood]
     ) -> Iterator[Any]:
         """All programs that will be needed, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
@@ -253,7 +253,7 @@ class Landscape:
         yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
         value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
         yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, value, by)
-        yield loo_program.lowered(self.method, left_out, self.task.data, self.task.weight, out.at)
+        yield loo_program.lowered(*left_out, self.task.data, self.task.weight, out.at)
 
     @cached_property
     def integrates(self) -> bool:

@@ -45,7 +45,7 @@ def _answers(question: Question, theta, start: Natural, tol, sweeps, used, metho
         made, likelihood = prior(theta, parts, inputs)
         problem = InferenceProblem.of(likelihood, method, made, data, weight)
         out, _ = solve_parallel(problem, start, tol, sweeps)
-        loo = loo_of(method, for_loo(method, likelihood, weight), data, weight, out.at)
+        loo = loo_of(*for_loo(method, likelihood, weight), data, weight, out.at)
         return Answer(out.at.evidence + log_prior(parts, theta), out, loo)
 
     return each(one, used, theta, start)
