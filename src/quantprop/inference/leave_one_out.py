@@ -27,7 +27,9 @@ def loo_log_prob(likelihood: Likelihood, datum: Datum, weight: Weight, marginal:
 
 
 def loo_of(method: Method | None, likelihood: Likelihood, data: Datum, weight: Weight, at: Evaluation) -> jax.Array:
-    """log p(y_i) without datum i, for all data; from what the method's rule has integrated, where it tells that."""
+    """log p(y_i) without datum i, for all data: from what the rule of a method has integrated, where that tells it, or
+    by an integral over the cavity, as always without a method.
+    """
     if method is not None and method.tells_left_out(likelihood, weight):
         return rowwise(method.left_out, weight, at.marginals, at.sites, at.values)
     return rowwise(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)

@@ -19,7 +19,7 @@ from jaxtyping import Bool, Float, Int
 RISE = 1e-4  # least share of the predicted increase (Armijo's condition)
 LONGEST = 3.0  # step of an entry of θ (logarithms)
 SHORTEST = 1e-9
-STRAIGHT = 0.99  # share of a step that is one entry's, from which on it is taken for a step along that entry
+STRAIGHT = 0.99  # share of a step's length that one entry has, from which on the step is one along that entry
 ALIKE = 0.1  # largest relative difference of the rates at which the slope fell over two steps along a tail
 SHALLOW = 0.3  # and the largest slope there
 TINY = np.finfo(float).tiny

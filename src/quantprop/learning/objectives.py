@@ -25,7 +25,9 @@ class Objective(Record):
         """Raise where the objective does not exist for a method."""
 
     def stationary(self, method: Method) -> bool:
-        """Whether it does not change, to first order, with the sites at the method's fixed point."""
+        """Whether it does not change, to first order, with the sites at the method's fixed point; a datum's value
+        then is the one that the method's rule has for it.
+        """
         return False
 
     def local(
