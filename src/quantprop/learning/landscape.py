@@ -246,14 +246,14 @@ class Landscape:
     ) -> Iterator[Any]:
         """All programs that will be needed, the large ones first."""
         solving = (problem, self.cold, self.tol, self.max_sweeps)
-        yield PROGRAMS.solved.lowered(*solving)
-        yield PROGRAMS.prior.lowered(theta, self.unbounded, self.inputs)
+        yield PROGRAMS.solved.ahead(*solving)
+        yield PROGRAMS.prior.ahead(theta, self.unbounded, self.inputs)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)
         problem = replace(problem, prior=prior)
-        yield PROGRAMS.gradient.lowered(problem, self.objective, out.at, factor, exact=self.exact)
+        yield PROGRAMS.gradient.ahead(problem, self.objective, out.at, factor, exact=self.exact)
         value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
-        yield PROGRAMS.pull_back.lowered(theta, self.unbounded, self.inputs, value, by)
-        yield loo_program.lowered(*left_out, self.task.data, self.task.weight, out.at)
+        yield PROGRAMS.pull_back.ahead(theta, self.unbounded, self.inputs, value, by)
+        yield loo_program.ahead(*left_out, self.task.data, self.task.weight, out.at)
 
     @cached_property
     def integrates(self) -> bool:

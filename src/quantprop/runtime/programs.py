@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.interpreted import Interpreted, Waiting, due, wanted
 from quantprop.runtime.memory import explained
 from quantprop.runtime.mesh import mesh_of
 from quantprop.runtime.stored import kept
@@ -139,6 +140,12 @@ class Program(Generic[P, R]):
         with mesh_of(leaves):
             return compiled.lower(*leaves)
 
+    def ahead(self, *args: Any, **kwargs: Any) -> Any:
+        """What `compile_ahead` is given before calls with arguments of these shapes."""
+        compiled, leaves = self._compiled(args, kwargs)
+        with mesh_of(leaves):
+            return compiled.ahead(*leaves) if isinstance(compiled, Interpreted) else compiled.lower(*leaves)
+
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The program for arguments like these, and the arrays in them."""
         static = {}
@@ -166,6 +173,8 @@ class Program(Generic[P, R]):
                 options = _unless_chosen(UNTUNED) if few and jax.default_backend() == "gpu" else {}
             return jax.jit(of_arrays, compiler_options=options)
 
+        if wanted(leaves):
+            return Interpreted(of_arrays, jitted)
         return kept(jitted, function, static, form, leaves)
 
 
@@ -189,15 +198,26 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
 def compile_ahead(key: Hashable, lowered: Iterable[Any], meanwhile: Callable[[], R] = lambda: None) -> R:
     """Compile programs in threads, as they come, unless those of this key are there: XLA does it without Python's lock,
     and mostly on one core for each. What this thread can do `meanwhile` it does, and returns.
+
+    Programs that are interpreted wait until they are due: then all of them are compiled.
     """
     if key in _cache.ahead:
         return meanwhile()
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        tasks = [threads.submit(one.compile) for one in lowered]
+        tasks, waiting = [], []
+        for one in lowered:
+            if isinstance(one, Waiting):
+                waiting.append(one)
+            else:
+                tasks.append(threads.submit(one.compile))
+        if due(waiting):
+            tasks += [threads.submit(one.lowered().compile) for one in waiting]
+            waiting = []
         done = meanwhile()
         for task in tasks:
             task.result()
-    _cache.ahead.add(key)
+    if not waiting:
+        _cache.ahead.add(key)
     return done
 
 
