@@ -29,7 +29,7 @@ REAL = np.array(
     [-np.inf, -3.7, -2.5, -1.0, -0.5, -0.0, 0.0, 1e-300, 0.25, 0.5, 1.0, 1.5, 2.5, 40.0, 1e200, np.inf, np.nan]
 )
 POSITIVE = np.array([1e-8, 0.3, 0.5, 1.0, 2.0, 7.5, 30.0, 150.0])
-WHOLE = np.array([-7, -3, -1, 1, 2, 5, 9])
+WHOLE = np.array([-(2**63), -7, -3, -1, 0, 1, 2, 5, 9])
 CUBE = RNG.normal(size=(5, 6, 4))
 ROWS = np.array([-7, 2, 8])
 INSIDE = np.array([4, 0, 2])
@@ -105,6 +105,7 @@ USES = {
     "div": (lambda x: x / x[::-1], REAL),
     "integer quotient": (lambda x: lax.div(x[:, None], x[None]), WHOLE),
     "rem": (lambda x: (lax.rem(x[:, None], x[None]), lax.rem(1.7 * x, 1.1)), WHOLE),
+    "selection by number": (lambda x: lax.select_n(jnp.array([5, 0, 1, -2], jnp.int32), x[:4], x[4:8], x[8:12]), REAL),
     "neg": (lambda x: -x, REAL),
     "sign": (jnp.sign, REAL),
     "abs": (jnp.abs, REAL),
@@ -155,14 +156,17 @@ USES = {
         lambda x: (jnp.where(x > 0, x, -x), lax.select_n(jnp.array([2, 0, 1], jnp.int32), x[:3], x[3:6], x[6:9])),
         REAL,
     ),
-    "convert_element_type": (lambda x: (x.astype(jnp.int64), x.astype(jnp.float32), (x > 1).astype(float)), POSITIVE),
+    "convert_element_type": (
+        lambda x: (x.astype(jnp.int64), x.astype(jnp.int32), x.astype(bool), (x > 1).astype(float)),
+        np.r_[REAL, 2.0**31, 2.0**63],
+    ),
     "copy": (jnp.copy, REAL),
     "stop_gradient": (lax.stop_gradient, REAL),
     "erf": (lax.erf, REAL),
     "erfc": (lax.erfc, REAL),
     "erf_inv": (lambda x: lax.erf_inv(x / 4.0), REAL[1:13]),
-    "lgamma": (lambda x: lax.lgamma(x + 0.1), POSITIVE),
-    "digamma": (lax.digamma, POSITIVE),
+    "lgamma": (lax.lgamma, np.r_[POSITIVE[:3], POSITIVE[5:], 0.0, np.inf, -np.inf, np.nan]),
+    "digamma": (lax.digamma, np.r_[POSITIVE, 0.0, -0.0, np.inf, np.nan]),
     "logistic": (jax.nn.sigmoid, REAL),
     "igamma": (lambda x: lax.igamma(x, x[::-1]), POSITIVE),
     "igammac": (lambda x: lax.igammac(x, x[::-1]), POSITIVE),
@@ -180,7 +184,7 @@ USES = {
     "split": (lambda x: jnp.split(x, (1, 1, 4), axis=1), CUBE),
     "dynamic_slice": (lambda x: [lax.dynamic_slice(x, (i, 0, i), (2, 6, 2)) for i in ROWS], CUBE),
     "dynamic_update_slice": (lambda x: [lax.dynamic_update_slice(x, x[:2, :, :2], (i, 0, i)) for i in ROWS], CUBE),
-    "reduce_sum": (lambda x: (x.sum(), x.sum((0, 2))), CUBE),
+    "reduce_sum": (lambda x: (x.sum(), x.sum((0, 2)), x[:0].sum(0), WHOLE.sum() * x.astype(jnp.int32).sum()), CUBE),
     "reduce_max": (lambda x: (x.max(1), REAL.max() + jnp.max(jnp.asarray(REAL))), CUBE),
     "reduce_min": (lambda x: x.min((0, 1)), CUBE),
     "reduce_prod": (lambda x: x.prod(1), CUBE),
@@ -218,7 +222,7 @@ USES = {
     "platform_index": (lambda x: lax.platform_dependent(x, cpu=lambda z: z + 1.0, default=lambda z: z), CUBE),
     "dot_general": (
         lambda x: (
-            x[0] @ x[0].T, x @ x[0, 0], x[0].T @ x[0],
+            x[0] @ x[0].T, x @ x[0, 0], x[0].T @ x[0], jnp.dot(x[0, 0], x[1, 1]), x[0, :0] @ x[0].T,
             jnp.einsum("ijk,ljk->il", x, x), jnp.einsum("ijk,ilk->ijl", x, x),
         ),
         CUBE,
@@ -262,7 +266,7 @@ LOOSE = {  # other formulas than SciPy's, which is the more accurate where they 
 @pytest.mark.parametrize("name", USES)
 def test_primitives_are_those_of_xla(name):
     function, x = USES[name]
-    own = "div" if name == "integer quotient" else name
+    own = {"integer quotient": "div", "selection by number": "select_n"}.get(name, name)
     assert own in primitives(jax.jit(function).trace(x).jaxpr.jaxpr)
     assert_same(function, x, rtol=LOOSE.get(name, 4e-15))
 
@@ -404,6 +408,60 @@ def test_programs_of_a_fit_are_compiled_together_when_they_are_due(cache):
 
 
 # --- what is left to XLA ---------------------------------------------------------------------------------------------
+
+
+ELSEWHERE = {  # NumPy would do otherwise, or not at all
+    "a sum of int8": (lambda x: jnp.sum(x.astype(jnp.int8), dtype=jnp.int8), FEW),
+    "a product of integers": (lambda x: x.astype(int) @ x.astype(int), FEW),
+    "float32": (lambda x: x.astype(jnp.float32) * 3, FEW),
+    "complex numbers": (lambda x: jnp.abs(x + 1j), FEW),
+    "a point is set": (lambda x: x.at[()].set(3.0), FEW[0]),
+    "the largest of nothing": (lambda x: lax.reduce_max(x[:0], (0,)), FEW),
+    "a root of nothing": (lambda x: lax.linalg.cholesky(x[:0].reshape(0, 2, 2)), FEW),
+    "less than nothing": (lambda x: lax.pad(x, 0.0, ((-10, 4, 0),)), FEW),
+    "bits": (lambda x: lax.reduce_or(x.astype(int), (0,)), FEW),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_uses_that_numpy_has_otherwise_are_compiled(name, cache):
+    function, x = ELSEWHERE[name]
+    np.testing.assert_array_equal(programs.program(function)(x), jax.jit(function)(x))
+    assert made(cache).compiles
+
+
+def test_what_fails_in_numpy_is_compiled_with_a_warning(cache, monkeypatch):
+    def broken(**_):
+        return lambda x: np.zeros(3)[x.astype(int)]
+
+    monkeypatch.setitem(ENTRYWISE, "sin", broken)
+    sine = programs.program(lambda x: jnp.sin(x))
+    with pytest.warns(RuntimeWarning, match="cannot be interpreted and is compiled instead .IndexError"):
+        np.testing.assert_allclose(sine(FEW + 9.0), np.sin(FEW + 9.0), rtol=1e-15)
+    assert made(cache).compiles
+
+
+def test_a_result_of_another_type_is_no_result(cache, monkeypatch):
+    monkeypatch.setitem(ENTRYWISE, "sin", lambda **_: lambda x: np.sin(x).astype(np.float32))
+    np.testing.assert_allclose(programs.program(lambda x: jnp.sin(x))(FEW), np.sin(FEW), rtol=1e-15)
+    assert made(cache).compiles
+
+
+def test_loops_over_constants_are_no_constants(cache, monkeypatch):
+    steps = programs.program(lambda x: x + lax.fori_loop(0, 10**6, lambda i, s: s + 1.0, 0.0))
+    np.testing.assert_array_equal(steps(FEW), FEW + 1e6)
+    assert made(cache).compiles
+
+
+def test_settings_count_when_a_program_is_called(cache, monkeypatch):
+    logarithm = programs.program(lambda x: jnp.log(x))
+    logarithm(FEW)
+    with jax.debug_nans(True), pytest.raises(FloatingPointError):
+        logarithm(-FEW)
+    spent = made(cache).meter.spent
+    monkeypatch.setenv(interpreted.SWITCH, "off")
+    logarithm(FEW)
+    assert made(cache).meter.spent == spent > 0.0
 
 
 def test_what_is_not_known_is_compiled(cache):

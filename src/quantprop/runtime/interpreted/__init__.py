@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -32,7 +33,7 @@ OFF, ON = frozenset({"off", "0", "no", "false"}), frozenset({"on", "1", "yes", "
 ROWS = 256  # at most, along any axis of what a program is given
 ENTRIES = 2**18  # at most, in all
 PROGRAM, EQUATION = 5e4, 1e3  # microseconds, about, to compile one: a program, and for each of its equations
-NEARLY = 0.5  # of what compiling costs, after which it is done before the next fit rather than within it
+CALLS = 15  # that a fit makes of a program, about
 DOUBLE = "jax_enable_x64"
 FOLDER = "jax_compilation_cache_dir"
 SETTINGS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")  # that ask for JAX's own ways
@@ -54,13 +55,18 @@ def wanted(leaves: list[Any]) -> bool:
     """Whether a program of such arrays is interpreted at first: on a CPU, where they are small, and where compiled
     programs are not kept, for which another process would be grateful.
     """
-    told = os.environ.get(SWITCH, "").casefold()
-    if told in OFF or (told not in ON and getattr(jax.config, FOLDER)) or jax.default_backend() != "cpu":
-        return False
-    if _forbidden.get() or jax.process_count() > 1 or any(getattr(jax.config, name) for name in SETTINGS):
+    if not _allowed() or jax.default_backend() != "cpu" or jax.process_count() > 1:
         return False
     few = all(size <= ROWS for leaf in leaves for size in np.shape(leaf))
     return few and sum(np.size(leaf) for leaf in leaves) <= ENTRIES
+
+
+def _allowed() -> bool:
+    """Whether nothing forbids it now."""
+    told = os.environ.get(SWITCH, "").casefold()
+    if told in OFF or _forbidden.get() or (told not in ON and getattr(jax.config, FOLDER)):
+        return False
+    return not any(getattr(jax.config, name) for name in SETTINGS)
 
 
 class Interpreted:
@@ -86,9 +92,12 @@ class Interpreted:
             return self.jitted(*leaves)
         try:
             return self._interpreted(leaves)
-        except Exhausted:
-            self.give_up()
-            return self.jitted(*leaves)
+        except (Exhausted, Unknown):
+            pass  # compiling is cheaper, or the only way
+        except Exception as error:  # of one equation in NumPy: XLA can do it, and whoever sees this can mend it
+            _warn(error)
+        self.give_up()
+        return self.jitted(*leaves)
 
     def eval_shape(self, *leaves: Any) -> Any:
         """Shapes and types in place of results."""
@@ -104,13 +113,18 @@ class Interpreted:
             return Waiting(self, leaves)
         return self.jitted.lower(*leaves)
 
+    @property
+    def expected(self) -> float:
+        """What a call costs, about, as long as it is interpreted."""
+        return 0.0 if self.routine is None else self.routine.expected
+
     def give_up(self) -> None:
         """Compile from now on."""
         self.compiles, self.routine = True, None
 
     def _runs(self, leaves: tuple[Any, ...]) -> bool:
         """Whether these arrays can be interpreted here and now."""
-        if self.compiles or _forbidden.get() or threading.current_thread() is not threading.main_thread():
+        if self.compiles or not _allowed() or threading.current_thread() is not threading.main_thread():
             return False
         if getattr(jax.config, DOUBLE) != self.double:
             return False
@@ -122,6 +136,7 @@ class Interpreted:
             traced = self.plain.trace(*leaves)
             closed, self.form = traced.jaxpr, jax.tree.structure(traced.out_info)
             self.kinds = [variable.aval.dtype for variable in closed.jaxpr.invars]
+            self.meter = Meter()
             try:
                 if closed.effects:
                     raise Unknown("an effect")
@@ -129,6 +144,9 @@ class Interpreted:
                     self.routine = Routine(closed.jaxpr, closed.consts, self.meter)
             except Unknown:
                 self.compiles = True
+            except Exception as error:
+                self.compiles = True
+                _warn(error)
             self.meter.budget = PROGRAM + EQUATION * self.meter.equations
         return self.routine
 
@@ -154,9 +172,13 @@ class Waiting(NamedTuple):
 
 
 def due(waiting: list[Waiting]) -> bool:
-    """Whether programs have cost so much that they would be compiled one by one in the midst of the next fit."""
-    meters = [one.program.meter for one in waiting]
-    return bool(waiting) and sum(one.spent for one in meters) > NEARLY * sum(one.budget for one in meters)
+    """Whether one of a fit's programs would be compiled in its midst: then all had better be now, side by side."""
+    return any(one.program.meter.spent + CALLS * one.program.expected > one.program.meter.budget for one in waiting)
+
+
+def _warn(error: Exception) -> None:
+    told = f"a program cannot be interpreted and is compiled instead ({type(error).__name__}: {error})"
+    warnings.warn(told, RuntimeWarning, stacklevel=2)
 
 
 def _among(one: Any, arrays: list[np.ndarray]) -> bool:

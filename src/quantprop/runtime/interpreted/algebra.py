@@ -23,7 +23,7 @@ def _dot_general(dimension_numbers: Any, **_: Any) -> Function:
         shape = [x.shape[axis] for axis in rows], [y.shape[axis] for axis in columns]
         a = x.transpose([*left_batch, *rows, *left]).reshape(*batch, math.prod(shape[0]), summed)
         b = y.transpose([*right_batch, *right, *columns]).reshape(*batch, summed, math.prod(shape[1]))
-        return (a @ b).reshape(*batch, *shape[0], *shape[1])
+        return (a @ b).reshape((*batch, *shape[0], *shape[1]))
 
     return product
 

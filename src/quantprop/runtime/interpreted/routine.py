@@ -24,9 +24,13 @@ INLINED = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
 }
+KINDS = (np.float64, np.int64, np.int32, np.uint32, np.bool_)
+OF_AXES = ("gather", "scatter", "scatter-add", "dynamic_slice", "dynamic_update_slice")
+OF_SOMETHING = ("cholesky", "triangular_solve", "reduce_max", "reduce_min", "argmax", "argmin")
 CONSTANT = 2**16  # entries at most of what is computed beforehand
 # Microseconds, about: of a step, of an entry, of an entry by SciPy, of a multiplication and addition.
 STEP, ENTRY, SPECIAL_ENTRY, FLOP = 3.0, 3e-3, 5e-2, 1e-4
+ROUNDS = 5  # of a loop, where nothing is known: inference from warm sites takes as many sweeps
 
 
 class Exhausted(Exception):
@@ -49,7 +53,9 @@ class Routine:
         self.values: list[Any] = []
         self.steps: list[tuple[Function, list[int], Any]] = []
         self.known: set[int] = set()
-        self.meter, self.cost = meter, 0.0
+        self.unchecked: list[tuple[Any, list[int]]] = []  # equations and their results, before the first call
+        self.meter = meter
+        self.cost, self.expected = 0.0, 0.0  # microseconds of a call, without loops and branches and with them
         self.ins = [self._place() for _ in jaxpr.invars]
         self.outs = self._inlined(jaxpr, consts, self.ins)
         self.shapes = [_shape(out) for out in jaxpr.outvars]
@@ -68,6 +74,9 @@ class Routine:
             else:
                 for place, value in zip(out, made, strict=True):
                     values[place] = value
+        for equation, outs in self.unchecked:
+            _alike([values[place] for place in outs], equation)
+        self.unchecked = []
         return [_wide(values[place], shape) for place, shape in zip(self.outs, self.shapes, strict=True)]
 
     def _place(self, value: Any = None) -> int:
@@ -99,13 +108,19 @@ class Routine:
     def _appended(self, equation: Any, name: str, ins: list[int]) -> list[int]:
         """Append an equation, or compute it where all arguments are known."""
         self.meter.equations += 1
-        several, function = equation.primitive.multiple_results, _function(equation, name, self.meter)
-        if self.known.issuperset(ins) and all(out.aval.size <= CONSTANT for out in equation.outvars):
+        several, (function, inside) = equation.primitive.multiple_results, _function(equation, name, self.meter)
+        if (
+            name not in LOOPS
+            and self.known.issuperset(ins)
+            and all(out.aval.size <= CONSTANT for out in equation.outvars)
+        ):
             made = function(*[self.values[place] for place in ins])
-            return [self._place(np.asarray(one)) for one in (made if several else [made])]
-        self.cost += _microseconds(equation, name)
+            return [self._place(np.asarray(one)) for one in _alike(made if several else [made], equation)]
+        cost = _microseconds(equation, name)
+        self.cost, self.expected = self.cost + cost, self.expected + cost + inside
         outs = [self._place() for _ in equation.outvars]
         self.steps.append((function, ins, outs if several else outs[0]))
+        self.unchecked.append((equation, outs))
         return outs
 
 
@@ -126,6 +141,14 @@ def _wide(value: Any, shape: tuple[int, ...]) -> Any:
     return value if value.shape == shape else np.broadcast_to(value, shape)
 
 
+def _alike(values: Sequence[Any], equation: Any) -> Sequence[Any]:
+    """The results of an equation; unknown is one that has another type or number of axes than the equation says."""
+    for value, out in zip(values, equation.outvars, strict=True):
+        if value.dtype != _kind(out) or value.ndim != len(out.aval.shape):
+            raise Unknown(f"{equation.primitive.name}, whose result is {value.dtype} of {value.ndim} axes")
+    return values
+
+
 def _microseconds(equation: Any, name: str) -> float:
     entries = sum(out.aval.size for out in equation.outvars)
     if name in ALGEBRA:
@@ -133,22 +156,46 @@ def _microseconds(equation: Any, name: str) -> float:
     return STEP + (SPECIAL_ENTRY if name in SPECIAL else ENTRY) * entries
 
 
-def _function(equation: Any, name: str, meter: Meter) -> Function:
-    """What an equation computes."""
+def _function(equation: Any, name: str, meter: Meter) -> tuple[Function, float]:
+    """What an equation computes, and the microseconds that loops and branches inside it take, about."""
+    _refuse(equation, name)
     params, shapes = equation.params, [_shape(atom) for atom in equation.invars]
     if name == "div" and not np.issubdtype(_kind(equation.outvars[0]), np.floating):
         name = "integer quotient"
-    if name in NARROW:
-        return NARROW[name](**params)
-    if name in ENTRYWISE or name in SPECIAL:
-        return (ENTRYWISE.get(name) or SPECIAL[name])(**params)
+    if name == "select_n" and not np.issubdtype(_kind(equation.invars[0]), np.bool_):
+        name = "selection by number"
+    narrow = NARROW.get(name) or ENTRYWISE.get(name) or SPECIAL.get(name)
+    if narrow is not None:
+        return narrow(**params), 0.0
+    inside = 0.0
     if name in LOOPS:
-        function = LOOPS[name](meter, **params)
+        function, inside = LOOPS[name](meter, **params)
     elif name in SHAPES or name in ALGEBRA:
         function = (SHAPES.get(name) or ALGEBRA[name])(**params)
     else:
         raise Unknown(name)
-    return lambda *args: function(*map(_wide, args, shapes))
+    return lambda *args: function(*map(_wide, args, shapes)), inside
+
+
+def _refuse(equation: Any, name: str) -> None:
+    """Unknown is what NumPy would do otherwise than XLA, or not at all: other types (but for arrays of nothing, which
+    JAX makes float32), points in place of arrays, and arrays of nothing where something is looked for.
+    """
+    something = any(out.aval.size for out in equation.outvars)
+    if something and any(_kind(atom) not in KINDS for atom in (*equation.invars, *equation.outvars) if atom.aval.size):
+        raise Unknown(f"{name} of another type")
+    shape, kind = (_shape(equation.invars[0]), _kind(equation.invars[0])) if equation.invars else ((), None)
+    if name in OF_AXES and not shape:
+        raise Unknown(f"{name} of a point")
+    if name in OF_SOMETHING and 0 in shape:
+        raise Unknown(f"{name} of nothing")
+    if (name == "dot_general" and kind != np.float64) or (name in ("reduce_and", "reduce_or") and kind != np.bool_):
+        raise Unknown(f"{name} of {kind}")
+    if name == "pad" and any(
+        size + min(low, 0) + min(high, 0) < 0
+        for size, (low, high, _) in zip(shape, equation.params["padding_config"], strict=True)
+    ):
+        raise Unknown("pad by less than nothing")
 
 
 # --- narrow values ---------------------------------------------------------------------------------------------------
@@ -182,7 +229,9 @@ NARROW: dict[str, Callable[..., Function]] = {"broadcast_in_dim": _broadcast, "s
 # --- loops and branches ----------------------------------------------------------------------------------------------
 
 
-def _while(meter: Meter, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int, **_: Any) -> Function:
+def _while(
+    meter: Meter, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int, **_: Any
+) -> tuple[Function, float]:
     goes_on, body = Routine(*_opened(cond_jaxpr), meter), Routine(*_opened(body_jaxpr), meter)
     several = bool(goes_on.shapes[0])  # loops side by side, each of which stops when it is done
 
@@ -194,14 +243,16 @@ def _while(meter: Meter, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, bo
             state = [_chosen(running, *each) for each in zip(new, state, strict=True)] if several else new
         return state
 
-    return looped
+    return looped, ROUNDS * (goes_on.expected + body.expected)
 
 
 def _chosen(running: Any, new: Any, old: Any) -> Any:
     return np.where(running.reshape(running.shape + (1,) * (new.ndim - running.ndim)), new, old)
 
 
-def _scan(meter: Meter, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool, **_: Any) -> Function:
+def _scan(
+    meter: Meter, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool, **_: Any
+) -> tuple[Function, float]:
     body, first = Routine(*_opened(jaxpr), meter), num_consts + num_carry
     if not length:
         raise Unknown("scan")
@@ -214,12 +265,13 @@ def _scan(meter: Meter, jaxpr: Any, length: int, num_consts: int, num_carry: int
             made.append(each[num_carry:])
         return state + [np.stack(each) for each in zip(*(made[::-1] if reverse else made), strict=True)]
 
-    return scanned
+    return scanned, length * body.expected
 
 
-def _cond(meter: Meter, branches: Any, **_: Any) -> Function:
+def _cond(meter: Meter, branches: Any, **_: Any) -> tuple[Function, float]:
     routines = [Routine(*_opened(branch), meter) for branch in branches]
-    return lambda index, *args: routines[min(max(int(index), 0), len(routines) - 1)](*args)
+    last, mean = len(routines) - 1, sum(branch.expected for branch in routines) / len(routines)
+    return lambda index, *args: routines[min(max(int(index), 0), last)](*args), mean
 
 
-LOOPS: dict[str, Callable[..., Function]] = {"while": _while, "scan": _scan, "cond": _cond}
+LOOPS: dict[str, Callable[..., tuple[Function, float]]] = {"while": _while, "scan": _scan, "cond": _cond}

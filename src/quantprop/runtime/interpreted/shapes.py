@@ -59,7 +59,11 @@ def _dynamic_update_slice(**_: Any) -> Function:
 
 
 def _reduction(ufunc: np.ufunc) -> Made:
-    return lambda axes, **_: partial(ufunc.reduce, axis=tuple(int(axis) for axis in axes))
+    def made(axes: Any, **_: Any) -> Function:
+        along = tuple(int(axis) for axis in axes)
+        return lambda x: ufunc.reduce(x, axis=along, dtype=x.dtype)  # NumPy would add in int64
+
+    return made
 
 
 def _extreme(function: Any) -> Made:
@@ -69,8 +73,8 @@ def _extreme(function: Any) -> Made:
 def _running(ufunc: np.ufunc) -> Made:
     def made(axis: int, reverse: bool, **_: Any) -> Function:
         if reverse:
-            return lambda x: np.flip(ufunc.accumulate(np.flip(x, axis), axis=axis), axis)
-        return partial(ufunc.accumulate, axis=axis)
+            return lambda x: np.flip(ufunc.accumulate(np.flip(x, axis), axis=axis, dtype=x.dtype), axis)
+        return lambda x: ufunc.accumulate(x, axis=axis, dtype=x.dtype)
 
     return made
 
