@@ -2,8 +2,9 @@
 
     taskset -c 0,1 python benchmarks/run.py --only cold      # two cores, as the documentation has it
 
-Every figure is the least of a few new processes: without kept programs, the same with all programs compiled at once, with
-an empty folder, with a full one. Unlike the comparison with peers, processes here may use all cores they are given, as a user's do. Writes out/cold.json.
+Every figure is the least of a few new processes: without kept programs, the same with all programs compiled at once,
+with an empty folder, with a full one. Unlike the comparison with peers, processes here may use all cores they are
+given, as a user's do. Writes out/cold.json.
 """
 
 from __future__ import annotations
