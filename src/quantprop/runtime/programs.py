@@ -174,6 +174,7 @@ class Program(Generic[P, R]):
             return jax.jit(of_arrays, compiler_options=options)
 
         if wanted(leaves):
+            of_arrays.__name__ = getattr(function, "__name__", "program")  # by which JAX finds a trace again, too
             return Interpreted(of_arrays, jitted)
         return kept(jitted, function, static, form, leaves)
 

@@ -27,6 +27,7 @@ from jax.core import Tracer
 from quantprop.runtime.interpreted.entrywise import Unknown
 from quantprop.runtime.interpreted.routine import Exhausted, Meter, Routine
 from quantprop.runtime.mesh import is_divided
+from quantprop.runtime.stored import keeping
 
 SWITCH = "QUANTPROP_INTERPRET"  # in the environment: off, or on even where compiled programs are kept
 OFF, ON = frozenset({"off", "0", "no", "false"}), frozenset({"on", "1", "yes", "true"})
@@ -64,7 +65,7 @@ def wanted(leaves: list[Any]) -> bool:
 def _allowed() -> bool:
     """Whether nothing forbids it now."""
     told = os.environ.get(SWITCH, "").casefold()
-    if told in OFF or _forbidden.get() or (told not in ON and getattr(jax.config, FOLDER)):
+    if told in OFF or _forbidden.get() or (told not in ON and (keeping() or getattr(jax.config, FOLDER))):
         return False
     return not any(getattr(jax.config, name) for name in SETTINGS)
 
@@ -80,6 +81,7 @@ class Interpreted:
         self.kinds: list[Any] = []  # types of its arguments
         self.form: Any = None  # of what it returns
         self.compiles = False  # from now on
+        self.why = ""  # it compiles, where that is not for its cost
         self.meter = Meter()
 
     @cached_property
@@ -92,11 +94,12 @@ class Interpreted:
             return self.jitted(*leaves)
         try:
             return self._interpreted(leaves)
-        except (Exhausted, Unknown):
-            pass  # compiling is cheaper, or the only way
+        except Exhausted:
+            self.give_up("")
+        except Unknown as error:
+            self.give_up(str(error))
         except Exception as error:  # of one equation in NumPy: XLA can do it, and whoever sees this can mend it
-            _warn(error)
-        self.give_up()
+            self.give_up(_warned(error))
         return self.jitted(*leaves)
 
     def eval_shape(self, *leaves: Any) -> Any:
@@ -118,9 +121,9 @@ class Interpreted:
         """What a call costs, about, as long as it is interpreted."""
         return 0.0 if self.routine is None else self.routine.expected
 
-    def give_up(self) -> None:
+    def give_up(self, why: str) -> None:
         """Compile from now on."""
-        self.compiles, self.routine = True, None
+        self.compiles, self.why, self.routine = True, why, None
 
     def _runs(self, leaves: tuple[Any, ...]) -> bool:
         """Whether these arrays can be interpreted here and now."""
@@ -142,11 +145,10 @@ class Interpreted:
                     raise Unknown("an effect")
                 with np.errstate(all="ignore"):
                     self.routine = Routine(closed.jaxpr, closed.consts, self.meter)
-            except Unknown:
-                self.compiles = True
+            except Unknown as error:
+                self.give_up(str(error))
             except Exception as error:
-                self.compiles = True
-                _warn(error)
+                self.give_up(_warned(error))
             self.meter.budget = PROGRAM + EQUATION * self.meter.equations
         return self.routine
 
@@ -167,7 +169,7 @@ class Waiting(NamedTuple):
 
     def lowered(self) -> Any:
         """What XLA compiles, in place of interpreting from now on."""
-        self.program.give_up()
+        self.program.give_up("")
         return self.program.lower(*self.leaves)
 
 
@@ -176,9 +178,10 @@ def due(waiting: list[Waiting]) -> bool:
     return any(one.program.meter.spent + CALLS * one.program.expected > one.program.meter.budget for one in waiting)
 
 
-def _warn(error: Exception) -> None:
+def _warned(error: Exception) -> str:
     told = f"a program cannot be interpreted and is compiled instead ({type(error).__name__}: {error})"
     warnings.warn(told, RuntimeWarning, stacklevel=2)
+    return told
 
 
 def _among(one: Any, arrays: list[np.ndarray]) -> bool:

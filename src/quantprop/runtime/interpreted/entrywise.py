@@ -107,12 +107,6 @@ def _log_gamma(**_: Any) -> Function:
     return lambda x: np.where(np.isneginf(x), np.inf, scipy.special.gammaln(x))
 
 
-def _digamma(**_: Any) -> Function:
-    import scipy.special
-
-    return lambda x: np.where(x == 0, np.nan, scipy.special.digamma(x))
-
-
 def _before(x: Any, y: Any) -> Any:
     """Whether x comes before y in the order of all floats, in which -0 comes before 0, and NaN last."""
     if not np.issubdtype(x.dtype, np.floating):
@@ -151,9 +145,9 @@ ENTRYWISE |= {
 SPECIAL: dict[str, Made] = {
     name: _special(scipys)
     for name, scipys in {
-        "erf": "erf", "erfc": "erfc", "erf_inv": "erfinv", 
+        "erf": "erf", "erfc": "erfc", "erf_inv": "erfinv", "digamma": "digamma", 
         "logistic": "expit", "igamma": "gammainc", "igammac": "gammaincc", "regularized_incomplete_beta": "betainc",
         "bessel_i0e": "i0e", "bessel_i1e": "i1e", "polygamma": "polygamma",
     }.items()
 }  # fmt: skip
-SPECIAL |= {"lgamma": _log_gamma, "digamma": _digamma}
+SPECIAL |= {"lgamma": _log_gamma}

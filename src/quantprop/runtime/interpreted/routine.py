@@ -98,7 +98,7 @@ class Routine:
 
         for equation in jaxpr.eqns:
             name, ins = equation.primitive.name, [place_of(atom) for atom in equation.invars]
-            if name in INLINED:
+            if INLINED.get(name) in equation.params:
                 outs = self._inlined(*_opened(equation.params[INLINED[name]]), ins)
             else:
                 outs = self._appended(equation, name, ins)
@@ -169,7 +169,7 @@ def _function(equation: Any, name: str, meter: Meter) -> tuple[Function, float]:
         return narrow(**params), 0.0
     inside = 0.0
     if name in LOOPS:
-        function, inside = LOOPS[name](meter, **params)
+        function, inside = LOOPS[name](meter, equation)
     elif name in SHAPES or name in ALGEBRA:
         function = (SHAPES.get(name) or ALGEBRA[name])(**params)
     else:
@@ -229,10 +229,10 @@ NARROW: dict[str, Callable[..., Function]] = {"broadcast_in_dim": _broadcast, "s
 # --- loops and branches ----------------------------------------------------------------------------------------------
 
 
-def _while(
-    meter: Meter, cond_jaxpr: Any, body_jaxpr: Any, cond_nconsts: int, body_nconsts: int, **_: Any
-) -> tuple[Function, float]:
-    goes_on, body = Routine(*_opened(cond_jaxpr), meter), Routine(*_opened(body_jaxpr), meter)
+def _while(meter: Meter, equation: Any) -> tuple[Function, float]:
+    params = equation.params
+    cond_nconsts, body_nconsts = params["cond_nconsts"], params["body_nconsts"]
+    goes_on, body = (Routine(*_opened(params[name]), meter) for name in ("cond_jaxpr", "body_jaxpr"))
     several = bool(goes_on.shapes[0])  # loops side by side, each of which stops when it is done
 
     def looped(*args: Any) -> list[Any]:
@@ -250,12 +250,15 @@ def _chosen(running: Any, new: Any, old: Any) -> Any:
     return np.where(running.reshape(running.shape + (1,) * (new.ndim - running.ndim)), new, old)
 
 
-def _scan(
-    meter: Meter, jaxpr: Any, length: int, num_consts: int, num_carry: int, reverse: bool, **_: Any
-) -> tuple[Function, float]:
-    body, first = Routine(*_opened(jaxpr), meter), num_consts + num_carry
+def _scan(meter: Meter, equation: Any) -> tuple[Function, float]:
+    """Constants, what is carried, and rows, of which the body is given one: they have an axis more than it has."""
+    length, reverse = equation.params["length"], equation.params["reverse"]
+    jaxpr, consts = _opened(equation.params["jaxpr"])
     if not length:
-        raise Unknown("scan")
+        raise Unknown("scan of nothing")
+    num_carry = _of_same_rank(equation.outvars, jaxpr.outvars)
+    first = _of_same_rank(equation.invars, jaxpr.invars)
+    num_consts, body = first - num_carry, Routine(jaxpr, consts, meter)
 
     def scanned(*args: Any) -> list[Any]:
         state, made = list(args[num_consts:first]), []
@@ -268,7 +271,13 @@ def _scan(
     return scanned, length * body.expected
 
 
-def _cond(meter: Meter, branches: Any, **_: Any) -> tuple[Function, float]:
+def _of_same_rank(outside: Sequence[Any], inside: Sequence[Any]) -> int:
+    """How many variables have as many axes outside a loop as inside."""
+    return sum(len(_shape(a)) == len(_shape(b)) for a, b in zip(outside, inside, strict=True))
+
+
+def _cond(meter: Meter, equation: Any) -> tuple[Function, float]:
+    branches = equation.params["branches"]
     routines = [Routine(*_opened(branch), meter) for branch in branches]
     last, mean = len(routines) - 1, sum(branch.expected for branch in routines) / len(routines)
     return lambda index, *args: routines[min(max(int(index), 0), last)](*args), mean

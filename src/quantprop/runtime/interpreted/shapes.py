@@ -113,6 +113,7 @@ SHAPES: dict[str, Made] = {
     "rev": lambda dimensions, **_: partial(np.flip, axis=tuple(int(axis) for axis in dimensions)),
     "concatenate": lambda dimension, **_: lambda *parts: np.concatenate(parts, axis=dimension),
     "stack": lambda axis, **_: lambda *parts: np.stack(parts, axis=axis),
+    "unstack": lambda axis, **_: lambda x: list(np.moveaxis(x, axis, 0)),
     "slice": _slice,
     "pad": _pad,
     "split": _split,
