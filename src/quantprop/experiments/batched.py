@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -43,7 +44,8 @@ class Batched:
 
     An accelerator is driven by a process for each padded size of training sets and each method that does not go on from
     another's result, as far as there are cores: tracing and compiling programs takes longer than running them, and so
-    happens side by side, once for the data sets of one size. Without one, data sets come one after the other.
+    happens side by side, once for the data sets of one size. Where several methods go on from EP's result, they do so
+    side by side when it is there. Without an accelerator data sets come one after the other.
     """
 
     def carry_out(self, units: list[Unit]) -> Results:
@@ -57,10 +59,13 @@ class Batched:
                 yield from _rows_of(group)
             return
         tasks = [part for alike in by_size(groups) for part in apart(alike)]
-        processes = max(1, min(len(tasks), cpu_count()))
+        later = {unit.experiment: after_ep(unit) for unit in units}
+        most = len(tasks) * max([1, *map(len, later.values())])  # at a time: EP's, or those that go on from it
+        processes = max(1, min(most, cpu_count()))
         share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
         flags = {"XLA_FLAGS": " ".join((ENVIRONMENT["XLA_FLAGS"], os.environ.get("XLA_FLAGS", "")))}
-        yield from together(units, in_processes(_in_turn, tasks, processes, ENVIRONMENT | share | flags))
+        environment = ENVIRONMENT | share | flags
+        yield from together(units, in_processes(_in_turn, tasks, processes, environment, partial(following, later)))
 
 
 def by_size(groups: list[list[Unit]]) -> list[list[Unit]]:
@@ -73,12 +78,30 @@ def by_size(groups: list[list[Unit]]) -> list[list[Unit]]:
     return [found[size] for size in sorted(found, reverse=True)]
 
 
+def after_ep(unit: Unit) -> tuple[str, ...]:
+    """The methods of a unit that go on from EP's result side by side: none where one alone does, which the process that
+    has it goes on with.
+    """
+    some = tuple(method for method in unit.methods if follows_ep(unit.experiment.variant, method))
+    return some if "ep" in unit.methods and len(some) > 1 else ()
+
+
+def following(later: dict[Experiment, tuple[str, ...]], results: list[Done]) -> list[list[Unit]]:
+    """Work that can be done with EP's results, method by method."""
+    ep = [(done.unit.experiment, row) for done in results for row in done.rows if row.method == "ep"]
+    methods = dict.fromkeys(method for experiment, _ in ep for method in later[experiment])
+    return [[Unit(one, (method,), row) for one, row in ep if method in later[one]] for method in methods]
+
+
 def apart(units: list[Unit]) -> list[list[Unit]]:
-    """Work in parts that need nothing of each other: EP and what goes on from it, other methods."""
+    """Work in parts that need nothing of each other, and nothing that is not there: EP and what goes on from it alone,
+    other methods.
+    """
 
     def chain(unit: Unit, method: str) -> str:
-        return "ep" if follows_ep(unit.experiment.variant, method) else method
+        return "ep" if unit.ep is None and follows_ep(unit.experiment.variant, method) else method
 
+    units = [replace(unit, methods=tuple(m for m in unit.methods if m not in after_ep(unit))) for unit in units]
     heads = dict.fromkeys(chain(unit, method) for unit in units for method in unit.methods)
     parts = [
         [replace(unit, methods=tuple(one for one in unit.methods if chain(unit, one) == head)) for unit in units]

@@ -7,7 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
+from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -45,23 +45,37 @@ class Local:
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows, as they come. Whatever ends the loop also ends the workers."""
-        with closing(in_processes(done, units, self.jobs, ENVIRONMENT)) as results:
+        with closing(in_processes(done, units, min(self.jobs, len(units)), ENVIRONMENT)) as results:
             for _, one in results:
                 yield one
 
 
 def in_processes(
-    work: Callable[[T], R], tasks: Sequence[T], most: int, environment: Mapping[str, str]
+    work: Callable[[T], R],
+    tasks: Sequence[T],
+    most: int,
+    environment: Mapping[str, str],
+    following: Callable[[R], Sequence[T]] = lambda result: (),
 ) -> Generator[tuple[T, R], None, None]:
-    """Each task with its result, as they complete, by up to `most` processes, which end with the loop."""
+    """Each task with its result, as they complete, by up to `most` processes, which end with the loop; and each task
+    that can be done once a result is there.
+    """
     if not tasks:
         return
-    executor = ProcessPoolExecutor(min(most, len(tasks)), initializer=_obey_parent, env=dict(environment))
-    try:
+    executor = ProcessPoolExecutor(most, initializer=_obey_parent, env=dict(environment))
+    waiting: dict[Any, T] = {}
+
+    def submit(more: Sequence[T]) -> None:
         with _interrupts_held_back():
-            waiting: dict[Any, T] = {executor.submit(work, task): task for task in tasks}
-        for future in as_completed(waiting):
-            yield waiting.pop(future), future.result()
+            waiting.update({executor.submit(work, task): task for task in more})
+
+    try:
+        submit(tasks)
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                task, result = waiting.pop(future), future.result()
+                submit(following(result))
+                yield task, result
     finally:
         executor.shutdown(kill_workers=True)
 
