@@ -7,9 +7,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor
@@ -64,18 +64,22 @@ def in_processes(
         return
     executor = ProcessPoolExecutor(most, initializer=_obey_parent, env=dict(environment))
     waiting: dict[Any, T] = {}
+    over: SimpleQueue[Any] = SimpleQueue()
 
     def submit(more: Sequence[T]) -> None:
         with _interrupts_held_back():
-            waiting.update({executor.submit(work, task): task for task in more})
+            new = {executor.submit(work, task): task for task in more}
+        waiting.update(new)
+        for future in new:
+            future.add_done_callback(over.put)
 
     try:
         submit(tasks)
         while waiting:
-            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
-                task, result = waiting.pop(future), future.result()
-                submit(following(result))
-                yield task, result
+            future = over.get()
+            task, result = waiting.pop(future), future.result()
+            submit(following(result))
+            yield task, result
     finally:
         executor.shutdown(kill_workers=True)
 
