@@ -222,12 +222,12 @@ def test_evicted_programs_are_compiled_ahead_again(cache):
     square, traced = squares()
     x = np.ones(3)
     for _ in range(2):
-        programs.compile_ahead("three", [square.lowered(x)])
+        programs.compile_ahead("three", [square.ahead(x)])
     assert traced == [(3,)]
     for n in range(4, 14):
         square(np.ones(n))
     assert "three" not in cache.ahead
-    programs.compile_ahead("three", [square.lowered(x)])
+    programs.compile_ahead("three", [square.ahead(x)])
     square(x)
     assert traced.count((3,)) == 2
 

@@ -229,10 +229,10 @@ def sent(rows: dict[str, np.ndarray], method: Any, learn: bool) -> dict[str, lis
         asked = (replace(problem, prior=prior), land.objective, out.at, factor)
         _, by = PROGRAMS.gradient(*asked, exact=True)
         texts = {
-            "prior": PROGRAMS.prior.lowered(theta, land.unbounded, land.inputs),
-            "solved": PROGRAMS.solved.lowered(*solving),
-            "gradient": PROGRAMS.gradient.lowered(*asked, exact=True),
-            "pull_back": PROGRAMS.pull_back.lowered(theta, land.unbounded, land.inputs, 0.0, by),
+            "prior": PROGRAMS.prior.ahead(theta, land.unbounded, land.inputs),
+            "solved": PROGRAMS.solved.ahead(*solving),
+            "gradient": PROGRAMS.gradient.ahead(*asked, exact=True),
+            "pull_back": PROGRAMS.pull_back.ahead(theta, land.unbounded, land.inputs, 0.0, by),
         }
         return {name: messages(lowered.compile().as_text()) for name, lowered in texts.items()}
 

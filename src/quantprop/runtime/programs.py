@@ -134,14 +134,10 @@ class Program(Generic[P, R]):
         compiled, leaves = self._compiled(args, kwargs)
         return compiled.eval_shape(*leaves)
 
-    def lowered(self, *args: Any, **kwargs: Any) -> Any:
-        """What XLA compiles for arguments of these shapes; once it has, a call with such arguments finds it."""
-        compiled, leaves = self._compiled(args, kwargs)
-        with mesh_of(leaves):
-            return compiled.lower(*leaves)
-
     def ahead(self, *args: Any, **kwargs: Any) -> Any:
-        """What `compile_ahead` is given before calls with arguments of these shapes."""
+        """What `compile_ahead` is given before calls with arguments of these shapes: what XLA compiles (once it has, a
+        call with such arguments finds it), or one that waits.
+        """
         compiled, leaves = self._compiled(args, kwargs)
         with mesh_of(leaves):
             return compiled.ahead(*leaves) if isinstance(compiled, Interpreted) else compiled.lower(*leaves)
@@ -196,7 +192,7 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
     return traced
 
 
-def compile_ahead(key: Hashable, lowered: Iterable[Any], meanwhile: Callable[[], R] = lambda: None) -> R:
+def compile_ahead(key: Hashable, programs: Iterable[Any], meanwhile: Callable[[], R] = lambda: None) -> R:
     """Compile programs in threads, as they come, unless those of this key are there: XLA does it without Python's lock,
     and mostly on one core for each. What this thread can do `meanwhile` it does, and returns.
 
@@ -206,7 +202,7 @@ def compile_ahead(key: Hashable, lowered: Iterable[Any], meanwhile: Callable[[],
         return meanwhile()
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
         tasks, waiting = [], []
-        for one in lowered:
+        for one in programs:
             if isinstance(one, Waiting):
                 waiting.append(one)
             else:

@@ -24,18 +24,18 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from quantprop.runtime.compiled import OFF
 from quantprop.runtime.interpreted.entrywise import Unknown
 from quantprop.runtime.interpreted.routine import Exhausted, Meter, Routine
 from quantprop.runtime.mesh import is_divided
-from quantprop.runtime.stored import keeping
+from quantprop.runtime.stored import DOUBLE, keeping
 
 SWITCH = "QUANTPROP_INTERPRET"  # in the environment: off, or on even where compiled programs are kept
-OFF, ON = frozenset({"off", "0", "no", "false"}), frozenset({"on", "1", "yes", "true"})
+ON = frozenset({"on", "1", "yes", "true"})
 ROWS = 256  # at most, along any axis of what a program is given
 ENTRIES = 2**18  # at most, in all
 PROGRAM, EQUATION = 5e4, 1e3  # microseconds, about, to compile one: a program, and for each of its equations
 CALLS = 15  # that a fit makes of a program, about
-DOUBLE = "jax_enable_x64"
 FOLDER = "jax_compilation_cache_dir"
 SETTINGS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")  # that ask for JAX's own ways
 
