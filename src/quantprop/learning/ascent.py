@@ -93,11 +93,14 @@ class Ascent:
         tail = self._find_tails(rows, step, gradient)
         self.theta[rows], self.value[rows], self.gradient[rows] = self.trial[rows], value, gradient
         self._update_curvature(rows[started], np.where(tail, 0.0, step)[started], np.where(tail, 0.0, bend)[started])
-        self._decouple(rows[tail.any(axis=1)])
+        if tail.any():
+            self._decouple(rows[tail.any(axis=1)])
         self.steps[rows] += started
         small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
         misled = small & self.backtracked[rows] & (self.steps[rows] > 1)  # by the curvature: start it afresh
-        self._reset_curvature(rows[~started | misled])
+        afresh = ~started | misled
+        if afresh.any():
+            self._reset_curvature(rows[afresh])
         self.reason[rows[small & ~misled]] = SMALL_GAIN
         self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
         self._plan(rows[self.reason[rows] == GOING])
@@ -157,7 +160,7 @@ class Ascent:
         size = np.sqrt((gradient**2).sum(1))
         uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
         step = np.where(uphill[:, None], step, gradient / np.maximum(size, TINY)[:, None])
-        step = self._stretched(rows, step)
+        step = self._stretched(rows, step) if self.tail[rows].any() else step
         step = step * np.minimum(1.0, LONGEST / np.maximum(np.abs(step).max(axis=1, initial=0.0), TINY))[:, None]
         step = step * self._room(theta, step)[:, None]
         self.trial[rows] = np.clip(theta + step, self.box[:, 0], self.box[:, 1])

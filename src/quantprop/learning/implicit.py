@@ -36,7 +36,7 @@ from quantprop.runtime.batches import rowwise
 from quantprop.sites import Marginal, change, moved
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
-SHARE = 1e-3  # and relative to inference's residual: the gradient's error is of first order in that one too
+SHARE = 0.1  # and relative to inference's residual: the gradient's error is of first order in that one too
 LOOSEST = 1e-6  # at most
 
 

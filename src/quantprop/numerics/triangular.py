@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 SMALLEST = 128  # rows of a wide matrix from which blocks are worth their number
 PARTS = 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
 LEAF = 128  # rows of a block, unless there are PARTS already: each takes time to compile
+WIDEST = 96  # block that LAPACK substitutes into at once; its substitution takes three times as long as a product
 
 
 def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
@@ -33,9 +34,19 @@ def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     x = jnp.zeros((0, 0), lower.dtype)  # of the columns so far, without the rows above, where it is zero
     for a, b in reversed(_blocks(n, fewest=3)):
         right = jnp.concatenate([jnp.eye(b - a, dtype=lower.dtype), -(x @ rows[b:, a:b])])
-        new = jax.lax.linalg.triangular_solve(rows[a:b, a:b], right, left_side=False, lower=True)
+        new = _substituted(rows[a:b, a:b], right)
         x = jnp.concatenate([new, jnp.pad(x, ((b - a, 0), (0, 0)))], axis=1)
     return x
+
+
+def _substituted(lower: Float[Array, "n n"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
+    """Y of Y L = right; for a wide L from that of its halves, Y₁ L₁₁ = right₁ − Y₂ L₂₁."""
+    if len(lower) <= WIDEST:
+        return jax.lax.linalg.triangular_solve(lower, right, left_side=False, lower=True)
+    half = len(lower) // 2
+    second = _substituted(lower[half:, half:], right[:, half:])
+    first = _substituted(lower[:half, :half], right[:, :half] - second @ lower[half:, :half])
+    return jnp.concatenate([first, second], axis=1)
 
 
 def gram_of_lower(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
