@@ -15,7 +15,7 @@ from quantprop.data import pad
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
-from quantprop.learning.implicit import Gradient, gradient
+from quantprop.learning.implicit import Gradient, gradient, near_gradient
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
@@ -125,7 +125,8 @@ class Stages(NamedTuple):
 
 
 # Programs apart, so that the two that take long to compile, solved and gradient, serve every kernel and all features.
-PROGRAMS = Stages(program(prior), program(solved), program(gradient, static_argnames="exact"), program(pull_back))
+# Of one problem a gradient need not be more exact than its sites; of many at once the choice would cost more.
+PROGRAMS = Stages(program(prior), program(solved), program(near_gradient, static_argnames="exact"), program(pull_back))
 
 
 def evaluated(

@@ -26,7 +26,6 @@ ALIKE = 3  # values in a row, no further from the best than ftol, after which va
 LOOSE = 1e-3  # tolerance of inference on the way, at most
 BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
 PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
-NEARLY = 3.0  # times the tolerance at the end: anything closer is not worth an evaluation more at the end
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 
@@ -36,8 +35,7 @@ def loose(landscape: Any, incline: Any) -> Any:
     job, whose sweeps end together.
     """
     loosest = min(LOOSE, (BLUR / max(landscape.total, 1)) ** 0.5) if landscape.exact else PARTIAL
-    tol = np.minimum(SHARP * incline, loosest)
-    return np.where(tol <= NEARLY * landscape.tol, landscape.tol, tol)
+    return np.clip(SHARP * incline, landscape.tol, loosest)
 
 
 def rough(residual: Any, slope: Any, tol: float) -> Any:

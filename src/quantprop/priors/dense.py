@@ -18,6 +18,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
+from quantprop.likelihoods.base import Scalar
 from quantprop.numerics.triangular import folded_gram, folded_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
@@ -34,6 +35,8 @@ from quantprop.priors.cholesky import (
 from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
+MANY = 257  # rows from which on it is worth choosing among the data that a gradient needs
+CHOSEN = 0.25  # of the data, where not all are needed
 HUGE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
 # and the distances of all pairs
@@ -156,20 +159,51 @@ class DenseResponse(Response):
         return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
 
     def to_prior(self, by: Cotangent) -> DensePrior:
-        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹: b on the diagonal and −Σ S elsewhere. Of two entries
-        (i, j) and (j, i) only the sum counts.
+        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹. Of two entries (i, j) and (j, i) only the sum
+        counts.
         """
-        m, tau, own = self.marginals, self.tau, jnp.eye(len(self.tau), dtype=bool)
-        sd = unit(m.variance)
-        pull = tau * sd
-        a = jnp.where(own, m.b, -sd[:, None] * self.correlation * pull)
-        a_transposed = jnp.where(own, m.b, -pull[:, None] * self.correlation * sd)
-        by_mean, by_variance = by.answer[0] / sd, -by.answer[1] / sd**2
-        sent = a_transposed @ by_mean
+        m, tau = self.marginals, self.tau
+        a, a_transposed = self._transfer()
+        sent = a_transposed @ (by.answer[0] / unit(m.variance))
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-        through_variance = folded_product(a_transposed * by_variance, a)
+        through_variance = self._where_it_matters(by, by.slack)
         covariance = outer + through_variance + by.log_determinant * tau[:, None] * a
         return DensePrior(by.mean + sent, covariance)
+
+    def _transfer(self) -> tuple[Array, Array]:
+        """A, b on the diagonal and −Σ S elsewhere, and Aᵀ."""
+        own, sd = jnp.eye(len(self.tau), dtype=bool), unit(self.marginals.variance)
+        b, pull = self.marginals.b, self.tau * sd
+        left, right = (-x[:, None] * self.correlation * y for x, y in ((sd, pull), (pull, sd)))
+        return jnp.where(own, b, left), jnp.where(own, b, right)
+
+    def _whole(self, by: Cotangent) -> Float[Array, "n n"]:
+        """Aᵀ D A, folded, with ∂J/∂Σ_ii in D: n³ operations."""
+        a, a_transposed = self._transfer()
+        return folded_product(a_transposed * self._by_variance(by), a)
+
+    def _by_variance(self, by: Cotangent) -> Float[Array, " n"]:
+        return -by.answer[1] / unit(self.marginals.variance) ** 2
+
+    def _where_it_matters(self, by: Cotangent, slack: Scalar | None) -> Float[Array, "n n"]:
+        """The same of all data, of those CHOSEN that matter most, or of none, as `slack` allows: a datum adds
+        D_ii (A K Aᵀ)_ii to ∂J/∂ log s, and A K Aᵀ = Σ Aᵀ.
+        """
+        if slack is None or len(self.tau) < MANY:
+            return self._whole(by)
+        n, few = len(self.tau), int(CHOSEN * len(self.tau))
+        matters = jnp.abs(by.answer[1] * (1.0 - self.squared @ (self.tau * self.marginals.variance)))
+        first = jnp.argsort(-matters)
+        without = jnp.stack([jnp.sum(matters), jnp.sum(matters[first[few:]])])  # what none, or few, leave out
+
+        def of_few() -> Float[Array, "n n"]:
+            rows, sd = first[:few], unit(self.marginals.variance)
+            own = rows[:, None] == jnp.arange(n)
+            a = jnp.where(own, self.marginals.b, -sd[rows, None] * self.correlation[rows] * (self.tau * sd))
+            return folded_product(transposed(a * self._by_variance(by)[rows, None]), a)
+
+        branches = (lambda: jnp.zeros((n, n)), of_few, lambda: self._whole(by))
+        return jax.lax.switch(jnp.sum(~(without <= slack)), branches)  # NaN: of all
 
 
 class Negative(Record):

@@ -1,0 +1,62 @@
+"""What a dense prior may leave out of its derivatives, and how wrong they are without it."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from quantprop import kernels
+from quantprop.gaussian import Natural
+from quantprop.priors import Dense
+from quantprop.priors.base import Cotangent
+from quantprop.priors.dense import CHOSEN, MANY
+from quantprop.records import changed
+
+N = MANY + 43
+
+
+@partial(jax.jit, static_argnames="signed")
+def slopes(x: jax.Array, sites: Natural, by: Cotangent, signed: bool) -> tuple[jax.Array, jax.Array]:
+    """∂J of the logarithms of variance and lengthscale, and each datum's share of the first."""
+    process = Dense()
+
+    def prior(logarithms):
+        kernel = kernels.SquaredExponential(*(jnp.array([2.0, 0.5]) * jnp.exp(logarithms)))
+        return process.prior(kernel, jnp.zeros(N), process.prepare(kernel, x))
+
+    at, pulled = jax.vjp(prior, jnp.zeros(2))
+    given = at.condition(sites, signed)
+    transfer = at.joint(given, signed).transfer
+    spread = jnp.sum((transfer @ at.k) * transfer, axis=1)  # A K Aᵀ from K itself
+    share = -by.answer[1] / given.marginals.variance * spread
+    return pulled(at.response(given, signed).to_prior(by))[0], share
+
+
+@pytest.mark.parametrize("signed", [False, True])
+def test_what_is_left_out_changes_the_slope_of_the_variance_by_no_more_than_the_slack(signed):
+    rng = np.random.default_rng(0)
+    tau = rng.gamma(0.5, 2.0, N) * np.where(signed & (rng.uniform(size=N) < 0.05), -0.01, 1.0)
+    x, sites = np.sort(rng.uniform(0.0, 9.0, N))[:, None], Natural(rng.normal(size=N), tau)
+    answer = np.stack([rng.normal(size=N), rng.normal(size=N) * rng.exponential(size=N) ** 3])
+    with jax.enable_x64(True):
+        by = Cotangent(jnp.asarray(answer), jnp.asarray(0.3), jnp.asarray(rng.normal(size=N)))
+        exact, share = map(np.asarray, slopes(x, sites, by, signed))
+        sizes = np.sort(np.abs(share))
+        few, none = sizes[: N - int(CHOSEN * N)].sum(), sizes.sum()
+        ways = {"all": 0.999 * few, "few": 1.001 * few, "still few": 0.999 * none, "none": 1.001 * none}
+        found = {
+            name: np.asarray(slopes(x, sites, changed(by, slack=jnp.asarray(slack)), signed)[0])
+            for name, slack in ways.items()
+        }
+    np.testing.assert_allclose(found["all"], exact, rtol=1e-11)
+    np.testing.assert_array_equal(found["few"], found["still few"])
+    chosen = np.argsort(-np.abs(share))[: int(CHOSEN * N)]
+    for name, left_out in (("few", np.delete(share, chosen).sum()), ("none", np.sum(share))):
+        missing = exact[0] - found[name][0]
+        np.testing.assert_allclose(missing, left_out, rtol=1e-8, atol=1e-9)
+        assert 0 < abs(missing) <= ways[name]
+    assert abs(found["few"][1] - exact[1]) < abs(found["none"][1] - exact[1])
