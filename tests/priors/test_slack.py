@@ -9,8 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quantprop import kernels
+from quantprop import QP, Model, fit, kernels, likelihoods
 from quantprop.gaussian import Natural
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
+from quantprop.learning.search import FLAT
+from quantprop.parameters import packed
 from quantprop.priors import Dense
 from quantprop.priors.base import Cotangent
 from quantprop.priors.dense import CHOSEN, MANY
@@ -60,3 +65,16 @@ def test_what_is_left_out_changes_the_slope_of_the_variance_by_no_more_than_the_
         np.testing.assert_allclose(missing, left_out, rtol=1e-8, atol=1e-9)
         assert 0 < abs(missing) <= ways[name]
     assert abs(found["few"][1] - exact[1]) < abs(found["none"][1] - exact[1])
+
+
+@pytest.mark.parametrize("tol", [1e-8, 1e-4])
+def test_nothing_is_left_out_of_the_slope_at_the_end_of_a_search(tol):
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(N, 2))
+    y = np.where(np.sin(2.0 * x[:, 0]) + x[:, 1] > 0.7 * rng.logistic(size=N), 1, -1)
+    fitted = fit(Model(kernels.SquaredExponential(), likelihoods.Probit()), x, y, "qp", tol=tol)
+    again = Landscape(fitted.model, prepare(fitted.model, x, y, QP(), None, None, None), QP(), Evidence())
+    slope = np.abs(again.from_cold(packed(again.parts)).gradient).max()
+    assert fitted.status.reason == "converged"
+    assert slope <= FLAT
+    assert abs(slope - fitted.status.gradient) <= max(1e-7, 0.2 * tol)

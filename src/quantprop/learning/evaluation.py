@@ -15,7 +15,7 @@ from quantprop.data import pad
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
-from quantprop.learning.implicit import Gradient, gradient, near_gradient
+from quantprop.learning.implicit import Gradient, gradient
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
@@ -69,10 +69,13 @@ class Question(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """How far inference goes."""
+    """How far inference goes, and how much may be missing from a slope (`Cotangent`; None of many problems at once,
+    where a choice would cost more).
+    """
 
     tol: Any
     max_sweeps: Any
+    slack: Any = None
 
 
 class Found(NamedTuple):
@@ -125,8 +128,7 @@ class Stages(NamedTuple):
 
 
 # Programs apart, so that the two that take long to compile, solved and gradient, serve every kernel and all features.
-# Of one problem a gradient need not be more exact than its sites; of many at once the choice would cost more.
-PROGRAMS = Stages(program(prior), program(solved), program(near_gradient, static_argnames="exact"), program(pull_back))
+PROGRAMS = Stages(program(prior), program(solved), program(gradient, static_argnames="exact"), program(pull_back))
 
 
 def evaluated(
@@ -138,9 +140,9 @@ def evaluated(
     made, likelihood = stages.prior(theta, parts, inputs)
     problem = stages.posed(InferenceProblem.of(likelihood, method, stages.refined(made), data, weight))
     del made  # the gradient needs less of it: the rest can be freed
-    out, rest, factor = stages.solved(problem, start, *precision)
+    out, rest, factor = stages.solved(problem, start, precision.tol, precision.max_sweeps)
     problem = replace(problem, prior=rest)
-    value, by = stages.gradient(problem, objective, out.at, factor, exact=exact)
+    value, by = stages.gradient(problem, objective, out.at, factor, precision.slack, exact=exact)
     value, slope = stages.pull_back(theta, parts, inputs, value, by)
     return Found(value, slope, likelihood, out, by.adjoint_residual)
 

@@ -38,7 +38,6 @@ from quantprop.sites import Marginal, change, moved
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
 SHARE = 0.1  # and relative to inference's residual: the gradient's error is of first order in that one too
 LOOSEST = 1e-6  # at most
-SLACK = 100.0  # times that residual may be missing from a slope: no more than some 3e-3 of it, as searches are steered
 
 
 class Gradient(Record):
@@ -143,20 +142,13 @@ class LocalCotangent(Record):
     likelihood: Float[Array, " l"]
 
 
-def near_gradient(
-    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, exact: bool
-) -> tuple[Scalar, Gradient]:
-    """The same as `gradient`, without what changes it by no more than the residual does."""
-    return gradient(problem, objective, at, factor, exact, SLACK * at.residual)
-
-
 def gradient(
-    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, exact: bool,
-    slack: Scalar | None = None,
+    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, slack: Scalar | None = None, *,
+    exact: bool,
 ) -> tuple[Scalar, Gradient]:  # fmt: skip
     """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`.
 
-    `factor` is the prior's for these sites, `slack` what a Cotangent has.
+    `factor` is the prior's for these sites, `slack` what a `Cotangent` has.
     """
     if exact and objective.stationary(problem.method):
         return _stationary(problem, objective, at, factor)

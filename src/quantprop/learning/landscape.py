@@ -44,6 +44,7 @@ from quantprop.runtime.programs import compile_ahead, program
 
 R = TypeVar("R")
 
+SLACK = 30.0  # times the tolerance of sites may be missing from a slope: up to 3e-3 of it, on the way of a search
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question", "compiled")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
@@ -250,8 +251,8 @@ class Landscape:
         yield PROGRAMS.prior.ahead(theta, self.unbounded, self.inputs)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)
         problem = replace(problem, prior=prior)
-        yield PROGRAMS.gradient.ahead(problem, self.objective, out.at, factor, exact=self.exact)
-        value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, exact=self.exact)
+        yield PROGRAMS.gradient.ahead(problem, self.objective, out.at, factor, 0.0, exact=self.exact)
+        value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, 0.0, exact=self.exact)
         yield PROGRAMS.pull_back.ahead(theta, self.unbounded, self.inputs, value, by)
         yield loo_program.ahead(*left_out, self.task.data, self.task.weight, out.at)
 
@@ -272,15 +273,19 @@ class Landscape:
         """Whether the next evaluation is tried so."""
         return self.unresolved < UNRESOLVED and self.task.mesh is None and self.integrates
 
+    def _precision(self, tol: float, max_sweeps: int) -> Precision:
+        """With slack on the way only: at the landscape's own tolerance slopes are exact."""
+        return Precision(tol, max_sweeps, SLACK * tol if tol > self.tol else 0.0)
+
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         """The objective at θ; by few nodes as long as these do."""
         if not self._on_few_nodes:
-            return self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
+            return self._evaluated(theta, start, self._precision(tol, self.max_sweeps), stages)
         quick = stages._replace(posed=InferenceProblem.with_few_nodes)
-        point = self._evaluated(theta, start, Precision(tol, min(self.max_sweeps, PATIENCE)), quick)
+        point = self._evaluated(theta, start, self._precision(tol, min(self.max_sweeps, PATIENCE)), quick)
         if point.usable:
             return point
-        point = self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
+        point = self._evaluated(theta, start, self._precision(tol, self.max_sweeps), stages)
         self.unresolved += point.usable
         return point
 
