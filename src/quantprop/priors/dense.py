@@ -166,7 +166,7 @@ class DenseResponse(Response):
         a, a_transposed = self._transfer()
         sent = a_transposed @ (by.answer[0] / unit(m.variance))
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-        through_variance = self._where_it_matters(by, by.slack)
+        through_variance = self._through_variance(by, by.slack)
         covariance = outer + through_variance + by.log_determinant * tau[:, None] * a
         return DensePrior(by.mean + sent, covariance)
 
@@ -177,33 +177,30 @@ class DenseResponse(Response):
         left, right = (-x[:, None] * self.correlation * y for x, y in ((sd, pull), (pull, sd)))
         return jnp.where(own, b, left), jnp.where(own, b, right)
 
-    def _whole(self, by: Cotangent) -> Float[Array, "n n"]:
-        """Aᵀ D A, folded, with ∂J/∂Σ_ii in D: n³ operations."""
-        a, a_transposed = self._transfer()
-        return folded_product(a_transposed * self._by_variance(by), a)
-
-    def _by_variance(self, by: Cotangent) -> Float[Array, " n"]:
-        return -by.answer[1] / unit(self.marginals.variance) ** 2
-
-    def _where_it_matters(self, by: Cotangent, slack: Scalar | None) -> Float[Array, "n n"]:
-        """The same of all data, of those CHOSEN that matter most, or of none, as `slack` allows: a datum adds
-        D_ii (A K Aᵀ)_ii to ∂J/∂ log s, and A K Aᵀ = Σ Aᵀ.
+    def _through_variance(self, by: Cotangent, slack: Scalar | None) -> Float[Array, "n n"]:
+        """Aᵀ D A, folded, with ∂J/∂Σ_ii in D: n³ operations, of all data, of those CHOSEN that matter most, or of none,
+        as `slack` allows. A datum adds D_ii (A K Aᵀ)_ii to ∂J/∂ log s, and A K Aᵀ = Σ Aᵀ.
         """
-        if slack is None or len(self.tau) < MANY:
-            return self._whole(by)
         n, few = len(self.tau), int(CHOSEN * len(self.tau))
+        by_variance = -by.answer[1] / unit(self.marginals.variance) ** 2
+
+        def of_all() -> Float[Array, "n n"]:
+            a, a_transposed = self._transfer()
+            return folded_product(a_transposed * by_variance, a)
+
+        if slack is None or n < MANY:
+            return of_all()
         matters = jnp.abs(by.answer[1] * (1.0 - self.squared @ (self.tau * self.marginals.variance)))
         first = jnp.argsort(-matters)
         without = jnp.stack([jnp.sum(matters), jnp.sum(matters[first[few:]])])  # what none, or few, leave out
 
         def of_few() -> Float[Array, "n n"]:
-            rows, sd = first[:few], unit(self.marginals.variance)
-            own = rows[:, None] == jnp.arange(n)
-            a = jnp.where(own, self.marginals.b, -sd[rows, None] * self.correlation[rows] * (self.tau * sd))
-            return folded_product(transposed(a * self._by_variance(by)[rows, None]), a)
+            rows = first[:few]
+            a = self._transfer()[0][rows]
+            return folded_product(transposed(a * by_variance[rows, None]), a)
 
-        branches = (lambda: jnp.zeros((n, n)), of_few, lambda: self._whole(by))
-        return jax.lax.switch(jnp.sum(~(without <= slack)), branches)  # NaN: of all
+        ways = (lambda: jnp.zeros((n, n)), of_few, of_all)
+        return jax.lax.switch(jnp.sum(~(without <= slack)), ways)  # NaN: of all
 
 
 class Negative(Record):
