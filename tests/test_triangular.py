@@ -8,10 +8,15 @@ import pytest
 from scipy.linalg import solve_triangular
 
 from quantprop.numerics.triangular import (
+    assembled,
+    block_rows,
     folded_gram,
     folded_product,
-    gram_of_lower,
+    gram_of_upper,
+    inverse_rows,
     lower_product,
+    squares_above,
+    squares_beside,
     triangular_inverse,
     weighted_gram,
 )
@@ -27,7 +32,18 @@ def lower(request):
 def test_inverse_and_gram(lower):
     with jax.enable_x64(True):
         np.testing.assert_allclose(triangular_inverse(lower) @ lower, np.eye(len(lower)), atol=1e-12)
-        np.testing.assert_allclose(gram_of_lower(lower), lower.T @ lower, rtol=1e-13, atol=1e-13)
+        np.testing.assert_allclose(gram_of_upper(lower.T), lower.T @ lower, rtol=1e-13, atol=1e-13)
+
+
+def test_block_rows(lower):
+    upper = lower.T
+    strict = upper - np.diag(np.diagonal(upper))
+    with jax.enable_x64(True):
+        rows = block_rows(upper)
+        np.testing.assert_array_equal(assembled(rows), upper)
+        np.testing.assert_allclose(upper @ assembled(inverse_rows(rows)), np.eye(len(upper)), atol=1e-12)
+        np.testing.assert_allclose(squares_beside(rows), (strict**2).sum(1), rtol=1e-13)
+        np.testing.assert_allclose(squares_above(rows), (strict**2).sum(0), rtol=1e-13)
 
 
 @pytest.mark.parametrize("variance", [1.0, 1e6, 1e12])
@@ -60,7 +76,7 @@ def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lowe
     product = square.T @ (diagonal[:, None] * square)
     with jax.enable_x64(True):
         for folded, whole in (
-            (folded_gram(lower), lower.T @ lower),
+            (folded_gram(lower.T), lower.T @ lower),
             (folded_product(square.T, diagonal[:, None] * square), product),
         ):
             np.testing.assert_allclose(np.sum(folded * symmetric), np.sum(whole * symmetric), rtol=1e-12, atol=1e-11)

@@ -3,6 +3,9 @@
 Left sides of products are taken by rows: on a CPU XLA then multiplies two to three times as fast as by columns, and as
 LAPACK substitutes (docs/measured.md). Counts of operations are those of four blocks.
 
+LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is done with U, and in its block rows, each
+from the diagonal on: nothing is transposed, and no pass over memory is spent on zeros.
+
 A symmetric matrix that is only ever multiplied with symmetric ones, entry by entry, and summed may be *folded*: zero in
 the blocks above those on the diagonal, twice itself below them. No pass over memory is spent on its other half.
 """
@@ -27,36 +30,75 @@ def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
 
 
 def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """X = L⁻¹ from X L = I, a block of columns at a time from the last to the first: X_·j L_jj = I_·j − Σ_k X_·k L_kj
-    over k > j. The sums are products; L_jj is substituted into, not inverted, which would lose its condition number.
+    """L⁻¹."""
+    return assembled(inverse_rows(block_rows(lower.T))).T
+
+
+def block_rows(upper: Float[Array, "n n"]) -> list[Array]:
+    """The block rows of U, each from the diagonal on."""
+    return [upper[a:b, a:] for a, b in _blocks(len(upper), fewest=3)]
+
+
+def assembled(rows: list[Array]) -> Float[Array, "n n"]:
+    """U of its block rows."""
+    n = rows[0].shape[1]
+    upper = jnp.zeros((n, n), rows[0].dtype)
+    for row in reversed(rows):
+        a = n - row.shape[1]
+        upper = jax.lax.dynamic_update_slice(upper, row, (a, a))
+    return upper
+
+
+def inverse_rows(rows: list[Array]) -> list[Array]:
+    """The block rows of Z = U⁻¹ from U Z = I, from the last to the first: U_jj Z_j = I_j − Σ_k U_jk Z_k over k > j.
+    The sums are products; U_jj is substituted into, not inverted, which would lose its condition number.
     """
-    n, rows = len(lower), jax.lax.optimization_barrier(lower)  # by rows, not by columns as LAPACK leaves it
-    x = jnp.zeros((0, 0), lower.dtype)  # of the columns so far, without the rows above, where it is zero
-    for a, b in reversed(_blocks(n, fewest=3)):
-        right = jnp.concatenate([jnp.eye(b - a, dtype=lower.dtype), -(x @ rows[b:, a:b])])
-        new = _substituted(rows[a:b, a:b], right)
-        x = jnp.concatenate([new, jnp.pad(x, ((b - a, 0), (0, 0)))], axis=1)
-    return x
+    found: list[Array] = []  # of the rows below
+    for row in reversed(rows):
+        width, ends = len(row), row.shape[1]
+        own, eye = row[:, :width], jnp.eye(width, dtype=row.dtype)
+        products = [row[:, ends - z.shape[1] :][:, : len(z)] @ z for z in found]
+        right = [-sum(jnp.pad(p, ((0, 0), (ends - width - p.shape[1], 0))) for p in products)] if found else []
+        found = [_substituted(own, jnp.concatenate([eye, *right], axis=1)), *found]
+    return found
 
 
-def _substituted(lower: Float[Array, "n n"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """Y of Y L = right; for a wide L from that of its halves, Y₁ L₁₁ = right₁ − Y₂ L₂₁."""
-    if len(lower) <= WIDEST:
-        return jax.lax.linalg.triangular_solve(lower, right, left_side=False, lower=True)
-    half = len(lower) // 2
-    second = _substituted(lower[half:, half:], right[:, half:])
-    first = _substituted(lower[:half, :half], right[:, :half] - second @ lower[half:, :half])
-    return jnp.concatenate([first, second], axis=1)
+def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Float[Array, "n m"]:
+    """Y of U Y = right; for a wide U from that of its halves, U₁₁ Y₁ = right₁ − U₁₂ Y₂."""
+    if len(upper) <= WIDEST:  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
+        return jax.lax.linalg.triangular_solve(upper.T, right.T, left_side=False, lower=True).T
+    half = len(upper) // 2
+    second = _substituted(upper[half:, half:], right[half:])
+    first = _substituted(upper[:half, :half], right[:half] - upper[:half, half:] @ second)
+    return jnp.concatenate([first, second])
 
 
-def gram_of_lower(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Lᵀ L, a block of its lower triangle at a time, without the rows of L that are zero there: 5/8 n³ flops."""
-    return _mirrored(_gram_rows(lower))
+def squares_beside(rows: list[Array]) -> Float[Array, " n"]:
+    """Σ_k U_ik² over k > i: what a row has right of the diagonal."""
+    return jnp.concatenate([jnp.sum(_strictly(row) ** 2, 1) + jnp.sum(row[:, len(row) :] ** 2, 1) for row in rows])
 
 
-def folded_gram(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Lᵀ L, folded."""
-    return _folded(_gram_rows(lower))
+def squares_above(rows: list[Array]) -> Float[Array, " n"]:
+    """Σ_k U_ki² over k < i: what a column has above the diagonal."""
+    n = rows[0].shape[1]
+    sums = [jnp.concatenate([jnp.sum(_strictly(r) ** 2, 0), jnp.sum(r[:, len(r) :] ** 2, 0)]) for r in rows]
+    return sum((jnp.pad(s, (n - len(s), 0)) for s in sums), jnp.zeros(n))
+
+
+def _strictly(row: Float[Array, "w m"]) -> Float[Array, "w w"]:
+    """A block row's block on the diagonal, without the diagonal."""
+    width = len(row)
+    return jnp.where(jnp.eye(width, dtype=bool), 0.0, row[:, :width])
+
+
+def gram_of_upper(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """U Uᵀ, a block of its lower triangle at a time, without the columns of U that are zero there: 5/8 n³ flops."""
+    return _mirrored(_gram_rows(upper))
+
+
+def folded_gram(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """U Uᵀ, folded."""
+    return _folded(_gram_rows(upper))
 
 
 def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
@@ -82,12 +124,11 @@ def _worthwhile_blocks(m: int) -> list[tuple[int, int]]:
 
 def _blocks(n: int, fewest: int = 2) -> list[tuple[int, int]]:
     parts = min(max(-(-n // LEAF), fewest), PARTS)
-    return list(itertools.pairwise(n * i // parts for i in range(parts + 1)))
+    return [(a, b) for a, b in itertools.pairwise(n * i // parts for i in range(parts + 1)) if a < b]
 
 
-def _gram_rows(lower: Float[Array, "n n"]) -> list[Array]:
-    upper = transposed(lower)
-    return [upper[a:b, a:] @ lower[a:, :b] for a, b in _blocks(len(lower))]
+def _gram_rows(upper: Float[Array, "n n"]) -> list[Array]:
+    return [upper[a:b, a:] @ upper[:b, a:].T for a, b in _blocks(len(upper))]
 
 
 def _folded(rows: list[Array]) -> Float[Array, "n n"]:

@@ -2,7 +2,8 @@
 
 Everything comes from one Cholesky factor and one triangular inverse per sweep, without forming K⁻¹ or a difference of
 large numbers. With S = diag τ ≥ 0, B = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K: V S½ = L⁻¹(B − I) =
-Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹.
+Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹. Both are held
+transposed, U = Lᵀ and U⁻¹, as LAPACK leaves them (`numerics.triangular`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,14 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural
-from quantprop.numerics.triangular import gram_of_lower, transposed, triangular_inverse
+from quantprop.numerics.triangular import (
+    assembled,
+    block_rows,
+    gram_of_upper,
+    inverse_rows,
+    squares_above,
+    squares_beside,
+)
 from quantprop.records import Record
 from quantprop.runtime.programs import program
 
@@ -57,12 +65,14 @@ def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
 
 
 class Factor(Record):
-    """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular."""
+    """B = L Lᵀ for the positive part of the sites. L is any root of B: nothing below needs it to be triangular, unless
+    no dominant part was split off.
+    """
 
     own: Float[Array, " n"]  # diag of K
     root: Float[Array, " n"]  # √τ, next to nothing where τ ≤ 0
-    lower: Float[Array, "k k"]  # n × n, or nothing where only derivatives are asked for
-    inverse: Float[Array, "n n"]
+    upper: Float[Array, "k k"]  # Lᵀ; n × n, or nothing where only derivatives are asked for
+    inverse: Float[Array, "n n"]  # L⁻ᵀ
     b: Float[Array, " n"]  # diag of B⁻¹
     direct: Float[Array, " n"]  # K_ii − Σ_k V_ki²: the posterior variances, for weak sites
     log_determinant: Float[Array, ""]
@@ -81,13 +91,15 @@ def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Arr
     on_diagonal = jnp.eye(len(root), dtype=bool)
     scaled = root[:, None] * k.T * root
     lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
-    inverse, pivots = triangular_inverse(lower), jnp.diagonal(lower)
-    own_inverse, below = jnp.diagonal(inverse), jnp.sum(jnp.where(on_diagonal, 0.0, inverse) ** 2, axis=0)
+    rows, pivots = block_rows(lower.T), jnp.diagonal(lower)
+    its_inverse = inverse_rows(rows)
+    inverse, beside = assembled(its_inverse), squares_beside(its_inverse)
+    own_inverse = jnp.diagonal(inverse)
     # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
-    explained = jnp.sum((lower - jnp.diag(pivots)) ** 2, axis=1) + below + (pivots - own_inverse) ** 2
+    explained = squares_above(rows) + beside + (pivots - own_inverse) ** 2
     direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
     log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
-    factor = Factor(own, root, lower, inverse, below + own_inverse**2, direct, log_determinant, nothing)
+    factor = Factor(own, root, assembled(rows), inverse, beside + own_inverse**2, direct, log_determinant, nothing)
     return factor if parts is None else _updated(factor, parts.low)
 
 
@@ -98,17 +110,17 @@ def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     Posterior variances grow by those of G's weights, (I + cᵀ c)⁻¹, seen through H = (I + K S)⁻¹ G = G − Vᵀ c.
     """
     root = factor.root
-    c = factor.inverse @ (root[:, None] * low)
+    c = ((root * low.T) @ factor.inverse).T
     _, sigma, wt = jnp.linalg.svd(c, full_matrices=False)
     s = jnp.sqrt(1.0 + sigma**2)
     along = c @ wt.T  # Q diag(σ)
-    lower = factor.lower + ((factor.lower @ along) / (1.0 + s)) @ along.T
-    inverse = factor.inverse - (along / (s * (1.0 + s))) @ (along.T @ factor.inverse)
-    b = jnp.sum(inverse**2, axis=0)
-    through_v = (factor.lower - factor.inverse.T) @ c / jnp.where(root > 0, root, jnp.inf)[:, None]
+    upper = factor.upper + (along / (1.0 + s)) @ (along.T @ factor.upper)
+    inverse = factor.inverse - (factor.inverse @ along) @ (along / (s * (1.0 + s))).T
+    b = jnp.sum(inverse**2, axis=1)
+    through_v = ((c.T @ factor.upper).T - factor.inverse @ c) / jnp.where(root > 0, root, jnp.inf)[:, None]
     direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
-    return Factor(factor.own, root, lower, inverse, b, direct, log_determinant, (along / s) @ wt)
+    return Factor(factor.own, root, upper, inverse, b, direct, log_determinant, (along / s) @ wt)
 
 
 def solve(
@@ -125,13 +137,13 @@ def solve(
     weak = jnp.where(strong, 0.0, d)
     if parts is None:
         k_weak = k @ weak
-        inner = factor.inverse @ (scaled - root * k_weak)
+        inner = (scaled - root * k_weak) @ factor.inverse
     else:
         g_weak, rest_weak = parts.low.T @ weak, parts.rest @ weak
         k_weak = parts.low @ g_weak + rest_weak
-        inner = factor.inverse @ (scaled - root * rest_weak) - factor.reach @ g_weak
-    back = inner @ factor.inverse
-    through_v = (factor.lower @ inner - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
+        inner = (scaled - root * rest_weak) @ factor.inverse - factor.reach @ g_weak
+    back = factor.inverse @ inner
+    through_v = (inner @ factor.upper - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
     return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
 
 
@@ -147,9 +159,9 @@ def variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
 
 
-def b_inverse(factor: Factor, gram: Callable = gram_of_lower) -> Float[Array, "n n"]:
+def b_inverse(factor: Factor, gram: Callable = gram_of_upper) -> Float[Array, "n n"]:
     """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
-    return transposed(factor.inverse) @ factor.inverse if factor.reach.shape[1] else gram(factor.inverse)
+    return factor.inverse @ factor.inverse.T if factor.reach.shape[1] else gram(factor.inverse)
 
 
 def covariance_of(factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:

@@ -110,7 +110,7 @@ class DensePrior(Prior):
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
         nothing = jnp.zeros((0, 0))
-        return DensePrior(self.mean, nothing), replace(factor, lower=nothing)
+        return DensePrior(self.mean, nothing), replace(factor, upper=nothing)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> DensePrior:
         """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9); folded, to meet symmetric K."""
@@ -139,7 +139,7 @@ class DensePrior(Prior):
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
         """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
         given = DensePrior(self.mean, self.k).condition(sites, signed)
-        alpha, root, inverse = given.marginals.alpha, given.factor.root, given.factor.inverse
+        alpha, root, inverse = given.marginals.alpha, given.factor.root, transposed(given.factor.inverse)
         if not signed:
             return DensePredictor(alpha, root, inverse)
         lower, _ = negative_part(covariance_of(given.factor, variances(given.factor)[1]), sites)

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.numerics.triangular import gram_of_lower, triangular_inverse
+from quantprop.numerics.triangular import gram_of_upper, triangular_inverse
 from quantprop.priors.base import Conditioned, Cotangent, Linearised, Moves, Prior, Response
 from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
 from quantprop.priors.classes.prediction import StackPredictor
@@ -122,7 +122,7 @@ class ClassesInducingPrior(Prior):
         mixed = local.s / jnp.sqrt(local.total)
         precision = stack.gram(local.s, mixed, mixed) + jnp.eye(stack.size)
         lower = jnp.linalg.cholesky(precision)
-        covariance = gram_of_lower(triangular_inverse(lower))
+        covariance = gram_of_upper(triangular_inverse(lower).T)
         own, tied = stack.forms(covariance, local.share)
         away = own - 2.0 * tied + jnp.sum(local.share * tied, axis=0)  # Var(Σ ŝ g − g_c)
         spread = away + 1.0 / local.total

@@ -160,7 +160,7 @@ class ClassesPrior(Prior):
         factor, _ = factor_of(self.k, d, layout.alone(self.own))
         _, alpha = factor.solve(layout.grid(sites.nu - sites.tau * self.mean, 0.0))
         each = jax.lax.map(lambda c: class_factor(self.k, d, c), jnp.arange(self.classes))
-        return ClassesPredictor(layout.sign * alpha, each.root, each.inverse, factor.lower)
+        return ClassesPredictor(layout.sign * alpha, each.root, jnp.swapaxes(each.inverse, 1, 2), factor.lower)
 
 
 class ResponseInFull(Response):

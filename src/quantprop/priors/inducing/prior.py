@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.numerics.triangular import gram_of_lower, lower_product, transposed, triangular_inverse, weighted_gram
+from quantprop.numerics.triangular import gram_of_upper, lower_product, transposed, triangular_inverse, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
@@ -219,7 +219,7 @@ def factorised(
 def slope_of_log_integral(prior: InducingPrior, given: Conditioned) -> Basis:
     """∂/∂V_n = α_n c − s_n B⁻¹ V_n with c = B⁻¹ V r, and ∂/∂d_n = ½ κ (α_n² + s_n² C_nn) − ½ s_n."""
     factor, alpha = given.factor, given.marginals.alpha
-    precision = gram_of_lower(factor.inverse)
+    precision = gram_of_upper(factor.inverse.T)
     s = given.sites.tau / _a(prior, given)
     by_d = 0.5 * prior.share * (alpha**2 + s**2 * factor.spread) - 0.5 * s
 
@@ -273,7 +273,7 @@ class InducingResponse(Response):
         by_d = share * at.alpha * t + omega * (1.0 - 2.0 * share * s * spread)
         by_d = by_d + share * s**2 * self.inner.forms(gram) + by.log_determinant * (s - share * s**2 * spread)
         h = factor.inverse.T @ sent
-        precision, both = gram_of_lower(factor.inverse), transposed(factor.inverse) @ gram @ factor.inverse
+        precision, both = gram_of_upper(factor.inverse.T), transposed(factor.inverse) @ gram @ factor.inverse
 
         def cotangent(v, alpha, t, s, weight, by_d):
             return h[:, None] * alpha + factor.centre[:, None] * t + (precision @ v) * weight - (both @ v) * (
