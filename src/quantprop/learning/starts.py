@@ -27,6 +27,7 @@ NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
 SOME = 200  # rows that stand for all when the kernel is looked at
+FEW = 16  # rows that mostly show that it sees something
 
 
 class KernelWarning(UserWarning):
@@ -245,12 +246,17 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
     """
     if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
         return None
-    correlations = _correlations(covariance_of(kernel, x))
-    if not len(correlations):
+    if _without_sight(_correlations(covariance_of(kernel, x[:FEW]))) is None:
         return None
-    if np.abs(correlations).max() < FLAT:
+    correlations = _correlations(covariance_of(kernel, x))
+    return _without_sight(correlations) if len(correlations) else None
+
+
+def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str] | None:
+    """What all of them have in common, and the remedy; nothing if some are neither 0 nor 1."""
+    if np.abs(correlations).max(initial=0.0) < FLAT:
         return "diagonal (no two rows are correlated)", "longer"
-    if correlations.min() > 1.0 - FLAT:
+    if correlations.min(initial=1.0) > 1.0 - FLAT:
         return "flat (all rows are the same to it)", "shorter"
     return None
 
