@@ -4,7 +4,7 @@ Left sides of products are taken by rows: on a CPU XLA then multiplies two to th
 LAPACK substitutes (docs/measured.md). Counts of operations are those of four blocks.
 
 LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is done with U, and in its block rows, each
-from the diagonal on: nothing is transposed, and no pass over memory is spent on zeros.
+from the diagonal on: nothing is transposed, and products leave out what is zero.
 
 A symmetric matrix that is only ever multiplied with symmetric ones, entry by entry, and summed may be *folded*: zero in
 the blocks above those on the diagonal, twice itself below them. No pass over memory is spent on its other half.
