@@ -14,20 +14,21 @@ import collections
 import glob
 import gzip
 import json
-import os
 import tempfile
-
-os.environ["QUANTPROP_INTERPRET"] = "off"  # what is traced is compiled
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 
 from quantprop import Model, datasets, fit, kernels, likelihoods
+from quantprop.runtime.interpreted import all_compiled
 
 FITS = 5
 
 
-def events(run) -> list[dict]:
+def events(run: Callable[[], Any]) -> list[dict[str, Any]]:
     """What JAX's profiler saw while FITS fits ran."""
     options = jax.profiler.ProfileOptions()
     options.python_tracer_level, options.host_tracer_level = 0, 2
@@ -50,10 +51,12 @@ def main() -> None:
     data = datasets.load(asked.data, "clean")
     x = (data.X - data.X.mean(0)) / np.where(data.X.std(0) > 0, data.X.std(0), 1.0)
     model = Model(kernels.SquaredExponential(), likelihoods.Probit())
-    run = lambda: fit(model, x, data.y, asked.method)  # noqa: E731
-    run()
+    run = partial(fit, model, x, data.y, asked.method)
+    with all_compiled():
+        run()
+        seen = events(run)
     spent: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
-    for event in events(run):
+    for event in seen:
         program = (event.get("args") or {}).get("hlo_module", "")
         if program and asked.program in program:
             spent[program, event["name"]].append(event["dur"] / 1e3)

@@ -57,7 +57,7 @@ def inverse_rows(rows: list[Array]) -> list[Array]:
     for row in reversed(rows):
         width, ends = len(row), row.shape[1]
         own, eye = row[:, :width], jnp.eye(width, dtype=row.dtype)
-        products = [row[:, ends - z.shape[1] :][:, : len(z)] @ z for z in found]
+        products = [row[:, -z.shape[1] :][:, : len(z)] @ z for z in found]
         right = [-sum(jnp.pad(p, ((0, 0), (ends - width - p.shape[1], 0))) for p in products)] if found else []
         found = [_substituted(own, jnp.concatenate([eye, *right], axis=1)), *found]
     return found

@@ -18,7 +18,6 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
-from quantprop.likelihoods.base import Scalar
 from quantprop.numerics.triangular import folded_gram, folded_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import (
@@ -166,7 +165,7 @@ class DenseResponse(Response):
         a, a_transposed = self._transfer()
         sent = a_transposed @ (by.answer[0] / unit(m.variance))
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-        through_variance = self._through_variance(by, by.slack)
+        through_variance = self._through_variance(by)
         covariance = outer + through_variance + by.log_determinant * tau[:, None] * a
         return DensePrior(by.mean + sent, covariance)
 
@@ -177,9 +176,9 @@ class DenseResponse(Response):
         left, right = (-x[:, None] * self.correlation * y for x, y in ((sd, pull), (pull, sd)))
         return jnp.where(own, b, left), jnp.where(own, b, right)
 
-    def _through_variance(self, by: Cotangent, slack: Scalar | None) -> Float[Array, "n n"]:
+    def _through_variance(self, by: Cotangent) -> Float[Array, "n n"]:
         """Aᵀ D A, folded, with ∂J/∂Σ_ii in D: n³ operations, of all data, of those CHOSEN that matter most, or of none,
-        as `slack` allows. A datum adds D_ii (A K Aᵀ)_ii to ∂J/∂ log s, and A K Aᵀ = Σ Aᵀ.
+        as the slack allows. A datum adds D_ii (A K Aᵀ)_ii to ∂J/∂ log s, and A K Aᵀ = Σ Aᵀ.
         """
         n, few = len(self.tau), int(CHOSEN * len(self.tau))
         by_variance = -by.answer[1] / unit(self.marginals.variance) ** 2
@@ -188,7 +187,7 @@ class DenseResponse(Response):
             a, a_transposed = self._transfer()
             return folded_product(a_transposed * by_variance, a)
 
-        if slack is None or n < MANY:
+        if by.slack is None or n < MANY:
             return of_all()
         matters = jnp.abs(by.answer[1] * (1.0 - self.squared @ (self.tau * self.marginals.variance)))
         first = jnp.argsort(-matters)
@@ -200,7 +199,7 @@ class DenseResponse(Response):
             return folded_product(transposed(a * by_variance[rows, None]), a)
 
         ways = (lambda: jnp.zeros((n, n)), of_few, of_all)
-        return jax.lax.switch(jnp.sum(~(without <= slack)), ways)  # NaN: of all
+        return jax.lax.switch(jnp.sum(~(without <= by.slack)), ways)  # NaN: of all
 
 
 class Negative(Record):
