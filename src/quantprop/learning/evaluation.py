@@ -15,7 +15,7 @@ from quantprop.data import pad
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
-from quantprop.learning.implicit import Gradient, gradient
+from quantprop.learning.implicit import Gradient, Slack, gradient
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
@@ -69,13 +69,13 @@ class Question(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """How far inference goes, and how much may be missing from a slope (`Cotangent`; None of many problems at once,
-    where a choice would cost more).
+    """How far inference goes, and how much may be missing from a slope (None of many problems at once, where a choice
+    would cost more).
     """
 
     tol: Any
     max_sweeps: Any
-    slack: Any = None
+    slack: Slack | None = None
 
 
 class Found(NamedTuple):

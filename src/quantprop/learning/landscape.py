@@ -31,6 +31,7 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.fingerprints import of_rows, together
+from quantprop.learning.implicit import Slack
 from quantprop.learning.objectives import Objective
 from quantprop.learning.warm_starts import Memory, WarmStarts
 from quantprop.likelihoods.base import Likelihood
@@ -44,7 +45,7 @@ from quantprop.runtime.programs import compile_ahead, program
 
 R = TypeVar("R")
 
-SLACK = 30.0  # times the tolerance of sites may be missing from a slope: up to 3e-3 of it, on the way of a search
+SLACK = 300.0  # times the tolerance of sites may be missing from a slope: some 1 % of it, on the way of a search
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question", "compiled")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
@@ -250,9 +251,9 @@ class Landscape:
         yield PROGRAMS.solved.ahead(*solving)
         yield PROGRAMS.prior.ahead(theta, self.unbounded, self.inputs)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)
-        problem = replace(problem, prior=prior)
-        yield PROGRAMS.gradient.ahead(problem, self.objective, out.at, factor, 0.0, exact=self.exact)
-        value, by = PROGRAMS.gradient.shapes(problem, self.objective, out.at, factor, 0.0, exact=self.exact)
+        differentiating = (replace(problem, prior=prior), self.objective, out.at, factor, Slack(0.0, self.tol))
+        yield PROGRAMS.gradient.ahead(*differentiating, exact=self.exact)
+        value, by = PROGRAMS.gradient.shapes(*differentiating, exact=self.exact)
         yield PROGRAMS.pull_back.ahead(theta, self.unbounded, self.inputs, value, by)
         yield loo_program.ahead(*left_out, self.task.data, self.task.weight, out.at)
 
@@ -275,7 +276,7 @@ class Landscape:
 
     def _precision(self, tol: float, max_sweeps: int) -> Precision:
         """With slack on the way only: at the landscape's own tolerance slopes are exact."""
-        return Precision(tol, max_sweeps, SLACK * tol if tol > self.tol else 0.0)
+        return Precision(tol, max_sweeps, Slack(SLACK * tol, self.tol))
 
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         """The objective at θ; by few nodes as long as these do."""

@@ -34,7 +34,7 @@ from quantprop.priors.cholesky import (
 from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
-MANY = 257  # rows from which on it is worth choosing among the data that a gradient needs
+MANY = 100  # rows from which on it is worth choosing among the data that a gradient needs
 CHOSEN = 0.25  # of the data, where not all are needed
 HUGE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
@@ -130,10 +130,13 @@ class DensePrior(Prior):
         return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
-        covariance = self.joint(given, signed).covariance
-        sd = unit(given.marginals.variance)
-        correlation = covariance / (sd[:, None] * sd)
-        return DenseResponse(correlation, correlation**2, given.marginals, given.sites.tau)
+        if signed:
+            matrix, width = self.joint(given, signed).covariance, jnp.ones_like(given.sites.tau)
+        else:  # Σ_ij = −B⁻¹_ij/√(τ_i τ_j)
+            root = given.factor.root
+            matrix, width = -b_inverse(given.factor), 1.0 / jnp.where(root > 0, root, 1.0)
+        others = jnp.where(jnp.eye(len(width), dtype=bool), 0.0, matrix)
+        return DenseResponse(others, others**2, width, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
         """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
@@ -147,59 +150,63 @@ class DensePrior(Prior):
 
 
 class DenseResponse(Response):
-    """Correlations and their squares as matrices; Σ would be a third."""
+    """Σ = diag σ² + W O W with W = diag w, O symmetric and zero on its diagonal: what O is scaled by are vectors, so
+    that no pass over memory is spent on a scaled matrix.
+    """
 
-    correlation: Float[Array, "n n"]
-    squared: Float[Array, "n n"]
+    others: Float[Array, "n n"]  # O
+    squared: Float[Array, "n n"]  # O ∘ O
+    width: Float[Array, " n"]  # w
     marginals: Marginal
     tau: Float[Array, " n"]
 
     def answer(self, moves: Moves) -> Moves:
-        return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
+        d = self.width / unit(self.marginals.variance)  # ρ = I + diag(d) O diag(d)
+        of_others = [d * (self.others @ (d * moves[0])), d**2 * (self.squared @ (d**2 * moves[1]))]
+        return moves + jnp.stack(of_others)
 
     def to_prior(self, by: Cotangent) -> DensePrior:
-        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹. Of two entries (i, j) and (j, i) only the sum
-        counts.
+        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −W O W S elsewhere;
+        log |I + S K| adds S A. The part with O W D W O, D = ∂J/∂Σ_ii, takes n³ operations: of all data, or of those
+        CHOSEN that matter most, as the slack allows.
         """
-        m, tau = self.marginals, self.tau
-        a, a_transposed = self._transfer()
-        sent = a_transposed @ (by.answer[0] / unit(m.variance))
-        outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-        through_variance = self._through_variance(by)
-        covariance = outer + through_variance + by.log_determinant * tau[:, None] * a
-        return DensePrior(by.mean + sent, covariance)
-
-    def _transfer(self) -> tuple[Array, Array]:
-        """A, b on the diagonal and −Σ S elsewhere, and Aᵀ."""
-        own, sd = jnp.eye(len(self.tau), dtype=bool), unit(self.marginals.variance)
-        b, pull = self.marginals.b, self.tau * sd
-        left, right = (-x[:, None] * self.correlation * y for x, y in ((sd, pull), (pull, sd)))
-        return jnp.where(own, b, left), jnp.where(own, b, right)
-
-    def _through_variance(self, by: Cotangent) -> Float[Array, "n n"]:
-        """Aᵀ D A, folded, with ∂J/∂Σ_ii in D: n³ operations, of all data, of those CHOSEN that matter most, or of none,
-        as the slack allows. A datum adds D_ii (A K Aᵀ)_ii to ∂J/∂ log s, and A K Aᵀ = Σ Aᵀ.
-        """
-        n, few = len(self.tau), int(CHOSEN * len(self.tau))
-        by_variance = -by.answer[1] / unit(self.marginals.variance) ** 2
+        m, n, few = self.marginals, len(self.tau), int(CHOSEN * len(self.tau))
+        u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
+        sent = m.b * u - self.width * self.tau * (self.others @ (self.width * u))  # Aᵀ u
+        root = self.width**2 * d
 
         def of_all() -> Float[Array, "n n"]:
-            a, a_transposed = self._transfer()
-            return folded_product(a_transposed * by_variance, a)
+            return self._by_covariance(by, sent, d, folded_product(self.others * root, self.others))
 
         if by.slack is None or n < MANY:
-            return of_all()
-        matters = jnp.abs(by.answer[1] * (1.0 - self.squared @ (self.tau * self.marginals.variance)))
+            return DensePrior(by.mean + sent, of_all())
+        matters = self._matters(by)
         first = jnp.argsort(-matters)
-        without = jnp.stack([jnp.sum(matters), jnp.sum(matters[first[few:]])])  # what none, or few, leave out
 
         def of_few() -> Float[Array, "n n"]:
             rows = first[:few]
-            a = self._transfer()[0][rows]
-            return folded_product(transposed(a * by_variance[rows, None]), a)
+            some = self.others[rows]
+            product = folded_product(transposed(some * root[rows, None]), some)
+            return self._by_covariance(by, sent, jnp.zeros(n).at[rows].set(d[rows]), product)
 
-        ways = (lambda: jnp.zeros((n, n)), of_few, of_all)
-        return jax.lax.switch(jnp.sum(~(without <= by.slack)), ways)  # NaN: of all
+        left_out = jnp.sum(matters[first[few:]])
+        return DensePrior(by.mean + sent, jax.lax.cond(left_out <= by.slack, of_few, of_all))  # NaN: of all
+
+    def _by_covariance(self, by: Cotangent, sent: Array, d: Array, product: Array) -> Float[Array, "n n"]:
+        """∂J/∂K, O W D W O being `product`, folded. Of two entries (i, j) and (j, i) only the sum counts."""
+        m, pull = self.marginals, self.width * self.tau
+        beside = self.width * m.b * d + 0.5 * by.log_determinant * pull
+        own = jnp.where(jnp.eye(len(d), dtype=bool), m.b * (m.b * d + by.log_determinant * self.tau), 0.0)
+        outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
+        others = self.others * (beside[:, None] * pull + pull[:, None] * beside)
+        return outer - others + pull[:, None] * product * pull + own
+
+    def _matters(self, by: Cotangent) -> Float[Array, " n"]:
+        """What each datum's D adds to ∂J/∂ log s of a prior covariance s K: |D_ii (A K Aᵀ)_ii|, and A K Aᵀ = Σ Aᵀ."""
+        variance = unit(self.marginals.variance) ** 2
+        scale = self.width**2 / variance
+        spread = self.marginals.b - scale * (self.squared @ (scale * self.tau * variance))  # (A K Aᵀ)_ii / σ²
+        return jnp.abs(by.answer[1] * spread)
 
 
 class Negative(Record):
