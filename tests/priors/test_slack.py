@@ -51,16 +51,20 @@ def test_what_is_left_out_changes_the_slope_of_the_variance_by_no_more_than_the_
         by = Cotangent(jnp.asarray(answer), jnp.asarray(0.3), jnp.asarray(rng.normal(size=N)))
         exact, share = map(np.asarray, slopes(x, sites, by, signed))
         sizes = np.sort(np.abs(share))
-        few = sizes[: N - int(CHOSEN * N)].sum()
-        ways = {"all": 0.999 * few, "few": 1.001 * few}
+        few, half = (sizes[: N - int(share * N)].sum() for share in CHOSEN)
+        ways = {"all": 0.999 * half, "half": 1.001 * half, "still half": 0.999 * few, "few": 1.001 * few}
         found = {
             name: np.asarray(slopes(x, sites, changed(by, slack=jnp.asarray(slack)), signed)[0])
             for name, slack in ways.items()
         }
     np.testing.assert_allclose(found["all"], exact, rtol=1e-11)
-    chosen, missing = np.argsort(-np.abs(share))[: int(CHOSEN * N)], exact[0] - found["few"][0]
-    np.testing.assert_allclose(missing, np.delete(share, chosen).sum(), rtol=1e-8, atol=1e-9)
-    assert 0 < abs(missing) <= ways["few"]
+    np.testing.assert_array_equal(found["half"], found["still half"])
+    order = np.argsort(-np.abs(share))
+    for name, part in zip(("few", "half"), CHOSEN, strict=True):
+        missing = exact[0] - found[name][0]
+        np.testing.assert_allclose(missing, share[order[int(part * N) :]].sum(), rtol=1e-8, atol=1e-9)
+        assert 0 < abs(missing) <= ways[name]
+    assert abs(found["half"][1] - exact[1]) < abs(found["few"][1] - exact[1])
 
 
 @pytest.mark.parametrize("tol", [1e-8, 1e-4])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -35,7 +36,7 @@ from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
 MANY = 100  # rows from which on it is worth choosing among the data that a gradient needs
-CHOSEN = 0.25  # of the data, where not all are needed
+CHOSEN = (0.25, 0.5)  # of the data, where not all are needed
 HUGE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
 # and the distances of all pairs
@@ -170,7 +171,7 @@ class DenseResponse(Response):
         log |I + S K| adds S A. The part with O W D W O, D = ∂J/∂Σ_ii, takes n³ operations: of all data, or of those
         CHOSEN that matter most, as the slack allows.
         """
-        m, n, few = self.marginals, len(self.tau), int(CHOSEN * len(self.tau))
+        m, n = self.marginals, len(self.tau)
         u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
         sent = m.b * u - self.width * self.tau * (self.others @ (self.width * u))  # Aᵀ u
         root = self.width**2 * d
@@ -180,17 +181,18 @@ class DenseResponse(Response):
 
         if by.slack is None or n < MANY:
             return DensePrior(by.mean + sent, of_all())
-        matters = self._matters(by)
+        matters, counts = self._matters(by), [int(share * n) for share in CHOSEN]
         first = jnp.argsort(-matters)
 
-        def of_few() -> Float[Array, "n n"]:
-            rows = first[:few]
+        def of_first(count: int) -> Float[Array, "n n"]:
+            rows = first[:count]
             some = self.others[rows]
             product = folded_product(transposed(some * root[rows, None]), some)
             return self._by_covariance(by, sent, jnp.zeros(n).at[rows].set(d[rows]), product)
 
-        left_out = jnp.sum(matters[first[few:]])
-        return DensePrior(by.mean + sent, jax.lax.cond(left_out <= by.slack, of_few, of_all))  # NaN: of all
+        left_out = jnp.stack([jnp.sum(matters[first[count:]]) for count in counts])
+        ways = [*(partial(of_first, count) for count in counts), of_all]
+        return DensePrior(by.mean + sent, jax.lax.switch(jnp.sum(~(left_out <= by.slack)), ways))  # NaN: of all
 
     def _by_covariance(self, by: Cotangent, sent: Array, d: Array, product: Array) -> Float[Array, "n n"]:
         """∂J/∂K, O W D W O being `product`, folded. Of two entries (i, j) and (j, i) only the sum counts."""
