@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from quantprop import EP, QP, Model, kernels, likelihoods
+from quantprop import EP, QP, Model, fit, kernels, likelihoods
 from quantprop.inference.engine import InferenceProblem
 from quantprop.inference.task import prepare
 from quantprop.learning.evaluation import PROGRAMS, Found, Precision, evaluated
@@ -98,3 +98,13 @@ def test_nothing_is_missing_where_inference_is_as_precise_as_asked():
     granted, refused = (found(surface, theta, Slack(np.inf, tol)).gradient for tol in (0.0, 1e-12))
     np.testing.assert_array_equal(refused, exact.gradient)
     assert np.abs(np.asarray(granted) - np.asarray(exact.gradient)).max() > 0.1 * size(surface, theta)
+
+
+def test_a_search_that_starts_at_an_optimum_stays_there():
+    """Where the slope is flat and all of it could be missing."""
+    first = fit(MODEL, X, Y, "qp")
+    again = fit(first.model, X, Y, "qp")
+    assert first.status.reason == again.status.reason == "converged"
+    np.testing.assert_allclose(again.solution.log_evidence, first.solution.log_evidence, rtol=1e-9)
+    np.testing.assert_allclose(again.theta, first.theta, atol=1e-4)
+    assert again.status.evaluations <= 4

@@ -174,7 +174,8 @@ def gradient(
 
 def unmatched(problem: InferenceProblem, at: Evaluation) -> Scalar:
     """Σ |∂J/∂ log τ_i| over cavity precisions τ_i. What comes through the sites is Σ ∂J/∂ log τ_i times d log τ_i/dθ,
-    which is at most 1 for the logarithm of the prior's scale, and up to some 4 for that of a lengthscale (by hand).
+    which is at most 1 for the logarithm of the prior's scale, and up to some 4 for that of a lengthscale (by hand). For
+    that of a period it can be a hundred, where the slope is as much larger.
     """
     rule = partial(problem.method.unmatched, problem.likelihood)
     each = rowwise(rule, problem.data, problem.weight, at.marginals, at.sites)

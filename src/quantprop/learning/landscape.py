@@ -45,7 +45,8 @@ from quantprop.runtime.programs import compile_ahead, program
 
 R = TypeVar("R")
 
-SLACK = 300.0  # times the tolerance of sites may be missing from a slope: some 1 % of it, on the way of a search
+SLACK = 30.0  # times the tolerance of sites may be missing from a slope on the way of a search: 1e-3 of it
+NEARLY = 300.0  # the same of objectives that are nearly stationary, whose estimates of what is missing are good ones
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question", "compiled")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
@@ -276,7 +277,13 @@ class Landscape:
 
     def _precision(self, tol: float, max_sweeps: int) -> Precision:
         """With slack on the way only: at the landscape's own tolerance slopes are exact."""
-        return Precision(tol, max_sweeps, Slack(SLACK * tol, self.tol))
+        return Precision(tol, max_sweeps, Slack(self.missing(tol), self.tol))
+
+    def missing(self, tol: float) -> float:
+        """About what a slope may lack where inference stops at `tol`, as long as that is above the landscape's own."""
+        if self.objective.stationary(self.method) or tol <= self.tol:
+            return 0.0
+        return tol * (NEARLY if self.exact and self.objective.nearly_stationary(self.method) else SLACK)
 
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         """The objective at θ; by few nodes as long as these do."""
