@@ -76,7 +76,7 @@ def test_what_comes_through_the_sites_is_what_variances_miss_times_how_cavities_
 
 def test_nothing_is_unmatched_for_ep_and_copies_count_as_often_as_they_stand_for_rows():
     theta, twice = THETAS["steep"], np.r_[np.arange(N), np.arange(40)]
-    assert size(landscape(EP()), theta) == 0.0
+    assert size(landscape(EP()), theta) <= 1e-10
     repeated, weighted = landscape(QP(), X[twice], Y[twice]), landscape(QP(), weights=1.0 + (np.arange(N) < 40))
     np.testing.assert_allclose(size(weighted, theta), size(repeated, theta), rtol=1e-9)
 

@@ -178,7 +178,8 @@ def unmatched(problem: InferenceProblem, at: Evaluation) -> Scalar:
     that of a period it can be a hundred, where the slope is as much larger.
     """
     rule = partial(problem.method.unmatched, problem.likelihood)
-    each = rowwise(rule, problem.data, problem.weight, at.marginals, at.sites)
+    new = jax.tree.map(jnp.add, at.sites, at.change)
+    each = rowwise(rule, problem.data, problem.weight, at.marginals, at.sites, new)
     return jnp.sum(jnp.where(problem.weight.total > 0, each, 0.0))
 
 

@@ -99,9 +99,11 @@ class Method(Record):
         raise NotImplementedError
 
     def unmatched(
-        self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
+        self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural, new: Natural
     ) -> Scalar:
-        """How far a datum leaves the evidence from being stationary: |∂ evidence| of its cavity, in relative units."""
+        """How far a datum leaves the evidence from being stationary: |∂ evidence| of its cavity, in relative units.
+        `new` is its renewed site.
+        """
         raise NotImplementedError
 
     def merit(self, values: Array, summary: Summary) -> Scalar:

@@ -16,8 +16,7 @@ MOST = 600  # steps
 class _State(NamedTuple):
     x: Float[Array, "..."]
     left: Float[Array, "..."]  # right − A x
-    steps: Float[Array, "m ..."]  # directions p
-    images: Float[Array, "m ..."]  # A p, orthonormal
+    pairs: Float[Array, "m 2 ..."]  # A p, orthonormal, and the directions p
     done: Int[Array, ""]
 
 
@@ -27,24 +26,21 @@ def minimal_residual(operator: Callable[[Array], Array], right: Array, tol: Arra
     Generalised conjugate residuals (Eisenstat, Elman and Schultz 1983): the iterates of GMRES, one step at a time.
     After DIRECTIONS steps the newest direction takes the place of the oldest.
     """
-    none, axes = jnp.zeros((DIRECTIONS, *right.shape)), right.ndim  # arrays keep their shape: rows may be divided
+    none, axes = jnp.zeros((DIRECTIONS, 2, *right.shape)), right.ndim  # arrays keep their shape: rows may be divided
 
     def unfinished(s: _State):
         return (_norm(s.left) > tol) & (s.done < MOST)
 
     def step(s: _State):
         image = operator(s.left)
-        seen = jnp.tensordot(s.images, image, axes)
-        image, direction = image - jnp.tensordot(seen, s.images, 1), s.left - jnp.tensordot(seen, s.steps, 1)
-        size = _norm(image)
-        image, direction = image / size, direction / size
-        far, i = jnp.sum(image * s.left), s.done % DIRECTIONS
-        return _State(
-            s.x + far * direction, s.left - far * image,
-            s.steps.at[i].set(direction), s.images.at[i].set(image), s.done + 1,
-        )  # fmt: skip
+        seen = jnp.tensordot(s.pairs[:, 0], image, axes)
+        pair = jnp.stack([image, s.left]) - jnp.tensordot(seen, s.pairs, 1)
+        pair = pair / _norm(pair[0])
+        far = jnp.sum(pair[0] * s.left)
+        pairs = s.pairs.at[s.done % DIRECTIONS].set(pair)
+        return _State(s.x + far * pair[1], s.left - far * pair[0], pairs, s.done + 1)
 
-    end = jax.lax.while_loop(unfinished, step, _State(jnp.zeros_like(right), right, none, none, jnp.asarray(0)))
+    end = jax.lax.while_loop(unfinished, step, _State(jnp.zeros_like(right), right, none, jnp.asarray(0)))
     return end.x, _norm(end.left)
 
 
