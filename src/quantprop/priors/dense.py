@@ -174,10 +174,10 @@ class DenseResponse(Response):
         m, n = self.marginals, len(self.tau)
         u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
         sent = m.b * u - self.width * self.tau * (self.others @ (self.width * u))  # Aᵀ u
-        root = self.width**2 * d
+        inner = self.width**2 * d
 
         def of_all() -> Float[Array, "n n"]:
-            return self._by_covariance(by, sent, d, folded_product(self.others * root, self.others))
+            return self._by_covariance(by, sent, d, folded_product(self.others * inner, self.others))
 
         if by.slack is None or n < MANY:
             return DensePrior(by.mean + sent, of_all())
@@ -187,7 +187,7 @@ class DenseResponse(Response):
         def of_first(count: int) -> Float[Array, "n n"]:
             rows = first[:count]
             some = self.others[rows]
-            product = folded_product(transposed(some * root[rows, None]), some)
+            product = folded_product(transposed(some * inner[rows, None]), some)
             return self._by_covariance(by, sent, jnp.zeros(n).at[rows].set(d[rows]), product)
 
         left_out = jnp.stack([jnp.sum(matters[first[count:]]) for count in counts])
