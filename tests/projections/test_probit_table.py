@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from decimal import Decimal
+from functools import partial
 from importlib import resources
 from pathlib import Path
 
@@ -151,6 +152,14 @@ def test_derivatives_match_differences():
 
     np.testing.assert_allclose(dz, difference(lambda e: gap(z + e, v), h), rtol=0, atol=1e-6)
     np.testing.assert_allclose(v * dv, difference(lambda e: gap(z, v * np.exp(e)), t), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("place", [(50.0, 1.0), (-1e75, 1.0), (0.0, np.inf)])
+def test_beyond_the_limits_nothing_moves_the_ratio(place):
+    away = tuple(np.inf if abs(x) > 40.0 else 0.0 for x in place)  # along the coordinate that is beyond its limit
+    with jax.enable_x64(True):
+        _, moved = jax.jit(partial(jax.jvp, probit_table.variance_gap))(place, away)
+    assert moved == 0.0
 
 
 def assert_continuous(below: tuple, above: tuple) -> None:

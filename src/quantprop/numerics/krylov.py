@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-DIRECTIONS = 20  # kept
+DIRECTIONS = 12  # kept
 MOST = 600  # steps
 
 
