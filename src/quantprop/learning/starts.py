@@ -26,6 +26,7 @@ NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+BLOCK = 64  # rows whose distances to all others are computed at a time
 SOME = 200  # rows that stand for all when the kernel is looked at
 FEW = 16  # rows that mostly show that it sees something
 
@@ -79,10 +80,23 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
     rows = sampled(x)
     rows = rows[distinct(rows, 500)]
     scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    squares = sum(((column[:, None] - column) ** 2 for column in rows.T / scale), np.zeros((len(rows), len(rows))))
-    distances = np.sqrt(squares[np.triu_indices(len(rows), 1)])
+    distances = np.sqrt(_squared_distances(rows / scale))
     distances = distances[distances > 0]
     return float(np.median(distances) * scale) if len(distances) else 1.0
+
+
+def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs"]:
+    """Of all pairs of rows, each once; by blocks that stay in a processor's cache."""
+    parts, columns = [np.zeros(0)], np.ascontiguousarray(x.T)
+    for a in range(0, len(x), BLOCK):
+        some, rest = columns[:, a : a + BLOCK], columns[:, a:]
+        squares = np.zeros((some.shape[1], rest.shape[1]))
+        apart = np.empty_like(squares)
+        for one, other in zip(some, rest, strict=True):
+            np.subtract(one[:, None], other, out=apart)
+            squares += np.square(apart, out=apart)
+        parts.append(squares[np.triu_indices(some.shape[1], 1, rest.shape[1])])
+    return np.concatenate(parts)
 
 
 def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
