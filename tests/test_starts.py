@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from scipy.spatial.distance import pdist
 
 from quantprop import (
     GaussianProcessRegressor,
@@ -19,7 +20,7 @@ from quantprop import (
     likelihoods,
 )
 from quantprop.inference.prediction import gram_of
-from quantprop.learning.starts import scaled
+from quantprop.learning.starts import BLOCK, scaled, typical_distance
 from quantprop.parameters import declared, values
 from quantprop.runtime.precision import float64
 
@@ -145,3 +146,9 @@ def test_a_kernel_is_scaled_once():
 @float64
 def gram(kernel, x):
     return np.asarray(gram_of(values(kernel), x))
+
+
+@pytest.mark.parametrize("rows", [2, BLOCK, BLOCK + 1, 3 * BLOCK])
+def test_the_typical_distance_is_the_median_of_all_pairs(rows):
+    x = np.random.default_rng(rows).normal(size=(rows, 3)) * [1.0, 1e-3, 1e4]
+    np.testing.assert_allclose(typical_distance(x), np.median(pdist(x)), rtol=1e-14)
