@@ -86,8 +86,8 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
 
 
 def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs"]:
-    """Of all pairs of rows, each once, by blocks that stay in a processor's cache. The function of this name that kernels
-    have would have to be compiled for every number of rows.
+    """Of all pairs of rows, each once, by blocks that stay in a processor's cache. The kernels' function of this name
+    would have to be compiled for every number of rows.
     """
     parts, columns = [np.zeros(0)], np.ascontiguousarray(x.T)
     for a in range(0, len(x), BLOCK):
