@@ -12,12 +12,14 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.estimators.core import Core, Default, build
+from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
+from quantprop.estimators.terms import unknown_mean
 from quantprop.inference.task import has_white_noise
+from quantprop.inference.terms import mean_of, terms_of
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.starts import size_of, with_noise_from
 from quantprop.likelihoods import Likelihood
@@ -141,8 +143,8 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         likelihood = self._likelihood(y, sample_weight)
         X, y, rows = self._given_rows(X, y, sample_weight, exposure, trials)
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
-        likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
-        chosen = self._choice(X, default)
+        likelihood, mean, default = self._starts(likelihood, normalised, rows)
+        chosen, mean = self._with_mean(self._choice(X, default), mean, X, default.variance)
         model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
         if sample_weight is not None:
             X, y, rows = written_out(model, X, y, rows)
@@ -259,18 +261,13 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         self._y_std = spread if spread > 0 else 1.0
         return (y - self._y_mean) / self._y_std
 
-    def _starts(
-        self, likelihood: Likelihood, features: int, y: np.ndarray, rows: dict
-    ) -> tuple[Likelihood, Any, Default]:
-        """Where learning starts. Where f has the unit of y, noise, a constant mean and the default kernel start at the
+    def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: dict) -> tuple[Likelihood, Any, Default]:
+        """Where learning starts. Where f has the unit of y, noise, an unknown mean and the default kernel start at the
         size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
         """
         size = None if likelihood.noise_name is None else size_of(likelihood.response(y), rows.get("weights"))
         centre = 0.0 if size is None else size.centre
-        if self.mean == "linear" and self._coding.levels:
-            raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
-                             "a linear term in the kernel, linear(column)")  # fmt: skip
-        kinds = {"zero": 0.0, "constant": Parameter(centre), "linear": means.Linear(np.zeros(features), centre)}
+        kinds = {"zero": 0.0, "constant": centre, "linear": centre}  # what is not known about it is in the kernel
         mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean
         if size is None:
             return likelihood, mean, Default()
@@ -279,6 +276,20 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         kept = self.optimizer is None and not isinstance(self.likelihood, str)
         started = likelihood if kept else with_noise_from(likelihood, size)
         return started, mean, Default(size.variance_about(about), None)
+
+    def _with_mean(self, chosen: Choice, mean: Any, X: np.ndarray, variance: float) -> tuple[Choice, Any]:
+        """The kernel with a mean that is not known, "constant" or "linear", integrated over; and what is known of it.
+
+        Markov has no place for slopes in several columns in its kernel: there they are parameters of the mean.
+        """
+        if not isinstance(self.mean, str):
+            return chosen, mean
+        if self.mean == "linear" and self._coding.levels:
+            raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
+                             "a linear term in the kernel, linear(column)")  # fmt: skip
+        if self.mean == "linear" and X.shape[1] > 1 and self._in_time(chosen, X):
+            return chosen, means.Linear(np.zeros(X.shape[1]), Parameter(mean))
+        return with_mean(chosen, unknown_mean(self.mean, X, self._coding.names, variance), X), mean
 
     # --- what was learned --------------------------------------------------------------------------------------------
 
@@ -311,8 +322,11 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     @property
     def mean_(self):
-        """The prior mean with its learned numbers."""
-        mean = self._core.fitted.model.mean
+        """The prior mean as learned; of an unknown one, which is integrated over, its posterior mean."""
+        solution, mean = self.solution_, self._core.fitted.model.mean
+        if self.mean in ("constant", "linear") and not isinstance(mean, (Parameter, means.Linear)):
+            linear = [name for name in terms_of(solution.model.plain_kernel) if name.startswith("linear(")]
+            return mean_of(solution, linear[-1] if self.mean == "linear" else None)
         return mean.value if isinstance(mean, Parameter) else mean
 
     @property

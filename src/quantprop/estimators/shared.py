@@ -155,7 +155,12 @@ class GaussianProcess(BaseEstimator):
         return chosen
 
     def _process(self, chosen: Choice, X: np.ndarray) -> Process:
-        return chosen_process(self.process, counted(len(X)), applies(values(chosen.translation.kernel), X.shape[1]))
+        return chosen_process(self.process, counted(len(X)), self._in_time(chosen, X))
+
+    def _in_time(self, chosen: Choice, X: np.ndarray) -> bool:
+        """Whether the process may be `Markov()`, and kernel and X have a state-space form."""
+        may = self.process in ("auto", "markov") or isinstance(self.process, Markov)
+        return may and applies(values(chosen.translation.kernel), X.shape[1])
 
     def _given(self) -> bool:
         """Whether the kernel is the user's own."""

@@ -112,7 +112,9 @@ RULES = {  # by the name of the field; all others are LEARNED
     ),
     "means": Rule("a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))),
     "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
-    "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
+    **dict.fromkeys(
+        ("own", "centre"), Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value))
+    ),
     **dict.fromkeys(("text", "rows"), instance("text", str)),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
@@ -188,7 +190,7 @@ def register(make: type) -> type:
 
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White", "Columns", "Categories", "Coregion",
+    "Periodic", "Oscillation", "IntegratedWiener", "Constant", "White", "Columns", "Categories", "Coregion",
     "Terms", "PerClass", "Difference",
 )  # fmt: skip
 _LIKELIHOODS = (
@@ -198,6 +200,7 @@ _LIKELIHOODS = (
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
+    record("kernels", kernels.Linear, centre=None),
     *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
     record("likelihoods", SoftmaxFactor),
     *(record("methods", make) for make in (EP, VB, Laplace)),

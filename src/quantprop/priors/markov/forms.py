@@ -130,9 +130,9 @@ def _(kernel: kernels.Constant, before, now, harmonics):
 
 @form.register
 def _(kernel: kernels.Linear, before, now, harmonics):
-    """f = x t with a constant x."""
+    """f = x (t − centre) with a constant x."""
     one = jnp.ones_like(now)[None]
-    return Form(one[None], 0.0 * one[None], kernel.variance * one[None], now[None] * one)
+    return Form(one[None], 0.0 * one[None], kernel.variance * one[None], kernel.about(now)[None] * one)
 
 
 @form.register
