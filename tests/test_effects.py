@@ -177,9 +177,9 @@ def test_terms_add_up_with_the_level_and_survive_a_file(tmp_path):
     ).fit(frame, Y)
     new = frame.iloc[:7]
     parts, f = model.solution_.terms(new.to_numpy()[:, ::-1]), model.solution_.predict(new.to_numpy()[:, ::-1])
-    assert set(parts) == {"se(age)", "linear(dose)", "mean"}
+    assert set(parts) == {"se(age)", "linear(dose)", "constant()", "mean"}
     np.testing.assert_allclose(sum(part.mean for part in parts.values()), f.mean, rtol=1e-10)
-    assert model.mean_ == pytest.approx(parts["mean"].mean[0])
+    assert model.mean_ == pytest.approx(parts["mean"].mean[0] + parts["constant()"].mean[0])
     model.save(tmp_path / "model")
     loaded = load(tmp_path / "model")
     np.testing.assert_array_equal(loaded.predict(new), model.predict(new))

@@ -64,7 +64,9 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
       "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
       from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name), from
       half the spread of y unless a scale is given.
-    - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
+    - `mean`: "zero"; "constant" or "linear", an intercept and slopes with wide priors, integrated over as terms of the
+      kernel, so that predictions and effects have their uncertainty; a number; a Parameter, which is learned; or a
+      function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
     - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process

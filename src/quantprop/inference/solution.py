@@ -207,8 +207,8 @@ class Solution:
         return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
 
     def fixed_effects(self) -> dict[str, FixedEffect]:
-        """The coefficients of linear terms and of a learned mean: estimate, standard error and 95 % interval of each,
-        at the learned hyperparameters.
+        """The coefficients of linear terms, and "mean", the level where these are 0: estimate, standard error and 95 %
+        interval of each, at the learned hyperparameters. What is not known of a learned mean is in all errors.
         """
         return fixed_effects(self)
 

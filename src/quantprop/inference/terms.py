@@ -39,7 +39,7 @@ _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 @dataclass(frozen=True)
 class Effects(Mapping[str, Normal]):
     """The posterior of every term of a sum at some inputs, by its name in the language of terms; "mean" is the prior
-    mean, where there is one, and a constant term. Means add up to that of f; `sample` has draws that do.
+    mean, where there is one. Means add up to that of f; `sample` has draws that do.
     """
 
     solution: Solution = field(repr=False)
@@ -73,8 +73,11 @@ class Effects(Mapping[str, Normal]):
         joint, k = joint_of(self.solution, self.X), len(self.X)
         values, vectors = np.linalg.eigh(joint.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
-        draws = np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
-        return {name: part.mean + draws[:, i * k : (i + 1) * k] for i, (name, part) in enumerate(self.parts.items())}
+        draws = joint.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+        found = {name: draws[:, i * k : (i + 1) * k] for i, name in enumerate(self.parts)}
+        if MEAN in found and not found[MEAN].size:  # it is known
+            found[MEAN] = np.broadcast_to(self.parts[MEAN].mean, (n, k)).copy()
+        return found
 
 
 def terms_of(kernel: Kernel) -> dict[str, Kernel]:
@@ -88,8 +91,6 @@ def terms_of(kernel: Kernel) -> dict[str, Kernel]:
 
 
 def _name(term: Kernel) -> str:
-    if isinstance(term, Constant):
-        return MEAN
     try:
         return written(term, digits=None)
     except TypeError:  # a kernel of the user's own
@@ -111,8 +112,7 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     }
     given, learned = solution.model.prior_mean(x), learned_mean(solution)
     if given.any() or learned.names:
-        level = parts.get(MEAN, Normal(np.zeros(k), np.zeros(k)))
-        parts[MEAN] = Normal(level.mean + given, level.variance)
+        parts[MEAN] = Normal(given, np.zeros(k))
     added = np.sum(_moves(learned, list(parts), x, cross, own, latent.mean) ** 2, axis=-1)
     return Effects(solution, x, {
         name: Normal(part.mean, part.variance + extra) for (name, part), extra in zip(parts.items(), added, strict=True)
@@ -140,17 +140,17 @@ def _crossed(solution: Solution, terms: tuple[Kernel, ...], new: np.ndarray) -> 
 
 @float64
 def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
-    """The joint posterior of all terms at inputs, term by term, in the order of `effects_at`."""
-    parts = effects_at(solution, x).parts
+    """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
+    parts, learned = effects_at(solution, x).parts, learned_mean(solution)
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
-    more = pad(x, size)
+    names, more = list(parts) if learned.names else list(parts)[: len(terms)], pad(x, size)
     cross, own = _crossed(solution, terms, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
     kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
-    moves = _moves(learned_mean(solution), list(parts), x, cross, own, latent.mean).reshape(len(parts) * k, -1)
+    moves = _moves(learned, names, x, cross, own, latent.mean).reshape(len(names) * k, len(learned.names))
     covariance = moves @ moves.T
     covariance[: len(kept), : len(kept)] += latent.covariance[np.ix_(kept, kept)]
-    mean = np.concatenate([part.mean for part in parts.values()])
+    mean = np.concatenate([parts[name].mean for name in names])
     return Normal(mean, np.diagonal(covariance).copy(), covariance)
 
 
@@ -182,15 +182,23 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
     learned = learned_mean(solution)
     variances = np.sum(learned.root**2, axis=1)
     found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
-    if MEAN in kernels and not learned.names:
-        level = effects_at(solution, solution.X[:1])[MEAN]
-        found[MEAN] = _effect(level.mean[0], level.variance[0])
+    if not learned.names and any(isinstance(term, Constant) for term in kernels.values()):
+        found[MEAN] = _level(solution)
     return found
+
+
+def _level(solution: Solution) -> FixedEffect:
+    """The mean where linear terms are 0: what is known of it, and constant terms."""
+    terms, at = summands(solution.model.plain_kernel), solution.X[:1]
+    joint, constant = joint_of(solution, at), [isinstance(term, Constant) for term in terms]
+    constant += [False] * (len(joint.mean) - len(terms))
+    estimate = solution.model.prior_mean(at)[0] + joint.mean[constant].sum()
+    return _effect(estimate, joint.covariance[np.ix_(constant, constant)].sum())
 
 
 def mean_of(solution: Solution, slopes: str | None) -> Any:
     """The posterior mean of the constant term: a number, or with the linear term of this name a `means.Linear`."""
-    level = float(effects_at(solution, solution.X[:1])[MEAN].mean[0])
+    level = _level(solution).estimate
     if slopes is None:
         return level
     term: Any = terms_of(solution.model.plain_kernel)[slopes]
