@@ -151,8 +151,9 @@ def _grown(given: Given, method: str) -> Problem:
     """The problem with the sum of terms that a search finds, which is said step by step."""
     from quantprop import comparison
 
-    table, roles = given.table()
-    terms = comparison.possible_terms(table.without([given.target, *roles.columns.values()]))
+    every, roles = given.table()
+    terms = comparison.possible_terms(every.without([given.target, *roles.columns.values()]))
+    table = given.rows(every, roles, terms)
     with bars() as progress:
         found = comparison.grow(
             lambda text: given.problem(table, roles, given.likelihood, text), terms, method, progress
@@ -163,7 +164,8 @@ def _grown(given: Given, method: str) -> Problem:
              f"{gain.error:.2f})")  # fmt: skip
     if len(found.steps) == 1:
         raise RuntimeError("no term gains 2 nats and 2 standard errors over a constant: give --kernel a sum of terms")
-    problem = given.problem(table, roles, given.likelihood, found.best.name)
+    best = found.best.name
+    problem = given.problem(given.rows(every, roles, [best]), roles, given.likelihood, best)
     tell(problem, given.likelihood)
     return problem
 
@@ -237,7 +239,8 @@ def _choose(
     """Compare kernels and likelihoods, and write a page."""
     from quantprop import comparison, report
 
-    table, roles = given.table()
+    every, roles = given.table()
+    table = given.rows(every, roles, kernels)
     first = given.problem(table, roles, likelihoods[0], kernels[0])
     tell(first, likelihoods[0])
     made = comparison.candidates(lambda *which: given.problem(table, roles, *which), likelihoods, kernels)

@@ -5,6 +5,7 @@ repeats.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from jaxtyping import Float
 
 from quantprop.estimators.columns import announce
 from quantprop.tables import dates
-from quantprop.tables.reading import MISSING, Table, TableError, is_number, missing
+from quantprop.tables.reading import MISSING, Table, TableError, counted, is_number, missing
 
 TRUTH = ("false", "true")
 TREATMENTS = ("standardised", "centred", "coded")
@@ -105,15 +106,20 @@ class Encoding:
         return np.concatenate([column.coded(table) for column in self.columns], axis=1)
 
     def _check_columns(self, table: Table) -> None:
-        absent = [column.name for column in self.columns if column.name not in table.names]
+        there = set(table.names)
+        absent = [column.name for column in self.columns if column.name not in there]
         if absent:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
                              "that the model was learned from")  # fmt: skip
 
     def known(self, table: Table) -> np.ndarray:
         """Which rows can be encoded: no missing cell, and no category that was never learned from."""
+        return np.all(list(self.known_by_column(table).values()), axis=0)
+
+    def known_by_column(self, table: Table) -> dict[str, np.ndarray]:
+        """The same for each column."""
         self._check_columns(table)
-        return np.all([column.known(table) for column in self.columns], axis=0)
+        return {column.name: column.known(table) for column in self.columns}
 
     def matrix(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X, standardised."""
@@ -144,8 +150,9 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str
         raise ValueError(f"dates must be one of {', '.join(dates.DATES)}; got {dates_as!r}")
     check_complete(table, table.names)
     columns = [_column(table, name, dates_as) for name in table.names]
-    varying = [column for column in columns if np.ptp(column.coded(table), axis=0).any()]
-    left_out = tuple(column.name for column in columns if column not in varying)
+    varies = [np.ptp(column.coded(table), axis=0).any() for column in columns]
+    varying = list(itertools.compress(columns, varies))
+    left_out = tuple(column.name for column, does in zip(columns, varies, strict=True) if not does)
     if not varying:
         raise TableError(f"{table.source} has no column to learn from besides the target that takes two values or more")
     blank = Encoding(tuple(varying), (), ())
@@ -221,9 +228,8 @@ def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -
     """Refuse missing cells in some columns, with their counts and what can be done."""
     used = table.without(set(table.names) - set(names))
     if counts := missing(used):
-        said = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         rows = len(used.rows) - len(used.complete().rows)
-        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows (by column: {said}): "
+        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows{counted(counts)}: "
                          f"{remedy}")  # fmt: skip
 
 

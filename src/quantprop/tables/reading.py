@@ -11,11 +11,12 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 SEPARATORS = (",", ";", "\t")
-MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"})
+MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
 DECIMALS = (".", ",")
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
@@ -35,11 +36,15 @@ class Table:
     source: str
     unit: str = "line"
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
-        if name not in self.names:
+        if name not in self._places:
             raise TableError(f"{self.source} has no column {name!r}; it has {', '.join(map(repr, self.names))}")
-        at = self.names.index(name)
+        at = self._places[name]
         return [row[at] for row in self.rows]
 
     def where(self, row: int) -> str:
@@ -73,10 +78,35 @@ def missing(table: Table) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def from_columns(columns: Mapping[str, Iterable[Any]], source: str) -> Table:
-    """A table from values in memory: numbers keep every digit, None and NaN are missing."""
-    rows = tuple(zip(*([_cell(value) for value in values] for values in columns.values()), strict=True))
-    return _checked(tuple(map(str, columns)), rows, tuple(range(1, len(rows) + 1)), source, "row")
+def counted(rows: Mapping[str, int]) -> str:
+    """Rows by column for a message, in brackets; nothing where there are none."""
+    said = ", ".join(f"{name!r} {count}" for name, count in rows.items() if count)
+    return f" (by column: {said})" if said else ""
+
+
+def from_columns(columns: Mapping[str, Iterable[Any]] | Any, source: str) -> Table:
+    """A table from columns in memory, a mapping or a pandas or polars frame. Numbers keep every digit; None, NaN, NaT
+    and NA are missing.
+    """
+    if hasattr(columns, "iter_columns"):  # polars
+        named = [(column.name, column) for column in columns.iter_columns()]
+    elif hasattr(columns, "items"):
+        named = [(str(name), values) for name, values in columns.items()]
+    else:
+        raise TypeError(f"{source}: columns must be a mapping from names to values, or a pandas or polars frame; got "
+                        f"{type(columns).__name__} (tables.read reads a file)")  # fmt: skip
+    cells = [[_cell(value) for value in values] for _, values in named]
+    for (name, _), column in zip(named, cells, strict=True):
+        if len(column) != len(cells[0]):
+            raise TableError(f"{source}: column {name!r} has {len(column)} values, but {named[0][0]!r} has "
+                             f"{len(cells[0])}")  # fmt: skip
+    rows = tuple(zip(*cells, strict=True))
+    return _checked(tuple(name for name, _ in named), rows, tuple(range(1, len(rows) + 1)), source, "row")
+
+
+def as_table(given: Table | Any) -> Table:
+    """A table as it is, or one from the columns of a frame."""
+    return given if isinstance(given, Table) else from_columns(given, "the frame")
 
 
 def _cell(value: Any) -> str:

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from quantprop.tables.chunks import polars_for, readable
 from quantprop.tables.encoding import MANY, TRUTH, Column, Encoding
-from quantprop.tables.reading import TableError
+from quantprop.tables.reading import TableError, counted
 
 ROWS = 2**18  # of a chunk that is encoded at a time
 
@@ -119,10 +119,7 @@ def _checked_count(scan: Any, polars: Any, source: str) -> int:
     found = scan.select(polars.len().alias(" rows"), polars.all().null_count()).collect().row(0, named=True)
     count = found.pop(" rows")
     if missing := {name: number for name, number in found.items() if number}:
-        said = ", ".join(f"{name!r} {number}" for name, number in missing.items())
-        raise TableError(
-            f"{source} has missing values (by column: {said}): fill them in, or drop these rows and columns"
-        )
+        raise TableError(f"{source} has missing values{counted(missing)}: fill them in, or drop these rows and columns")
     if not count:
         raise TableError(f"{source} has column names but no rows")
     return int(count)
