@@ -20,6 +20,7 @@ from quantprop.data import refuse_dates, row_weights
 from quantprop.estimators import columns
 from quantprop.estimators.core import MATERN, Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
+from quantprop.estimators.translate import check_theirs
 from quantprop.inference.results import write
 from quantprop.inference.task import as_method, has_white_noise
 from quantprop.learning.objectives import as_objective
@@ -94,6 +95,7 @@ class GaussianProcess(BaseEstimator):
     def _learned_from(self, X: Any, **more: Any) -> tuple[np.ndarray, Any]:
         """Data as scikit-learn checks them (`more` is what it should check of y), X in the kernel's terms."""
         self._validate_params()
+        check_theirs(self.kernel)
         if isinstance(self.kernel, CompoundKernel):
             raise ValueError("kernel cannot be a CompoundKernel")
         self._source = Source() if self._vectors() else Source([])

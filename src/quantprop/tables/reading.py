@@ -123,9 +123,12 @@ def read(path: str | Path, decimal: str = ".") -> Table:
 
     With decimal="," the cells 1,5 and 1.234,5 are the numbers 1.5 and 1234.5.
     """
-    source = "standard input" if str(path) == STDIN else str(path)
-    data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
-    return from_bytes(data, source, decimal)
+    if str(path) == STDIN:
+        return from_bytes(sys.stdin.buffer.read(), "standard input", decimal)
+    with open(path, "rb") as file:
+        _check_kind(file.peek(), str(path))
+        data = file.read()
+    return from_bytes(data, str(path), decimal)
 
 
 def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
@@ -180,7 +183,10 @@ def is_number(cell: str) -> bool:
         return False
 
 
-def _decoded(data: bytes, source: str) -> str:
+def _check_kind(data: bytes, source: str) -> None:
+    """Refuse what is neither text nor Parquet, by how it begins."""
+    if data[:4] == b"PAR1":
+        return
     if data[:4] == b"PK\x03\x04":
         raise TableError(f"{source} is a spreadsheet or another archive: export the sheet as CSV")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -188,6 +194,10 @@ def _decoded(data: bytes, source: str) -> str:
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise TableError(f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one: save it as UTF-8")
+
+
+def _decoded(data: bytes, source: str) -> str:
+    _check_kind(data, source)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
