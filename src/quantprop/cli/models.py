@@ -50,6 +50,7 @@ from quantprop.cli.options import (
 from quantprop.cli.process import prepared
 from quantprop.cli.screen import CODES, as_json, bars, evaluations, note, plainly
 from quantprop.cli.told import about, choice_code, comparison_code, told, trust_record
+from quantprop.runtime.names import nearest
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
@@ -310,8 +311,10 @@ def register(app: typer.Typer) -> None:
 
 def _methods(text: str) -> tuple[str, ...]:
     chosen = words(text)
-    if not chosen or set(chosen) - set(METHODS):
-        raise typer.BadParameter(f"some of {', '.join(METHODS)}; got {text}", param_hint="--methods")
+    if unknown := [name for name in chosen or [""] if name not in METHODS]:
+        raise typer.BadParameter(
+            f"some of {', '.join(METHODS)}; got {text}{nearest(unknown[0], METHODS)}", param_hint="--methods"
+        )
     return chosen
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quantprop.cli.screen import note
+from quantprop.runtime.names import nearest
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles, Table
@@ -32,7 +33,7 @@ def one_of(words: tuple[str, ...]) -> Callable[[str | None], str | None]:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in words:
-            raise typer.BadParameter(f"must be one of {', '.join(words)}; got {value!r}")
+            raise typer.BadParameter(f"must be one of {', '.join(words)}; got {value!r}{nearest(value, words)}")
         return value
 
     return check
@@ -74,8 +75,10 @@ def kernel_or_terms(*more: str) -> Callable[[Any], Any]:
     def check(given: Any) -> Any:
         for value in [given] if isinstance(given, str) else given or []:
             if value not in (*KERNELS, *more) and "(" not in value:
-                words = ", ".join((*KERNELS, *more))
-                raise typer.BadParameter(f"must be one of {words}, or terms such as se(age); got {value!r}")
+                words = (*KERNELS, *more)
+                raise typer.BadParameter(
+                    f"must be one of {', '.join(words)}, or terms such as se(age); got {value!r}{nearest(value, words)}"
+                )
         return given
 
     return check
@@ -215,7 +218,9 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
     for option, name in named.items():
         if name not in table.names:
             there = ", ".join(map(repr, table.names))
-            raise typer.BadParameter(f"{table.source} has no column {name!r}; it has {there}", param_hint=option)
+            raise typer.BadParameter(
+                f"{table.source} has no column {name!r}; it has {there}{nearest(name, table.names)}", param_hint=option
+            )
 
 
 def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) -> None:

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.estimators.columns import announce
+from quantprop.runtime.names import check_name
 from quantprop.tables import dates
 from quantprop.tables.reading import MISSING, Table, TableError, counted, is_number, missing
 
@@ -146,8 +147,7 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str
 
     Dates become a number, days, or with "parts" their place in year, week and day as well.
     """
-    if dates_as not in dates.DATES:
-        raise ValueError(f"dates must be one of {', '.join(dates.DATES)}; got {dates_as!r}")
+    check_name("dates", dates_as, dates.DATES)
     check_complete(table, table.names)
     columns = [_column(table, name, dates_as) for name in table.names]
     varies = [np.ptp(column.coded(table), axis=0).any() for column in columns]

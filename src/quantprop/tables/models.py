@@ -20,6 +20,7 @@ from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Fitted
 from quantprop.kernels import NewLevelWarning, Terms
 from quantprop.likelihoods import Ordinal
+from quantprop.runtime.names import check_name
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
@@ -266,8 +267,8 @@ def problem(
     >>> found.likelihood, found.others[1]
     ('ordinal', ('poisson', 'they are counts'))
     """
-    if kernel not in KERNELS and "(" not in kernel:
-        raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or terms such as se(age); got {kernel!r}")
+    if "(" not in kernel:
+        check_name("kernel", kernel, KERNELS, " or terms such as se(age)")
     table = as_table(table)
     found = target(table, target_name, likelihood, roles)
     features = table.without([target_name, *roles.columns.values()])

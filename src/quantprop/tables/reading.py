@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from quantprop.runtime.names import check_name, nearest
+
 SEPARATORS = (",", ";", "\t")
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
@@ -43,7 +45,8 @@ class Table:
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
         if name not in self._places:
-            raise TableError(f"{self.source} has no column {name!r}; it has {', '.join(map(repr, self.names))}")
+            raise TableError(f"{self.source} has no column {name!r}; it has {', '.join(map(repr, self.names))}"
+                             f"{nearest(name, self.names)}")  # fmt: skip
         at = self._places[name]
         return [row[at] for row in self.rows]
 
@@ -133,8 +136,7 @@ def read(path: str | Path, decimal: str = ".") -> Table:
 
 def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
     """The table that bytes hold."""
-    if decimal not in DECIMALS:
-        raise ValueError(f"decimal must be one of {' '.join(DECIMALS)}; got {decimal!r}")
+    check_name("decimal", decimal, DECIMALS)
     if data[:4] == b"PAR1":
         return from_columns(_parquet(data, source), source)
     text = _decoded(data, source)

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 
 from quantprop import likelihoods
 from quantprop.likelihoods import Likelihood
+from quantprop.runtime.names import check_name
 from quantprop.tables.encoding import TRUTH, check_complete, is_dates, levels_of, numbers
 from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
@@ -72,8 +73,8 @@ class Target:
 
 def target(table: Table, name: str, likelihood: str | None = None, roles: Roles = Roles()) -> Target:
     """The target of a name, with the likelihood given, implied by the roles of other columns, or guessed."""
-    if likelihood is not None and likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}")
+    if likelihood is not None:
+        check_name("likelihood", likelihood, LIKELIHOODS)
     roles.check(name)
     open_ended = set() if roles.upper is None else {name, roles.upper}
     check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended])
