@@ -21,6 +21,7 @@ SEPARATORS = (",", ";", "\t")
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
 DECIMALS = (".", ",")
+LONG = 40  # letters of a cell that messages show
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 
 
@@ -79,6 +80,11 @@ def missing(table: Table) -> dict[str, int]:
     """How many cells are missing, by column."""
     counts = {name: sum(cell in MISSING for cell in table.column(name)) for name in table.names}
     return {name: count for name, count in counts.items() if count}
+
+
+def brief(cell: str) -> str:
+    """A cell for a message, in quotes; of a long one its beginning."""
+    return repr(cell if len(cell) <= LONG else f"{cell[:LONG]}...")
 
 
 def counted(rows: Mapping[str, int]) -> str:

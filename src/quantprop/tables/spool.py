@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from quantprop.tables.chunks import polars_for, readable
-from quantprop.tables.encoding import MANY, TRUTH, Column, Encoding
+from quantprop.tables.encoding import LARGEST, MANY, TRUTH, Column, Encoding
 from quantprop.tables.reading import TableError, counted
 
 ROWS = 2**18  # of a chunk that is encoded at a time
@@ -131,8 +131,8 @@ def _levels(scan: Any, name: str, kind: Any, polars: Any, source: str) -> tuple[
         return TRUTH
     if kind.is_numeric():
         low, high = scan.select(polars.col(name).min().alias("a"), polars.col(name).max().alias("b")).collect().row(0)
-        if not (np.isfinite(low) and np.isfinite(high)):
-            raise TableError(f"{source}: column {name!r} holds NaN or infinity: leave those rows out")
+        if not max(abs(low), abs(high)) <= LARGEST:
+            raise TableError(f"{source}: column {name!r} holds NaN, or numbers above {LARGEST:g}: leave those rows out")
         return None if low == high else ()
     if kind != polars.String:
         raise TableError(f"{source}: column {name!r} holds {kind}: make numbers or words of it, or leave it out")
