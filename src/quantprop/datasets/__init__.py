@@ -10,6 +10,8 @@ from importlib import resources
 
 import numpy as np
 
+from quantprop.runtime.names import nearest
+
 __all__ = ["Dataset", "load", "names"]
 
 VARIANTS = ("clean", "paper")
@@ -142,10 +144,9 @@ def load(name: str, variant: str = "clean") -> Dataset:
     >>> load("crabs", variant="paper").feature_names[1]
     'index'
     """
-    if name not in _RECIPES:
-        raise ValueError(f"unknown data set {name!r}; choose one of {', '.join(_RECIPES)}")
-    if variant not in VARIANTS:
-        raise ValueError(f"unknown variant {variant!r}; choose one of {', '.join(VARIANTS)}")
+    for kind, given, every in (("data set", name, _RECIPES), ("variant", variant, VARIANTS)):
+        if given not in every:
+            raise ValueError(f"unknown {kind} {given!r}; choose one of {', '.join(every)}{nearest(given, every)}")
     recipe, paper = _RECIPES[name], variant == "paper"
     columns, table = _read(recipe.paper_files if paper and recipe.paper_files else recipe.files)
     features = tuple(c for c in columns[:-1] if paper or c not in recipe.fault_columns)

@@ -27,6 +27,7 @@ from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import prepare, settled
 from quantprop.kernels import Constant, Kernel, Sum, Terms, located
+from quantprop.kernels.base import KernelSizeError
 from quantprop.kernels.structure import centred, with_levels
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
@@ -106,7 +107,7 @@ def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, 
         kernel = with_levels(kernel, level_counts(kernel, coding, x))
         try:
             kernel = to_sklearn(kernel)
-        except TypeError:  # of the user's own, or with a prior: it stays as it is
+        except (TypeError, KernelSizeError):  # of the user's own, with a prior, or too large there: it stays as it is
             return untranslated(kernel)
     kernel = clone(kernel)
     return Choice(kernel, translate(kernel, source))

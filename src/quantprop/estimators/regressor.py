@@ -167,6 +167,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """X and y, checked; ordered labels as whole numbers, in `_labels` what they stand for."""
+        self._validate_params()  # before the likelihood says how many columns y has
         one = self._columns() == 1 and not self._ordinal()
         X, checked = self._learned_from(X, **({"y": y, "multi_output": False, "y_numeric": True} if one else {}))
         self._labels = None

@@ -24,6 +24,7 @@ from quantprop.model import Model
 from quantprop.priors import Prior
 from quantprop.priors.base import finite
 from quantprop.runtime.jobs import counted
+from quantprop.runtime.names import check_name
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
@@ -82,8 +83,7 @@ def infer(
     (True, [-0.755, -0.634, 0.575])
     """
     method = as_method(method)
-    if schedule not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {', '.join(SCHEDULES)}; got {schedule!r}")
+    check_name("schedule", schedule, SCHEDULES)
     if schedule == "sequential" and not isinstance(method, EP):
         raise ValueError(
             f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"

@@ -19,6 +19,7 @@ from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
 from quantprop.runtime.display import html, of_integrated, text
+from quantprop.runtime.names import check_name
 
 LEVEL = 0.95  # of intervals
 
@@ -216,8 +217,7 @@ class Integrated:
         posterior in d dimensions has (2√π / step)^d effective points; for other schemes it is Silverman's.
         """
         values = self._values()
-        if name not in values:
-            raise ValueError(f"name must be one of {', '.join(values)}; got {name!r}")
+        check_name("name", name, values)
         points = np.log(values[name]) if self.logarithmic[name] else values[name]
         centre = self.weights @ points
         variance = self.weights @ (points - centre) ** 2

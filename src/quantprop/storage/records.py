@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from quantprop import kernels, likelihoods, means
+from quantprop.kernels.base import MAX_DEPTH
 from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.methods import EP, VB, Laplace
 from quantprop.model import DEFAULT_PROCESS, Model
@@ -21,7 +22,7 @@ from quantprop.priors import PROCESSES, Inducing, Process
 from quantprop.priors.inducing import Message
 from quantprop.projections import KL, Projection, Wasserstein
 
-DEPTH = 50
+DEPTH = MAX_DEPTH + 20
 INLINE = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
 
 
