@@ -19,6 +19,7 @@ from quantprop.inference.prediction import above_rounding, padded_prior, padded_
 from quantprop.kernels import Columns, Kernel, Linear, summands, written
 from quantprop.parameters import declared, is_parameter
 from quantprop.records import changed
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
@@ -70,6 +71,7 @@ class Effects(Mapping[str, Normal]):
             name: float(np.mean(part.mean * about)) / spread if spread > 0 else 0.0 for name, part in self.parts.items()
         }
 
+    @checked()
     @float64
     def sample(self, n: int, seed: int = 0) -> dict[str, Float[np.ndarray, "n k"]]:
         """n joint draws of all terms (rows: draws); their sum is a draw of f."""
