@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
 from collections import defaultdict
 from functools import cache
@@ -102,6 +103,45 @@ def test_distance_to_the_papers_table():
         if row["method"] in ("ep", "qp"):
             away = max(abs(float(row[name])) for name in ("te_difference", "ntll_difference") if row[name])
             assert away < 0.3 or (row["dataset"] == "pima" and 2.0 < away < 2.15)
+
+
+# --- integration.md and objectives.md --------------------------------------------------------------------------------
+
+
+def test_integration_against_the_point_estimate():
+    """No gain is significant among fifteen tests, and four losses are."""
+    scores = defaultdict(list)
+    for line in (RESULTS / "integration" / "scores.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        scores[row["set"]].append((row["integrated"], row["point"]))
+    shown, p_values, gains = {row["set"]: row for row in table("integration.md", "scores")}, {}, {}
+    for name, pairs in scores.items():
+        own, point = np.array(pairs).T
+        n, ratio = len(own), 1.0 if name == "mining" else 1 / 9
+        t = stats.ttest_rel(own, point).statistic / np.sqrt(1.0 + n * ratio)
+        gains[name], p_values[name] = np.mean(point - own), 2.0 * stats.t.sf(abs(t), n - 1)
+        assert number(shown[name]["difference"].split(" ± ")[0]) == pytest.approx(-gains[name], abs=6e-6)
+    significant = set()
+    for k, name in enumerate(sorted(p_values, key=p_values.__getitem__)):
+        if (corrected_p := (len(p_values) - k) * p_values[name]) >= 0.05:
+            assert (name, round(corrected_p, 2)) == ("bupa", 0.18)
+            break
+        significant.add(name)
+    assert significant == {"sonar", "wine1", "wine2", "wine3"}
+    assert all(gains[name] < 0 for name in significant)
+    assert sum(gain > 0 for gain in gains.values()) == 11
+    for name in p_values:
+        assert (number(shown[name]["p, Holm"]) < 0.05) == (name in significant)
+
+
+def test_marks_of_objectives():
+    """Those of integration's column are its significant differences, from the same rows."""
+    rows = table("objectives.md", "ntll")
+    assert {row["set"] for row in rows if "*" in row["integrated"]} == {"sonar", "wine1", "wine2", "wine3"}
+    assert {row["set"] for row in rows if "*" in row["leave-one-out density"]} == {"wine2"}
+    assert not [row for row in rows if "*" in row["leave-one-out Brier"] + row["corrected evidence"]]
+    for row, other in zip(rows, table("integration.md", "scores"), strict=True):
+        assert row["evidence"] == other["point"]
 
 
 # --- accuracy.md -----------------------------------------------------------------------------------------------------
