@@ -181,7 +181,7 @@ def test_class_probability_needs_two_classes():
 
 
 def test_posterior_of_something_else():
-    with pytest.raises(ValueError, match="'y' or 'f'; got 'g'"):
+    with pytest.raises(ValueError, match="one of y, f; got 'g'"):
         plots.posterior(solution(likelihoods.Gaussian()), LINE, np.zeros(3), "g")
 
 

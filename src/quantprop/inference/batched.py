@@ -35,7 +35,7 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     [[0.52], [0.52]]
     """
     if len(solutions) != len(Xnew):
-        raise ValueError(f"Xnew must have one entry for each of {len(solutions)} solutions; got {len(Xnew)}")
+        raise ValueError(f"Xnew must have one entry per solution (solutions: {len(solutions)}); got {len(Xnew)}")
     for i, solution in enumerate(solutions):
         if solution.posterior is not None:
             raise ValueError(f"solutions[{i}] holds a part of its rows only: use its own predict")
