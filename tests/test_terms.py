@@ -212,7 +212,7 @@ def test_effects_are_drawn_with_bands_levels_and_a_rug(by_terms):
     np.testing.assert_allclose(np.diff(curve[:, 1]) / np.diff(curve[:, 0]), slope.estimate, rtol=1e-6)
     assert len(age.lines[1].get_xdata()) == N  # the rug
     assert len(age.collections) == 2  # the bands
-    with pytest.raises(ValueError, match=r"there is no term 'se\(x\)' to draw"):
+    with pytest.raises(ValueError, match=r"name must be one of .*; got 'se\(x\)'"):
         plots.effect(by_terms, "se(x)")
 
 

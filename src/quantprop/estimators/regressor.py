@@ -9,9 +9,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
+from quantprop.data import refuse_others, refuse_sizes, row_weights
 from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
@@ -169,9 +170,12 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         """X and y, checked; ordered labels as whole numbers, in `_labels` what they stand for."""
         self._validate_params()  # before the likelihood says how many columns y has
         one = self._columns() == 1 and not self._ordinal()
+        if one:
+            refuse_others(y, "y")
         X, checked = self._learned_from(X, **({"y": y, "multi_output": False, "y_numeric": True} if one else {}))
         self._labels = None
         if one:
+            refuse_sizes(checked, "y")
             return X, checked
         check_consistent_length(X, y)
         if not self._ordinal():
@@ -192,7 +196,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         rows = {name: value for name, value in rows.items() if value is not None}
         if weights is None:
             return X, y, rows
-        weights = _check_sample_weight(weights, X, ensure_non_negative=True)
+        weights = row_weights(weights, len(X), "sample_weight")
         kept = weights > 0
         rows = {**rows, "weights": weights}
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}

@@ -18,6 +18,7 @@ from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_integrated, text
 from quantprop.runtime.names import check_name
 
@@ -158,6 +159,7 @@ class Integrated:
         pairs = zip(each, latents, strict=True)
         return MixedPredictive(self.weights, tuple(Predictive(own, latent, **more) for own, latent in pairs))
 
+    @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
         rng = np.random.default_rng(seed)
@@ -169,6 +171,7 @@ class Integrated:
         ]
         return rng.permutation(np.concatenate(drawn))
 
+    @checked()
     def sample_y(
         self,
         Xnew: Any,

@@ -23,6 +23,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import held
 from quantprop.priors.base import Predictor
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64
 
@@ -144,6 +145,7 @@ class Solution:
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)
         return Predictive(likelihood, latent, **more)
 
+    @checked()
     def forecast(
         self, horizon: int, step: float | None = None, *, exposure: Any = None, trials: Any = None
     ) -> Forecast:
@@ -162,6 +164,7 @@ class Solution:
         times = ahead(self.X, horizon, step)
         return Forecast(times, self.predict_y(times[:, None], exposure=exposure, trials=trials))
 
+    @checked()
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws)."""

@@ -18,6 +18,7 @@ from quantprop.gaussian import Normal
 from quantprop.inference.learned_mean import MEAN, LearnedMean, learned_mean
 from quantprop.inference.prediction import above_rounding
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
@@ -67,6 +68,7 @@ class Effects(Mapping[str, Normal]):
             name: float(np.mean(part.mean * about)) / spread if spread > 0 else 0.0 for name, part in self.parts.items()
         }
 
+    @checked()
     @float64
     def sample(self, n: int, seed: int = 0) -> dict[str, Float[np.ndarray, "n k"]]:
         """n joint draws of all terms (rows: draws); their sum is a draw of f."""

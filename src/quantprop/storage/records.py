@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from quantprop.parameters import LogNormal, Parameter, is_parameter
 from quantprop.priors import PROCESSES, Inducing, Process
 from quantprop.priors.inducing import Message
 from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.runtime.arguments import Rule
 
 DEPTH = MAX_DEPTH + 20
 INLINE = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
@@ -48,14 +49,6 @@ def refusing(where: str) -> Iterator[None]:
 
 
 # --- what may be stored ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a field must be, in words and as a test."""
-
-    words: str
-    holds: Callable[[Any], bool]
 
 
 def numeric(value: Any, dimensions: int = 1) -> bool:
