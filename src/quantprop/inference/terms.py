@@ -26,13 +26,7 @@ MEAN = "mean"
 Solution = Any  # of `solution`, which imports this
 
 
-def _stacked(parts: list) -> Any:
-    return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
-
-
-_cross = program(
-    lambda process, kernel, terms, x, new: _stacked([process.cross_of(kernel, term, x, new) for term in terms])
-)
+_cross = program(lambda process, kernel, x, new: process.cross_terms(kernel, x, new))
 _variances = program(lambda terms, new: jnp.concatenate([term.diagonal(new) for term in terms]))
 _covariance = program(lambda terms, new: jax.scipy.linalg.block_diag(*(term.gram(new) for term in terms)))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
@@ -108,7 +102,7 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     terms, k, size = tuple(named.values()), len(x), bucket(len(x))
     more = pad(x, size)
     own = _variances(terms, more)
-    latent = _at(solution._predictor, np.zeros(len(terms) * size), _crossed(solution, terms, more), own)
+    latent = _at(solution._predictor, np.zeros(len(terms) * size), _crossed(solution, more), own)
     mean, variance, prior = (np.reshape(part, (len(terms), size))[:, :k] for part in
                              to_numpy((latent.mean, latent.variance, own)))  # fmt: skip
     n = len(solution.X)
@@ -119,9 +113,9 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     return Effects(solution, x, parts)
 
 
-def _crossed(solution: Solution, terms: tuple[Kernel, ...], new: np.ndarray) -> Any:
+def _crossed(solution: Solution, new: np.ndarray) -> Any:
     model, x = solution.model, solution.X
-    return _cross(model.plain_process, model.plain_kernel, terms, pad(x, bucket(len(x))), new)
+    return _cross(model.plain_process, model.plain_kernel, pad(x, bucket(len(x))), new)
 
 
 @float64
@@ -129,7 +123,7 @@ def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     """The joint posterior of all terms at inputs, term by term."""
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
     more = pad(x, size)
-    cross, own = _crossed(solution, terms, more), _covariance(terms, more)
+    cross, own = _crossed(solution, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
     kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
     return Normal(latent.mean[kept], latent.variance[kept], latent.covariance[np.ix_(kept, kept)])
