@@ -25,13 +25,7 @@ from quantprop.runtime.programs import program
 Solution = Any  # of `solution`, which imports this
 
 
-def _stacked(parts: list) -> Any:
-    return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
-
-
-_cross = program(
-    lambda process, kernel, terms, x, new: _stacked([process.cross_of(kernel, term, x, new) for term in terms])
-)
+_cross = program(lambda process, kernel, x, new: process.cross_terms(kernel, x, new))
 _variances = program(lambda terms, new: jnp.concatenate([term.diagonal(new) for term in terms]))
 _covariance = program(lambda terms, new: jax.scipy.linalg.block_diag(*(term.gram(new) for term in terms)))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
@@ -105,7 +99,7 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     named = terms_of(solution.model.plain_kernel)
     terms, k, size = tuple(named.values()), len(x), bucket(len(x))
     more = pad(x, size)
-    cross, own = _crossed(solution, terms, more), _variances(terms, more)
+    cross, own = _crossed(solution, more), _variances(terms, more)
     latent = _at(solution._predictor, np.zeros(len(terms) * size), cross, own)
     mean, variance, prior = (np.reshape(part, (len(terms), size))[:, :k] for part in
                              to_numpy((latent.mean, latent.variance, own)))  # fmt: skip
@@ -135,9 +129,9 @@ def _moves(
     return found @ learned.root
 
 
-def _crossed(solution: Solution, terms: tuple[Kernel, ...], new: np.ndarray) -> Any:
+def _crossed(solution: Solution, new: np.ndarray) -> Any:
     model, x = solution.model, solution.X
-    return _cross(model.plain_process, model.plain_kernel, terms, pad(x, bucket(len(x))), new)
+    return _cross(model.plain_process, model.plain_kernel, pad(x, bucket(len(x))), new)
 
 
 @float64
@@ -146,7 +140,7 @@ def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     parts, learned = effects_at(solution, x).parts, learned_mean(solution)
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
     names, more = list(parts) if learned.names else list(parts)[: len(terms)], pad(x, size)
-    cross, own = _crossed(solution, terms, more), _covariance(terms, more)
+    cross, own = _crossed(solution, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
     kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
     moves = _moves(learned, names, x, cross, own, latent.mean).reshape(len(names) * k, len(learned.names))
