@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.kernels import Kernel, Terms
+from quantprop.kernels.grammar import parsed
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.starts import typical_distance, variance_bounds
 from quantprop.parameters import LogNormal, Parameter
@@ -49,6 +50,12 @@ class FromData(Start):
         if not ard:
             return Parameter(float(lengths[0]), bounds=(float(ends[0][0]), float(ends[1][0])))
         return Parameter(lengths, bounds=(tuple(ends[0].tolist()), tuple(ends[1].tolist())))
+
+
+def with_white(kernel: Terms | str | None) -> bool:
+    """Whether terms, if it is not a name, hold the noise of y themselves."""
+    text = kernel.text if isinstance(kernel, Terms) else kernel or ""
+    return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
 
 
 def started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: Any) -> Kernel:
