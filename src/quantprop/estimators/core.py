@@ -320,13 +320,13 @@ def _in_their_words(kernel: sk.Kernel) -> Iterator[str]:
             position += 1
 
 
-def warn_if_unfinished(cores: Sequence[Core], name: str) -> None:
+def warn_if_unfinished(cores: Sequence[Core], name: str, remedy: str) -> None:
     """Say so where learning or inference did not converge; of several models the first of them in full."""
     bad = [core.fitted for core in cores if not core.fitted.converged]
     if bad:
         share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
         warnings.warn(
-            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}",
+            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
             ConvergenceWarning,
             stacklevel=4,
         )

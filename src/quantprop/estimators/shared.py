@@ -88,6 +88,7 @@ class GaussianProcess(BaseEstimator):
     objective: str
     process: Any
     _items: ClassVar[bool] = False  # whether a row of X stands in several data
+    _remedy = ""  # of learning that did not converge
     hyperparameters: str
 
     def save(self, path):
@@ -183,7 +184,7 @@ class GaussianProcess(BaseEstimator):
         return self.kernel is not None and not isinstance(self.kernel, str)
 
     def _warn(self, cores: Sequence[Core]) -> None:
-        warn_if_unfinished(cores, type(self).__name__)
+        warn_if_unfinished(cores, type(self).__name__, self._remedy)
         if self.optimizer is not None:
             warn_at_bounds(cores, type(self).__name__, self._given())
 

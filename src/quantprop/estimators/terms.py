@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.kernels import Columns, Constant, Kernel, Linear, Sum, Terms
+from quantprop.kernels.grammar import parsed
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.starts import typical_distance, variance_bounds
 from quantprop.parameters import LogNormal, Parameter
@@ -61,6 +62,12 @@ def unknown_mean(kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...],
         slopes = Linear(Parameter(WIDE * variance / np.where(spread > 0, spread, 1.0), fixed=True), x.mean(axis=0))
         return Sum(Columns(slopes, columns, names), level)
     return level if kind == "constant" else None
+
+
+def with_white(kernel: Terms | str | None) -> bool:
+    """Whether terms, if it is not a name, hold the noise of y themselves."""
+    text = kernel.text if isinstance(kernel, Terms) else kernel or ""
+    return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
 
 
 def started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: Any) -> Kernel:

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.data import scales
+from quantprop.gaussian import Normal
 from quantprop.inference.batched import predict_many
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
+from quantprop.inference.prediction import proper
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import in_words, write
 from quantprop.inference.solution import Solution
@@ -142,8 +144,12 @@ class Integrated:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
         if full_cov:
             return _joint(self.weights, [component.predict(Xnew, full_cov=True) for component in self.components])
-        latents = predict_many(self.components, [Xnew] * len(self.components))
+        latents = self._latents(Xnew)
         return NormalMixture(self.weights, np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents]))
+
+    def _latents(self, Xnew: Any) -> list[Normal]:
+        found = predict_many(self.components, [Xnew] * len(self.components))
+        return [proper(latent, one.status) for latent, one in zip(found, self.components, strict=True)]
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
@@ -153,7 +159,7 @@ class Integrated:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        latents = predict_many(self.components, [Xnew] * len(self.components))
+        latents = self._latents(Xnew)
         each = [of_output(one.model.plain_likelihood, output) for one in self.components]
         more = scales(each[0], np.shape(latents[0].mean), exposure, trials)
         pairs = zip(each, latents, strict=True)
