@@ -302,7 +302,7 @@ def test_compare_scores_rows_that_were_not_learned_from(compared, data):
 
 LEAKS = re.compile(
     r"\w_\w|\b(?:kernel|likelihood|mean|left|right)\.\w|\b[A-Z][a-z]+[A-Z]\w*|\bNone\b|\bnan\b|\w\(\)"
-    r"|max-sweeps|improper-|nothing-to-learn|max-evaluations|no-progress|small-gain|inference-failed|no-covariance|no-variance"
+    r"|max-sweeps|improper-|nothing-to-learn|max-evaluations|no-progress|small-gain|inference-failed|no-covariance|no-variance|not-finite"
 )
 
 

@@ -6,19 +6,22 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
+from scipy.linalg.lapack import dpotrf
 from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.data import refuse_others, refuse_sizes, row_weights
+from quantprop.data import bucket, pad, refuse_others, refuse_sizes, row_weights
 from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
 from quantprop.estimators.terms import unknown_mean, with_white
+from quantprop.inference.prediction import gram_of
+from quantprop.inference.solution import Solution
 from quantprop.inference.task import has_white_noise
 from quantprop.inference.terms import mean_of, terms_of
 from quantprop.kernels import Kernel, Terms
@@ -27,8 +30,9 @@ from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
-from quantprop.priors import Process
+from quantprop.priors import Dense, Process
 from quantprop.runtime.jobs import sums
+from quantprop.runtime.precision import float64
 
 REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
 LIKELIHOODS: dict[str, Any] = {
@@ -161,7 +165,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         y = self._normalised(y, rows)
         x, distinct, rows, which = self._distinct(model, X, y, rows)
         core = build(recipe, chosen, model, x, distinct, rows)
-        if self._gaussian() and core.fitted.solution.status.reason == "improper-start":
+        if self._gaussian() and singular(core.fitted.solution):
             raise np.linalg.LinAlgError(
                 f"The kernel, {core.kernel}, is not returning a positive definite matrix. Try gradually increasing the "
                 f"'alpha' parameter of your GaussianProcessRegressor estimator; or {NOISE_REMEDY}"
@@ -382,3 +386,14 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
             return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
         result, self._core = at_theta(self._core, theta, eval_gradient, clone_kernel)
         return result
+
+
+@float64
+def singular(solution: Solution) -> bool:
+    """Whether the covariance of y cannot be factorised, with Gaussian noise: the posterior then has no right digit."""
+    if solution.status.reason == "improper-start" or not isinstance(solution.model.process, Dense):
+        return solution.status.reason == "improper-start"
+    n = len(solution.X)
+    k = np.array(gram_of(solution.model.plain_kernel, pad(solution.X, bucket(n)))[:n, :n])
+    k[np.diag_indices(n)] += 1.0 / solution.sites.tau
+    return bool(dpotrf(k, overwrite_a=True)[1] != 0)

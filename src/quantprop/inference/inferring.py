@@ -217,6 +217,13 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
 _contrast = program(lambda prior, tau: jnp.max(tau) * jnp.max(prior.variances()))
 
 
+def all_finite(model: Model, evidence: Any, marginals: Any, loo: np.ndarray, total: np.ndarray) -> bool:
+    """Whether all results are, in every process, but for the `loo` of rows without weight or with improper cavities."""
+    excused = (total == 0.0) | (np.isnan(loo) & (not model.plain_likelihood.log_concave))
+    results = (evidence, marginals.mean, marginals.variance, np.where(excused, 0.0, loo))
+    return all_true(all(np.isfinite(part).all() for part in results))
+
+
 @float64
 def solution_of(
     model: Model, method: Method, task: Task, out: Outcome, loo: Any, schedule: str, tol: float
@@ -236,9 +243,7 @@ def solution_of(
         reason = "max-sweeps"
     if reason == "improper-cavities" and _without_variance(prior_at(model, task), task.placed(task.weight.total)):
         reason = "no-variance"
-    excused = np.isnan(loo) & (not model.plain_likelihood.log_concave)  # its cavity may be improper
-    results = np.where(excused | (total[:n] == 0.0), 0.0, loo), marginals.mean, marginals.variance
-    if reason == "converged" and not all_true(np.isfinite([out.at.evidence, *np.ravel(results)]).all()):
+    if reason == "converged" and not all_finite(model, out.at.evidence, marginals, loo, total[:n]):
         reason = "not-finite"
     return Solution(
         model=model,

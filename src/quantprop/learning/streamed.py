@@ -18,6 +18,7 @@ from quantprop.data import encode, inputs, pad, row_weights
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
 from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of, solve_streamed, total
+from quantprop.inference.inferring import all_finite
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
@@ -334,8 +335,10 @@ def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], 
     out: Any = best.out
     marginals, loo = to_numpy(_seen(first.problem, out.factor, own))
     evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
+    finite = all_finite(model, evidence, marginals, loo, np.asarray(first.problem.weight.total))
+    reason = best.reason if finite or best.reason != "converged" else "not-finite"
     status = Status(
-        best.reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
+        reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
     )
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
