@@ -15,7 +15,7 @@ from scipy.special import ndtri
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Normal
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites
+from quantprop.inference.prediction import PIECE, above_rounding, padded_prior, padded_sites
 from quantprop.kernels import Columns, Kernel, Linear, summands, written
 from quantprop.parameters import declared, is_parameter
 from quantprop.records import changed
@@ -99,18 +99,26 @@ def _name(term: Kernel) -> str:
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     """The posterior of every term at inputs."""
     named = terms_of(solution.model.plain_kernel)
-    terms, k, size = tuple(named.values()), len(x), bucket(len(x))
+    terms, most = tuple(named.values()), max(1, PIECE // len(named))
+    pieces = [_effects_at(solution, terms, x[at : at + most]) for at in range(0, len(x), most)]
+    mean, variance = (np.concatenate(part, axis=1) for part in zip(*pieces, strict=True))
+    parts = {name: Normal(mean[i], variance[i]) for i, name in enumerate(named)}
+    given = solution.model.prior_mean(x)
+    if given.any():
+        parts[MEAN] = Normal(given, np.zeros(len(x)))
+    return Effects(solution, x, parts)
+
+
+def _effects_at(solution: Solution, terms: tuple[Kernel, ...], x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances, a row for each term."""
+    k, size = len(x), bucket(len(x))
     more = pad(x, size)
     own = _variances(terms, more)
     latent = _at(solution._predictor, np.zeros(len(terms) * size), _crossed(solution, more), own)
-    mean, variance, prior = (np.reshape(part, (len(terms), size))[:, :k] for part in
-                             to_numpy((latent.mean, latent.variance, own)))  # fmt: skip
-    n = len(solution.X)
-    parts = {name: Normal(mean[i], above_rounding(variance[i], prior[i], n)) for i, name in enumerate(named)}
-    given = solution.model.prior_mean(x)
-    if given.any():
-        parts[MEAN] = Normal(given, np.zeros(k))
-    return Effects(solution, x, parts)
+    mean, variance, prior = (
+        np.reshape(part, (len(terms), size))[:, :k] for part in to_numpy((latent.mean, latent.variance, own))
+    )
+    return mean, above_rounding(variance, prior, len(solution.X))
 
 
 def _crossed(solution: Solution, new: np.ndarray) -> Any:
