@@ -39,9 +39,9 @@ class LearnedMean(NamedTuple):
     root: Float[np.ndarray, "p p"]  # their covariance is root · rootᵀ
     predictors: list[Predictor]  # of f under a mean greater by each column of the design
 
-    def design(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
-        """The derivative of the mean at inputs."""
-        return _design(self.model, x)[2]
+    def moves(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
+        """How the mean at inputs moves with each standardised parameter."""
+        return _design(self.model, x)[2] @ self.root
 
 
 def learned_mean(solution: Solution) -> LearnedMean:

@@ -16,7 +16,7 @@ from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Normal
 from quantprop.inference.learned_mean import MEAN, LearnedMean, learned_mean
-from quantprop.inference.prediction import above_rounding
+from quantprop.inference.prediction import PIECE, above_rounding
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64, to_numpy
@@ -97,36 +97,38 @@ def _name(term: Kernel) -> str:
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     """The posterior of every term at inputs; what is not known of a learned mean is in all of them."""
     named = terms_of(solution.model.plain_kernel)
-    terms, k, size = tuple(named.values()), len(x), bucket(len(x))
+    terms, most = tuple(named.values()), max(1, PIECE // len(named))
+    learned, given = learned_mean(solution), solution.model.prior_mean(x)
+    pieces = [_effects_at(solution, terms, learned, x[at : at + most]) for at in range(0, len(x), most)]
+    mean, variance = (np.concatenate(part, axis=1) for part in zip(*pieces, strict=True))
+    parts = {name: Normal(mean[i], variance[i]) for i, name in enumerate(named)}
+    if given.any() or learned.names:
+        parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
+    return Effects(solution, x, parts)
+
+
+def _effects_at(
+    solution: Solution, terms: tuple[Kernel, ...], learned: LearnedMean, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances, a row for each term."""
+    k, size = len(x), bucket(len(x))
     more = pad(x, size)
     cross, own = _crossed(solution, more), _variances(terms, more)
     latent = _at(solution._predictor, np.zeros(len(terms) * size), cross, own)
-    mean, variance, prior = (np.reshape(part, (len(terms), size))[:, :k] for part in
-                             to_numpy((latent.mean, latent.variance, own)))  # fmt: skip
-    parts = {
-        name: Normal(mean[i], above_rounding(variance[i], prior[i], len(solution.X))) for i, name in enumerate(named)
-    }
-    given, learned = solution.model.prior_mean(x), learned_mean(solution)
-    if given.any() or learned.names:
-        parts[MEAN] = Normal(given, np.zeros(k))
-    added = np.sum(_moves(learned, list(parts), x, cross, own, latent.mean) ** 2, axis=-1)
-    return Effects(solution, x, {
-        name: Normal(part.mean, part.variance + extra) for (name, part), extra in zip(parts.items(), added, strict=True)
-    })  # fmt: skip
+    mean, variance, prior = (
+        np.reshape(part, (len(terms), size))[:, :k] for part in to_numpy((latent.mean, latent.variance, own))
+    )
+    moves = _moves(learned, k, cross, own, latent.mean)
+    return mean, above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)
 
 
-def _moves(
-    learned: LearnedMean, names: list[str], x: np.ndarray, cross: Any, own: Any, mean: Any
-) -> Float[np.ndarray, "terms k p"]:
+def _moves(learned: LearnedMean, k: int, cross: Any, own: Any, mean: Any) -> Float[np.ndarray, "terms k p"]:
     """How each term moves with each standardised parameter of a learned mean: f is known only as far as they are."""
-    k, size = len(x), bucket(len(x))
-    found = np.zeros((len(names), k, len(learned.names)))
-    for i, by in enumerate(learned.predictors):
-        moved = np.asarray(_at(by, np.zeros(len(mean)), cross, own).mean - mean).reshape(-1, size)[:, :k]
-        found[: len(moved), :, i] = moved
-    if learned.names:
-        found[names.index(MEAN), :, :] += learned.design(x)
-    return found @ learned.root
+    size = bucket(k)
+    moved = [
+        np.reshape(_at(by, np.zeros(len(mean)), cross, own).mean - mean, (-1, size))[:, :k] for by in learned.predictors
+    ]
+    return np.stack(moved, axis=-1) @ learned.root if moved else np.zeros((len(mean) // size, k, 0))
 
 
 def _crossed(solution: Solution, new: np.ndarray) -> Any:
@@ -139,14 +141,15 @@ def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
     parts, learned = effects_at(solution, x).parts, learned_mean(solution)
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
-    names, more = list(parts) if learned.names else list(parts)[: len(terms)], pad(x, size)
+    more = pad(x, size)
     cross, own = _crossed(solution, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
     kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
-    moves = _moves(learned, names, x, cross, own, latent.mean).reshape(len(names) * k, len(learned.names))
+    moves = _moves(learned, k, cross, own, latent.mean).reshape(len(kept), len(learned.names))
+    moves = np.concatenate([moves, learned.moves(x)]) if learned.names else moves
     covariance = moves @ moves.T
     covariance[: len(kept), : len(kept)] += latent.covariance[np.ix_(kept, kept)]
-    mean = np.concatenate([parts[name].mean for name in names])
+    mean = np.concatenate([part.mean for part in parts.values()])[: len(covariance)]
     return Normal(mean, np.diagonal(covariance).copy(), covariance)
 
 

@@ -13,6 +13,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.colors import to_rgb as to_rgb
+    from matplotlib.figure import Figure as Figure
 except ModuleNotFoundError as error:  # pragma: no cover
     raise ModuleNotFoundError("quantprop.plots needs matplotlib: pip install 'quantprop[plots]'") from error
 

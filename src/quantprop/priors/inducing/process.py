@@ -103,7 +103,7 @@ class Inducing(Process):
         n = len(prepared)
         basis, before = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter), None
         if self.message is not None:
-            before = self.message.belief(basis.lower())
+            before = self.message.belief(basis.values())
             mean = mean + means_given(basis, before.centre, prepared)
         mean, x, share = divided((mean, prepared, jnp.ones(n)))
         return InducingPrior(mean, basis, x, share, before, None, self._holds(rows_in_one_memory(n)), self.learn)
