@@ -85,7 +85,8 @@ def evaluations(name: str) -> Iterator[None]:
 @contextmanager
 def kept_programs() -> Iterator[None]:
     """Keep compiled programs on disk; where that is not possible, say so and go on without."""
-    from quantprop.runtime.compiled import SWITCH, cache
+    from quantprop.runtime.compiled import cache
+    from quantprop.runtime.folders import SWITCH
 
     try:
         cache()
