@@ -16,6 +16,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from quantprop.runtime.forks import check_fork
 from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.interpreted import Interpreted, Waiting, due, wanted
 from quantprop.runtime.memory import explained
@@ -144,6 +145,7 @@ class Program(Generic[P, R]):
 
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The program for arguments like these, and the arrays in them."""
+        check_fork()
         static = {}
         if self.static_argnames in kwargs:
             kwargs = dict(kwargs)
@@ -167,7 +169,7 @@ class Program(Generic[P, R]):
                 options = _compiler_options() | (_unless_chosen(self.few) if few else {})
             else:
                 options = _unless_chosen(UNTUNED) if few and jax.default_backend() == "gpu" else {}
-            return jax.jit(of_arrays, compiler_options=options)
+            return jax.jit(of_arrays, compiler_options=options, keep_unused=bool(mark))
 
         if wanted(leaves):
             of_arrays.__name__ = getattr(function, "__name__", "program")  # by which JAX finds a trace again, too

@@ -24,11 +24,11 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from quantprop.runtime.compiled import OFF
+from quantprop.runtime.folders import OFF
 from quantprop.runtime.interpreted.entrywise import Unknown
 from quantprop.runtime.interpreted.routine import Exhausted, Meter, Routine
 from quantprop.runtime.mesh import is_divided
-from quantprop.runtime.stored import DOUBLE, keeping
+from quantprop.runtime.stored import DOUBLE, folder
 
 SWITCH = "QUANTPROP_INTERPRET"  # in the environment: off, or on even where compiled programs are kept
 ON = frozenset({"on", "1", "yes", "true"})
@@ -65,7 +65,7 @@ def wanted(leaves: list[Any]) -> bool:
 def _allowed() -> bool:
     """Whether nothing forbids it now."""
     told = os.environ.get(SWITCH, "").casefold()
-    if told in OFF or _forbidden.get() or (told not in ON and (keeping() or getattr(jax.config, FOLDER))):
+    if told in OFF or _forbidden.get() or (told not in ON and (folder() or getattr(jax.config, FOLDER))):
         return False
     return not any(getattr(jax.config, name) for name in SETTINGS)
 
