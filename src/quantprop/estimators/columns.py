@@ -14,6 +14,7 @@ from quantprop.data import refuse_others
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves
+from quantprop.runtime.names import check_name
 
 MOST = 50  # levels of a Coregion, each with numbers of its own to learn
 SHOWN = 5  # levels that a message names
@@ -103,6 +104,8 @@ def learned(kernel: Any, X: Any) -> Coding:
 def as_kernel(kernel: Any) -> Kernel | None:
     """A kernel of ours, from whatever an estimator was given; None for others."""
     if isinstance(kernel, str):
+        if "(" not in kernel:
+            check_name("kernel", kernel, ("ard",), ", terms such as se(age) or a Kernel")
         return None if kernel == "ard" else Terms(kernel).kernel()
     return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None
 

@@ -19,7 +19,7 @@ from quantprop.inference.integrated import Integrated
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution
-from quantprop.likelihoods import Datum, Likelihood
+from quantprop.likelihoods import Datum, Gaussian, Likelihood
 from quantprop.runtime.arguments import checked
 
 
@@ -36,7 +36,7 @@ class Forecasts:
     classes_: np.ndarray
     _labels: np.ndarray | None  # that have an order, where y consists of such
     _core: Core
-    _gaussian: Callable[[], bool]
+    _of_f: Callable[[], bool]
     _ordinal: Callable[[], bool]
     _new_inputs: Callable[[Any], np.ndarray]
     _y_mean: float
@@ -45,29 +45,27 @@ class Forecasts:
     def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
         """The mean of y, with its standard deviation or the covariance of f on request; of labels the median.
 
-        For the Gaussian likelihood given by name the deviation is that of f, without the noise `alpha`, as in
-        scikit-learn; for every other it is that of y. Where y has no mean (Student-t noise with df ≤ 1) the median is
-        returned in its place, and an infinite deviation where it has no variance (df ≤ 2), both with a MomentWarning.
+        With known Gaussian noise both are those of f, without the noise `alpha`, as in scikit-learn; else those of y.
+        Where y has no mean (Student-t noise with df ≤ 1) the median is returned in its place, and an infinite deviation
+        where it has no variance (df ≤ 2), both with a MomentWarning.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         x = self._for_prediction(X)
-        if self._gaussian():
-            latent = self.posterior_.predict(x, full_cov=return_cov)
-            mean = self._y_mean + self._y_std * latent.mean
-            if return_cov:
-                return mean, self._y_std**2 * np.asarray(latent.covariance)
-            return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
-        if return_cov:
+        of_f = self._of_f()
+        if return_cov and not isinstance(self.likelihood_, Gaussian):
             raise ValueError(
                 "return_cov is for the Gaussian likelihood; posterior_.predict(X, full_cov=True) has that of f"
             )
-        y = self.posterior_.predict_y(x, exposure=exposure, trials=trials)
+        latent = self.posterior_.predict(x, full_cov=return_cov) if of_f or return_cov else None
+        y = latent if of_f else self.posterior_.predict_y(x, exposure=exposure, trials=trials)
         if self._labels is not None:
             if return_std:
                 raise ValueError("labels have no standard deviation; predict_proba(X) has their probabilities")
             return self._as_given(y.median)
         mean = self._as_given(_mean_or_median(y))
+        if return_cov:
+            return mean, self._y_std**2 * (np.asarray(latent.covariance) + np.diag(y.variance - latent.variance))
         return (mean, self._y_std * _deviation(y)) if return_std else mean
 
     def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
@@ -96,14 +94,14 @@ class Forecasts:
 
     @checked()
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
-        """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""
-        x, draws = self._for_prediction(X), check_random_state(random_state)
+        """Joint draws at new inputs, one column each: of f with known Gaussian noise, else of y."""
+        x, draws, of_f = self._for_prediction(X), check_random_state(random_state), self._of_f()
         posterior, integrated = self.posterior_, self._core.integrated
-        if integrated is not None and not self._gaussian():
+        if integrated is not None and not of_f:
             seed = int(draws.randint(2**31))
             return self._as_given(integrated.sample_y(x, n_samples, seed, exposure=exposure, trials=trials).T)
         f = posterior.sample(x, n_samples, seed=int(draws.randint(2**31)))
-        if self._gaussian():
+        if of_f:
             return self._as_given(f.T)
         scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
         datum = Datum(

@@ -15,7 +15,7 @@ from quantprop.data import row_weights
 from quantprop.estimators.classifier import LIKELIHOODS
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess
-from quantprop.inference.prediction import predicted_of
+from quantprop.inference.prediction import predicted_of, proper
 from quantprop.kernels import Difference, Kernel, Terms
 from quantprop.kernels.difference import Item, halves
 from quantprop.likelihoods.binary import Binary
@@ -110,7 +110,8 @@ class GaussianProcessRanker(GaussianProcess):
         check_is_fitted(self, "log_marginal_likelihood_value_")
         solution, items = self.solution_, self._new_inputs(X)
         kernel = Item(solution.model.plain_kernel.kernel)
-        utility = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
+        found = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
+        utility = proper(found, solution.status)
         if return_cov:
             return utility.mean, utility.covariance
         return (utility.mean, np.sqrt(utility.variance)) if return_std else utility.mean

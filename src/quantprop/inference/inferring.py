@@ -24,7 +24,7 @@ from quantprop.model import Model
 from quantprop.priors import Prior
 from quantprop.priors.base import finite
 from quantprop.runtime.arguments import a, checked, choice
-from quantprop.runtime.jobs import counted
+from quantprop.runtime.jobs import all_true, counted
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
@@ -236,6 +236,10 @@ def solution_of(
         reason = "max-sweeps"
     if reason == "improper-cavities" and _without_variance(prior_at(model, task), task.placed(task.weight.total)):
         reason = "no-variance"
+    excused = np.isnan(loo) & (not model.plain_likelihood.log_concave)  # its cavity may be improper
+    results = np.where(excused | (total[:n] == 0.0), 0.0, loo), marginals.mean, marginals.variance
+    if reason == "converged" and not all_true(np.isfinite([out.at.evidence, *np.ravel(results)]).all()):
+        reason = "not-finite"
     return Solution(
         model=model,
         method=method,

@@ -32,6 +32,7 @@ from quantprop.priors import Cost, Process
 from quantprop.runtime.jobs import all_true, largest, meet, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
+from quantprop.runtime.names import check_name
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -117,8 +118,7 @@ def as_method(method: Method | str) -> Method:
     """A method by name or as given."""
     if isinstance(method, Method):
         return method
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method must be a Method or one of {', '.join(METHODS)}; got {method!r}")
+    check_name("method", method, METHODS, " or a Method")
     return METHODS[method]()
 
 

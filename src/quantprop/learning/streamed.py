@@ -27,7 +27,8 @@ from quantprop.learning.fitting import as_given, ending_of, searched, starting_p
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.search import FLAT, FTOL
+from quantprop.learning.remaining import FLAT
+from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
@@ -116,9 +117,9 @@ def fit_streamed(
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
-    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
-    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
-    return _fitted(landscape, best, tuple(climb.trace), ending)
+    end, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
+    ending = ending_of(found, bounds, end, climb.slope(end.point), climb.trace, gtol)
+    return _fitted(landscape, end.point, tuple(climb.trace), ending)
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
+from quantprop.runtime.names import nearest
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -22,11 +24,12 @@ class Rule:
     words: str
     holds: Callable[[Any], bool]
     error: type[Exception] = ValueError
+    hint: Callable[[Any], str] = lambda value: ""  # of which value may have been meant
 
     def check(self, name: str, value: Any) -> None:
         """Raise where the value is something else."""
         if not self.holds(value):
-            raise self.error(f"{name} must be {self.words}; got {value!r:.200}")
+            raise self.error(f"{name} must be {self.words}; got {value!r:.200}{self.hint(value)}")
 
 
 def is_number(value: Any) -> bool:
@@ -42,7 +45,10 @@ def whole(least: int) -> Rule:
 
 def choice(names: Iterable[str]) -> Rule:
     """The rule for one of some names."""
-    return Rule(f"one of {', '.join(names)}", lambda value: isinstance(value, str) and value in names)
+    words = f"one of {', '.join(names)}"
+    return Rule(
+        words, lambda value: isinstance(value, str) and value in names, hint=lambda value: nearest(value, names)
+    )
 
 
 def a(kind: Any, words: str | None = None) -> Rule:

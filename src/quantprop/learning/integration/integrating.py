@@ -159,7 +159,7 @@ def integrated_over(
 
 def _mode(surface: Surface, theta: Float[np.ndarray, " theta"]) -> Point | None:
     climb = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None)
-    point, _ = climb.from_(theta)
+    point = climb.from_(theta).point
     return point if point.usable else None
 
 

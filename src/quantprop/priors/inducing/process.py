@@ -114,8 +114,11 @@ class Inducing(Process):
         return Inducing(points, False, self.seed, self.jitter, message)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
+        return self.cross_of(kernel, kernel, x, new)
+
+    def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
-        return basis.whitening() @ kernel.cross(basis.z, new)
+        return basis.whitening() @ term.cross(basis.z, new)
 
     def _holds(self, n: int) -> bool:
         size = 8 * n * self.count
