@@ -1,4 +1,4 @@
-"""The regressor's noise, learned without a kernel of the user's, known with one as in scikit-learn; and its failures."""
+"""The regressor's noise: learned without a kernel of the user's, known with one, as in scikit-learn; its failures."""
 
 from dataclasses import replace
 
