@@ -46,11 +46,6 @@ def keep_in(folder: Path) -> None:
     _folders[:] = [folder]
 
 
-def keeping() -> bool:
-    """Whether programs are kept in a folder."""
-    return bool(_folders)
-
-
 def kept(jitted: Callable[..., Any], function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
     """The jitted function as a program that is kept; as it is where nothing is, or where it has no name."""
     if not _folders or jax.device_count() != 1:
