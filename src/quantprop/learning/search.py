@@ -27,7 +27,6 @@ LOOSE = 1e-3  # tolerance of inference on the way, at most
 BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
 PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
-UNSURE = 0.2  # of a slope may be missing from it where a search starts
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 
 
@@ -73,7 +72,7 @@ class Climb:
     def from_(self, theta: np.ndarray) -> tuple[Point, str]:
         """The best point reached from θ, and the optimiser's reason for stopping."""
         self.restart += 1
-        best = self._begun(theta)
+        best = self._visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
         if not best.usable:
             return best, "inference-failed"
         if not len(theta):
@@ -89,18 +88,6 @@ class Climb:
             loss = self.ftol * (1.0 + abs(best.value))
             best = newton(self._visit, self.slope, best, self.unit, self.bounds, self.flat, loss)
         return best, why
-
-    def _begun(self, theta: np.ndarray) -> Point:
-        """The point at which to start, its slope not mostly what may be missing from it: it could be an optimum."""
-        tol = float(loose(self.landscape, np.inf if len(theta) else 0.0))
-        point = self._visit(theta, tol)
-        while point.usable and self.landscape.missing(tol) > UNSURE * self.slope(point):
-            tol = float(loose(self.landscape, self.slope(point)))
-            finer = self._visit(theta, tol)
-            if not finer.usable:
-                return point
-            point = finer
-        return point
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
