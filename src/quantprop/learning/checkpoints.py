@@ -27,7 +27,6 @@ from quantprop.learning.warm_starts import MEMORY, Memory
 from quantprop.model import is_opaque
 from quantprop.parameters import box, labels, values
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.interpreted import all_compiled
 from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
@@ -234,8 +233,7 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
                                 "it is read-only")  # fmt: skip
     token = _series.set(_Series(os.fspath(path), 60.0 * minutes))
     try:
-        with all_compiled():
-            yield
+        yield
     finally:
         _series.reset(token)
 

@@ -207,10 +207,6 @@ class StreamedLandscape:
         made.start()
         return made
 
-    def missing(self, tol: float) -> float:
-        """Nothing, with sites as they are."""
-        return 0.0
-
     def start(self) -> None:
         """Set the sites to the likelihood's own."""
         n, likelihood = len(self.rows), values(self.parts.likelihood)

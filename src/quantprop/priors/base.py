@@ -41,15 +41,11 @@ class Conditioned(Record):
 
 
 class Cotangent(Record):
-    """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly.
-
-    A backend may leave out what changes ∂J/∂ log s of a prior covariance s K, s = 1, by no more than `slack`.
-    """
+    """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
 
     answer: Moves
     log_determinant: Scalar
     mean: Float[Array, " n"]
-    slack: Scalar | None = None  # None: nothing is left out
 
 
 class Joint(NamedTuple):
