@@ -40,7 +40,7 @@ def is_number(value: Any) -> bool:
 def whole(least: int) -> Rule:
     """The rule for counts and seeds."""
     return Rule(f"an integer and at least {least}",
-                lambda value: is_number(value) and isinstance(value, Integral) and value >= least)  # fmt: skip
+                lambda value: isinstance(value, Integral) and is_number(value) and int(value) >= least)  # fmt: skip
 
 
 def choice(names: Iterable[str]) -> Rule:
