@@ -320,6 +320,63 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
         assert not LEAKS.findall(printed), printed
 
 
+COLUMNS = {"test error": "likeliest", "Brier": "half the squared", "RMSE": "root of the mean", "MAE": "mean absolute"}
+
+
+@pytest.fixture(scope="module")
+def compared_numbers(folder):
+    """A folder in which compare has written a page about numbers, and another, and then has met a full disk."""
+    place, kept, real = folder / "twice", [], comparison.compare
+    place.mkdir()
+    (place / "numbers.csv").write_text(numbers(0.5, 10), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr(comparison, "compare", lambda *given: (kept or kept.append(real(*given)) or kept)[0])
+        words = ("compare", "numbers.csv", "--target", "calls", "--methods", "laplace", "--folds", "2")
+        results = [call(*words), call(*words)]
+        patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        results.append(call(*words))
+    return place, results
+
+
+def test_a_page_explains_the_columns_that_it_has(compared, compared_numbers):
+    place, _ = compared_numbers
+    pages = {True: compared[1], False: (place / "report.html").read_text(encoding="utf-8")}
+    for classes, text in pages.items():
+        shown = " ".join(
+            html.unescape(re.sub(r"<(style|pre|svg)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)).split()
+        )
+        for name, words in COLUMNS.items():
+            there = name in (("test error", "Brier") if classes else ("RMSE", "MAE"))
+            assert (name in shown) == there
+            assert (words in shown) == there
+        assert "smaller than those of the scores" not in shown
+
+
+def test_pages_that_nobody_asked_to_replace_stay(compared_numbers):
+    place, (first, second, failed) = compared_numbers
+    assert (first.exit_code, second.exit_code, failed.exit_code) == (0, 0, 1)
+    assert "wrote report.html" in first.stdout
+    assert "wrote report-2.html" in second.stdout
+    assert sorted(path.name for path in place.iterdir()) == ["numbers.csv", "report-2.html", "report.html"]
+    assert first.stdout.splitlines()[:-1] == second.stdout.splitlines()[:-1] == failed.stdout.splitlines()
+    assert "No space left on device" in failed.stderr
+
+
+def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("quantprop.comparison.insight.surprise", lambda _: 1 / 0)
+    (folder / "few.csv").write_text(numbers(0.5, 8), encoding="utf-8")
+    words = ("fit", "few.csv", "--target", "calls", "--method", "laplace", "--out", "few.safetensors")
+    for more in ((), ("--json",)):
+        result = call(*words, *more)
+        assert result.exit_code == 0, result.output
+        assert "few.safetensors was written, but cannot be described: division by zero" in result.stderr
+        assert tables.load(folder / "few.safetensors").target == "calls"
+    assert json.loads(result.stdout) == {"model": "few.safetensors", "warning": "division by zero"}
+    assert call(*words, "--debug").exit_code == 1
+
+
 # --- what cannot be done ---------------------------------------------------------------------------------------------
 
 
