@@ -6,22 +6,19 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
 from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.data import bucket, pad, row_weights
+from quantprop.data import row_weights
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
+from quantprop.estimators.noise import ALPHA, REMEDY, check_factor, gaussian_by_name
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
-from quantprop.estimators.terms import with_white
-from quantprop.inference.prediction import gram_of
-from quantprop.inference.solution import Solution
 from quantprop.inference.task import has_white_noise
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.starts import size_of, with_noise_from
@@ -29,9 +26,8 @@ from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
-from quantprop.priors import Dense, Process
+from quantprop.priors import Process
 from quantprop.runtime.jobs import sums
-from quantprop.runtime.precision import float64
 
 REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
 LIKELIHOODS: dict[str, Any] = {
@@ -51,8 +47,6 @@ LIKELIHOODS: dict[str, Any] = {
     "warped": likelihoods.Warped,
     "ordinal": None,
 }
-ALPHA = 1e-10  # by default
-NOISE_REMEDY = "learn the noise, by likelihood=likelihoods.Gaussian() or by + WhiteKernel(), or give a larger alpha"
 
 
 class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, GaussianProcess):
@@ -162,11 +156,8 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         y = self._normalised(y, rows)
         x, distinct, rows, which = self._distinct(model, X, y, rows)
         core = build(recipe, chosen, model, x, distinct, rows)
-        if self._gaussian() and singular(core.fitted.solution):
-            raise np.linalg.LinAlgError(
-                f"The kernel, {core.kernel}, is not returning a positive definite matrix. Try gradually increasing the "
-                f"'alpha' parameter of your GaussianProcessRegressor estimator; or {NOISE_REMEDY}"
-            )
+        if self._gaussian():
+            check_factor(core)
         self._finish(core, X, y, which)
         self._warn([self._core])
         return self
@@ -250,12 +241,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
             return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights))
         if not self._gaussian():
             return LIKELIHOODS[self.likelihood]()
-        known = 1.0 if np.ndim(self.alpha) else float(self.alpha)
-        if known == ALPHA and not isinstance(self.kernel, (SklearnKernel, Kernel)):
-            if not with_white(self.kernel):
-                return likelihoods.Gaussian()
-            known *= 1.0 if self.normalize_y else size_of(y).spread ** 2
-        return likelihoods.Gaussian(Parameter(np.sqrt(known), fixed=True))
+        return gaussian_by_name(self.kernel, self.alpha, y, self.normalize_y)
 
     def _of_f(self) -> bool:
         """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
@@ -263,8 +249,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     @property
     def _remedy(self) -> str:
-        given = self._gaussian() and isinstance(self.kernel, (SklearnKernel, Kernel))
-        return f"; the noise is alpha={self.alpha}: {NOISE_REMEDY}" if given else ""
+        return f"; the noise is alpha={self.alpha}: {REMEDY}" if self._of_f() else ""
 
     def _precisions(self, n: int) -> np.ndarray | None:
         """Of Gaussian noise that differs between rows."""
@@ -367,14 +352,3 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
             return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
         result, self._core = at_theta(self._core, theta, eval_gradient, clone_kernel)
         return result
-
-
-@float64
-def singular(solution: Solution) -> bool:
-    """Whether the covariance of y cannot be factorised, with Gaussian noise: the posterior then has no right digit."""
-    if solution.status.reason == "improper-start" or not isinstance(solution.model.process, Dense):
-        return solution.status.reason == "improper-start"
-    n = len(solution.X)
-    k = np.array(gram_of(solution.model.plain_kernel, pad(solution.X, bucket(n)))[:n, :n])
-    k[np.diag_indices(n)] += 1.0 / solution.sites.tau
-    return bool(dpotrf(k, overwrite_a=True)[1] != 0)
