@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from quantprop.data import real_array
 from quantprop.estimators.core import Core
 from quantprop.estimators.labels import codes
 from quantprop.inference.integrated import Integrated
@@ -19,6 +20,7 @@ from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods import Datum, Gaussian, Likelihood
+from quantprop.runtime.arguments import checked
 
 
 class MomentWarning(UserWarning):
@@ -68,12 +70,11 @@ class Forecasts:
 
     def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
         """Quantiles of y, noise included: one row per input, one column per q."""
-        return self._as_given(self._predictive(X, exposure, trials).quantile(np.atleast_1d(q)).T)
+        return self._as_given(self._predictive(X, exposure, trials).quantile(np.atleast_1d(real_array(q, "q"))).T)
 
+    @checked()
     def predict_interval(self, X, coverage=0.9, *, exposure=None, trials=None):
         """The central interval of y with at least this probability: columns lower and upper."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1; got {coverage}")
         tail = 0.5 * (1.0 - coverage)
         return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
 
@@ -91,6 +92,7 @@ class Forecasts:
         """P(Y ≤ y) of new observations, noise included."""
         return self._predictive(X, exposure, trials).cdf(self._as_learned(y))
 
+    @checked()
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
         """Joint draws at new inputs, one column each: of f with known Gaussian noise, else of y."""
         x, draws, of_f = self._for_prediction(X), check_random_state(random_state), self._of_f()
@@ -136,7 +138,7 @@ class Forecasts:
     def _as_learned(self, y: Any) -> np.ndarray:
         if self._labels is not None:
             return codes(np.atleast_1d(y), self._labels)
-        return (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std
+        return (real_array(y, "y") - self._y_mean) / self._y_std
 
     def _for_prediction(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "log_marginal_likelihood_value_")

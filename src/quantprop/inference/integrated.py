@@ -20,7 +20,9 @@ from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_integrated, text
+from quantprop.runtime.names import check_name
 
 LEVEL = 0.95  # of intervals
 
@@ -163,6 +165,7 @@ class Integrated:
         pairs = zip(each, latents, strict=True)
         return MixedPredictive(self.weights, tuple(Predictive(own, latent, **more) for own, latent in pairs))
 
+    @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
         rng = np.random.default_rng(seed)
@@ -174,6 +177,7 @@ class Integrated:
         ]
         return rng.permutation(np.concatenate(drawn))
 
+    @checked()
     def sample_y(
         self,
         Xnew: Any,
@@ -222,8 +226,7 @@ class Integrated:
         posterior in d dimensions has (2√π / step)^d effective points; for other schemes it is Silverman's.
         """
         values = self._values()
-        if name not in values:
-            raise ValueError(f"name must be one of {', '.join(values)}; got {name!r}")
+        check_name("name", name, values)
         points = np.log(values[name]) if self.logarithmic[name] else values[name]
         centre = self.weights @ points
         variance = self.weights @ (points - centre) ** 2

@@ -23,6 +23,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import held
 from quantprop.priors.base import Predictor
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64
 
@@ -146,6 +147,7 @@ class Solution:
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)
         return Predictive(likelihood, latent, **more)
 
+    @checked()
     def forecast(
         self, horizon: int, step: float | None = None, *, exposure: Any = None, trials: Any = None
     ) -> Forecast:
@@ -164,6 +166,7 @@ class Solution:
         times = ahead(self.X, horizon, step)
         return Forecast(times, self.predict_y(times[:, None], exposure=exposure, trials=trials))
 
+    @checked()
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws)."""
@@ -209,8 +212,8 @@ class Solution:
         return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
 
     def fixed_effects(self) -> dict[str, FixedEffect]:
-        """The coefficients of linear terms and of a learned mean: estimate, standard error and 95 % interval of each,
-        at the learned hyperparameters.
+        """The coefficients of linear terms, and "mean", the level where these are 0: estimate, standard error and 95 %
+        interval of each, at the learned hyperparameters. What is not known of a learned mean is in all errors.
         """
         return fixed_effects(self)
 

@@ -13,6 +13,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight
 from quantprop.methods.vb import VB
 from quantprop.records import Record
+from quantprop.runtime.names import check_name
 from quantprop.sites import Marginal
 
 
@@ -94,6 +95,5 @@ def as_objective(objective: Objective | str) -> Objective:
     """An objective by name or as given."""
     if isinstance(objective, Objective):
         return objective
-    if not isinstance(objective, str) or objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}")
+    check_name("objective", objective, OBJECTIVES)
     return OBJECTIVES[objective]()

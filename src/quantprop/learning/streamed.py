@@ -24,11 +24,12 @@ from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
-from quantprop.learning.fitting import as_given, check_gtol, ending_of, searched, starting_point
+from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.search import FLAT, FTOL
+from quantprop.learning.remaining import FLAT
+from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
@@ -39,6 +40,7 @@ from quantprop.parameters import declared, is_parameter, log_prior, packed, valu
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
 from quantprop.priors.inducing.prior import InducingPredictor
+from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.jobs import LOOKED_AT, several
 from quantprop.runtime.precision import float64, to_numpy
@@ -82,6 +84,7 @@ class Arrays:
         return self.x[numbers], self.y[numbers]
 
 
+@checked(model=a(Model), rows=a(Rows, "rows to read: Arrays(X, y), or an object with __len__, read and take"))
 def fit_streamed(
     model: Model,
     rows: Rows,
@@ -112,13 +115,12 @@ def fit_streamed(
         )
     if several():
         raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
-    check_gtol(gtol)
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
-    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
-    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
-    return _fitted(landscape, best, tuple(climb.trace), ending)
+    end, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
+    ending = ending_of(found, bounds, end, climb.slope(end.point), climb.trace, gtol)
+    return _fitted(landscape, end.point, tuple(climb.trace), ending)
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from quantprop.likelihoods.tempered import Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
 from quantprop.records import field
+from quantprop.runtime.arguments import is_number
 from quantprop.runtime.display import Form, expression
 from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
@@ -39,7 +40,7 @@ class EP(Method):
         return f"EP({expression(self.projection, form)}, {form(self.power)})"
 
     def __check_init__(self) -> None:
-        if not 0.0 < self.power <= 1.0:
+        if not (is_number(self.power) and 0.0 < self.power <= 1.0):
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:

@@ -28,11 +28,12 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def _solution(source: Any) -> Solution:
+def _solution(source: Any, name: str = "source") -> Solution:
     """The Solution that a source is or carries."""
     for found in (source, getattr(source, "solution_", None), getattr(source, "solution", None)):
         if isinstance(found, Solution):
             return found
     raise TypeError(
-        f"expected a Solution, the result of fit, or a fitted estimator (with solution_); got {type(source).__name__}"
+        f"{name} must be a Solution, the result of fit, or a fitted estimator (with solution_); got "
+        f"{type(source).__name__}"
     )

@@ -13,6 +13,7 @@ from quantprop.inference.solution import Solution
 from quantprop.inference.terms import terms_of
 from quantprop.kernels import Kernel, columns_of, groups_of
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, _axes, _solution, plt
+from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 POINTS = 100  # of a curve
 SIDE = 30  # of a map
@@ -45,6 +46,7 @@ class Panel(NamedTuple):
     groups: tuple[int, ...]
 
 
+@checked(axes=SEQUENCE)
 def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | None = None) -> list[Axes]:
     """The posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
 
@@ -85,8 +87,7 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     """
     solution = _solution(source)
     found = {panel.name: panel for panel in panels(solution)}
-    if name not in found:
-        raise ValueError(f"there is no term {name!r} to draw; there are {', '.join(found)}")
+    choice(found).check("name", name)
     ax = _axes(ax)
     _draw(solution, found[name], _scale(source, solution) if scale is None else scale, ax)
     ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")

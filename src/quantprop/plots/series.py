@@ -8,12 +8,19 @@ from typing import Any
 import numpy as np
 
 from quantprop.data import finite_array
+from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.plots.canvas import BLACK, BLUE, Axes, _axes, to_rgb
+from quantprop.runtime.arguments import BETWEEN, SEQUENCE, Rule, a, checked
 
 FAN = (0.5, 0.8, 0.95)
+LEVELS = Rule(
+    "probabilities between 0 and 1",
+    lambda levels: SEQUENCE.holds(levels) and len(levels) > 0 and all(map(BETWEEN.holds, levels)),
+)
 
 
+@checked(predictive=a((Predictive, MixedPredictive), "a distribution of y, as predict_y returns it"), levels=LEVELS)
 def forecast(
     times: Any, predictive: Predictive, past: Any = None, y: Any = None, *, levels: Sequence[float] = FAN,
     ax: Axes | None = None,
@@ -34,8 +41,6 @@ def forecast(
     at = finite_array(times, "times", ndim=1)
     if at.shape != np.shape(predictive.latent.mean):
         raise ValueError(f"times must be those of the forecasts, {len(predictive.latent.mean)}; got {len(at)}")
-    if not levels or not all(0.0 < level < 1.0 for level in levels):
-        raise ValueError(f"levels must be probabilities between 0 and 1; got {list(levels)}")
     ax, order = _axes(ax), np.argsort(at)
     for level in sorted(levels, reverse=True):
         ends = (predictive.quantile(0.5 - 0.5 * level)[order], predictive.quantile(0.5 + 0.5 * level)[order])

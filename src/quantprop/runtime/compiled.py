@@ -22,6 +22,7 @@ import zlib
 from importlib import import_module
 from pathlib import Path
 
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.seals import MARK, SEALED, unsealed
 
 SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
@@ -35,6 +36,7 @@ STALE = 7 * 86400  # seconds after which the workspace of a process that was kil
 _workspaces: dict[str, Path] = {}  # of this process, by the folder they belong to
 
 
+@checked()
 def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
     """Keep compiled programs on disk from now on: in the user's cache folder, or in the one given. Returns it.
 
@@ -110,7 +112,7 @@ def _opened(home: Path) -> Path:
     foreign = [file for file in files if not _own(file)]
     if foreign:
         told = f"{foreign[0]} and all like it are not used: they belong to another user, or others may write to them"
-        warnings.warn(told, RuntimeWarning, stacklevel=3)
+        warnings.warn(told, RuntimeWarning, stacklevel=4)
     for file in files:
         if file not in foreign:
             _linked(file, workspace / file.name)

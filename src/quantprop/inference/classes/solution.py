@@ -27,6 +27,7 @@ from quantprop.model import Model
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
 from quantprop.priors.classes.layout import LAYOUTS
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -220,6 +221,7 @@ class ClassSolution:
         """One: the probability of the largest of several functions is log-concave in them."""
         return Modes((self.log_evidence,), ("this start",))
 
+    @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k classes"]:
         """n joint draws of all functions at new inputs."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
