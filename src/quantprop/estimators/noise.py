@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
+from scipy.linalg import lapack
 
 from quantprop.data import bucket, pad
 from quantprop.estimators.core import Core
@@ -35,6 +35,11 @@ def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) 
     return Gaussian(Parameter(np.sqrt(known), fixed=True))
 
 
+def is_known(likelihood: Any) -> bool:
+    """Whether the noise is not learned."""
+    return likelihood.scale.fixed
+
+
 def check_factor(core: Core) -> None:
     """Raise scikit-learn's error where the covariance of y, noise included, cannot be factorised."""
     if _singular(core):
@@ -52,4 +57,5 @@ def _singular(core: Core) -> bool:
     n = len(solution.X)
     k = np.array(gram_of(solution.model.plain_kernel, pad(solution.X, bucket(n)))[:n, :n])
     k[np.diag_indices(n)] += 1.0 / solution.sites.tau
-    return bool(dpotrf(k, overwrite_a=True)[1] != 0)
+    _, failed = lapack.dpotrf(k, overwrite_a=True)  # pyright: ignore[reportAttributeAccessIssue]
+    return failed != 0
