@@ -226,10 +226,8 @@ def test_options_that_do_not_go_together_are_wrong_usage(more, words):
 # --- series ----------------------------------------------------------------------------------------------------------
 
 DAYS = np.arange(36.0)
-SERIES = "day,level,other\n" + "".join(
-    f"{day!r},{0.05 * day + np.sin(2.0 * np.pi * day / 7.0) + 0.1 * (-1) ** k!r},{day % 5!r}\n"
-    for k, day in enumerate(DAYS.tolist())
-)
+LEVEL = 0.05 * DAYS + np.sin(2.0 * np.pi * DAYS / 7.0) + 0.1 * (-1.0) ** DAYS
+SERIES = "day,level,other\n" + "".join(f"{day},{y},{day % 5}\n" for day, y in zip(DAYS, LEVEL, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -250,8 +248,7 @@ def test_a_series_as_a_sum_of_terms(kernel, folder):
     (found,) = json.loads(explained.stdout)["models"]
     assert found["shares"] == json.loads(result.stdout)["models"][0]["shares"]
     solution = tables.load(out).fits[0].solution
-    y = np.array([float(row["level"]) for row in rows_of(SERIES)])
-    y = (y - y.mean()) / y.std()
+    y = (LEVEL - LEVEL.mean()) / LEVEL.std()
     dense = quantprop.infer(replace(solution.model, process=quantprop.Dense()), solution.X, y, "ep")
     assert found["shares"] == pytest.approx(
         {name: share for name, share in dense.terms(solution.X).shares.items() if name != "mean"}, abs=1e-6
