@@ -13,6 +13,7 @@ from jaxtyping import Float
 from quantprop.inference.solution import Solution
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_fitted, text
 
 _REMEDIES = {
@@ -140,6 +141,7 @@ class Fitted:
 WRITERS: dict[type, Callable[[Any, Any], None]] = {}  # by type of result; modules that can write one register it here
 
 
+@checked()
 def write(result: Any, path: Any) -> None:
     """Write a result to one file, by the writer of its type or of the nearest one that it inherits from."""
     writer = next(WRITERS[kind] for kind in type(result).__mro__ if kind in WRITERS)

@@ -29,6 +29,7 @@ from quantprop.learning.starts import StartRule, at_bounds, blindness, further_s
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
+from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
 MOST = 300  # evaluations
@@ -37,6 +38,7 @@ SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (lo
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
 
 
+@checked(model=a(Model), sites=a(Natural))
 @by_factors
 def fit(
     model: Model,
@@ -97,11 +99,6 @@ def fit(
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
-    if gradient not in ("exact", "partial"):
-        raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
-    if restarts < 0:
-        raise ValueError(f"restarts must be at least 0; got {restarts}")
-    check_gtol(gtol)
     model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
@@ -111,16 +108,10 @@ def fit(
     if len(theta):
         blind = landscape.compile(partial(blindness, model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of_blindness(blind, task.x, "fit", remedy, 4)
+        warn_of_blindness(blind, task.x, "fit", remedy, 5)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
-
-
-def check_gtol(gtol: float) -> None:
-    """Refuse slopes that no optimum can have."""
-    if not 0.0 < gtol < np.inf:
-        raise ValueError(f"gtol must be a positive number; got {gtol}")
 
 
 def learn(

@@ -27,7 +27,6 @@ LOOSE = 1e-3  # tolerance of inference on the way, at most
 BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
 PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
-UNSURE = 0.2  # of a slope may be missing from it where a search starts
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 
 
@@ -83,7 +82,7 @@ class Climb:
         """The best point reached from θ."""
         self.restart += 1
         self.seen = []
-        best = self._begun(theta)
+        best = self.visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
         if not best.usable:
             return End(best, "inference-failed", np.nan)
         if not len(theta):
@@ -111,18 +110,6 @@ class Climb:
         gradients = np.array([point.gradient * self.unit for point in self.seen])
         gain = gain_by_secants(self.projected(best), thetas, gradients)
         return trusted(gain, self.slope(best), [point.value for point in self.seen], len(self.unit))
-
-    def _begun(self, theta: np.ndarray) -> Point:
-        """The point at which to start, its slope not mostly what may be missing from it: it could be an optimum."""
-        tol = float(loose(self.landscape, np.inf if len(theta) else 0.0))
-        point = self.visit(theta, tol)
-        while point.usable and self.landscape.missing(tol) > UNSURE * self.slope(point):
-            tol = float(loose(self.landscape, self.slope(point)))
-            finer = self.visit(theta, tol)
-            if not finer.usable:
-                return point
-            point = finer
-        return point
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,

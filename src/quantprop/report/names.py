@@ -35,6 +35,7 @@ REASONS = {  # of learning and of inference
     "improper-start": "there was no proper start",
     "no-variance": "some rows have no variance under the kernel",
     "no-covariance": "the kernel gave no covariance matrix",
+    "not-finite": "some results are not finite",
 }
 
 
