@@ -302,7 +302,7 @@ def test_compare_scores_rows_that_were_not_learned_from(compared, data):
 
 LEAKS = re.compile(
     r"\w_\w|\b(?:kernel|likelihood|mean|left|right)\.\w|\b[A-Z][a-z]+[A-Z]\w*|\bNone\b|\bnan\b|\w\(\)"
-    r"|max-sweeps|improper-|nothing-to-learn|max-evaluations|no-progress|small-gain|inference-failed|no-covariance|no-variance"
+    r"|max-sweeps|improper-|nothing-to-learn|max-evaluations|no-progress|small-gain|inference-failed|no-covariance|no-variance|not-finite"
 )
 
 
@@ -330,7 +330,12 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
         (["fit", "-", "--target", "z"], b"x,y\n1,2\n", 2, "no column 'z'; it has 'x', 'y'"),
         (["fit", "-", "--target", "y"], b"x,y\n1,2\n3\n", 1, "line 3: 1 cells, but the header has 2"),
         (["fit", "-", "--target", "y"], b"x,y\n1,a\nNA,b\n", 1, "(by column: 'x' 1)"),
-        (["fit", "-", "--target", "y", "--drop-missing"], b"x,y\n1,\nNA,b\n", 1, "no row without missing values"),
+        (
+            ["fit", "-", "--target", "y", "--drop-missing"],
+            b"x,y\n1,\n2,\nNA,b\n",
+            1,
+            "in column 'y', which the model cannot",
+        ),
         (["fit", "-", "--target", "y", "--ignore", "q"], b"x,y\n1,2\n", 2, "no column 'q'"),
         (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "y is the target, or said to go with it"),
         (["fit", "-", "--target", "y", "--likelihood", "cauchy"], b"x,y\n1,2\n2,3\n", 2, "must be one of probit"),
@@ -350,7 +355,7 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
         (["fit", "-", "--target", "y", "--likelihood", "binomial"], b"x,y\n1,2\n2,3\n", 2, "--trials names its column"),
         (["fit", "-", "--target", "y", "--likelihood", "poisson", "--log"], b"x,y\n1,2\n2,3\n", 2, "log is for"),
         (["fit", "-", "--target", "y", "--event", "e=9"], b"x,e,y\n1,1,2\n2,0,3\n", 2, "no row has '9'"),
-        (["fit", "-", "--target", "y", "--drop-missing"], b"x,z,y\n1,,2\n2,,3\n", 1, "--ignore 'z'"),
+        (["fit", "-", "--target", "y", "--drop-missing"], b"x,z,y\n1,,2\n2,,3\n3,,4\n,a,5\n,b,6\n", 1, "--ignore 'z'"),
         (["fit", "-", "--target", "y", "--out", "no/such/folder"], b"x,y\n1,2\n", 2, "--out"),
         (["fit", "-"], b"x,y\n1,2\n", 2, "--target"),
         (["predict", "MODEL", "-"], b"farbe\nrot\n", 1, "lacks the columns 'größe, cm', 'Flag'"),

@@ -108,7 +108,7 @@ HOSTILE = {
     "unknown reason": (setter(lambda c: c["status"], "reason", "magic"), "unknown reason"),
     "a method of another kind": (setter(lambda c: c, "method", {"type": "projections.KL", "fields": {}}), "method"),
     "a power out of range": (setter(lambda c: c["method"]["fields"], "power", 7.0), "power must lie"),
-    "nested 60 deep": (setter(lambda c: c["model"]["fields"], "kernel", nested(60)), "more than 50 deep"),
+    "nested 300 deep": (setter(lambda c: c["model"]["fields"], "kernel", nested(300)), "more than 260 deep"),
     "missing part": (lambda content: content.pop("objective"), "other parts"),
 }
 

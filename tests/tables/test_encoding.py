@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from awkward import COLOURS, awkward
 
+from quantprop import tables
 from quantprop.tables import TableError, from_bytes
 from quantprop.tables.encoding import from_json, learned, to_json
 from quantprop.tables.targets import target
@@ -169,3 +170,49 @@ def test_a_decimal_comma_on_request():
     assert given.rows == (("1.5", "x,y", "1234.5"), ("-2.25e3", "3,4,5", "7"))
     with pytest.raises(ValueError, match=r"decimal must be one of"):
         from_bytes(b"a;b\n1;2\n", "t.csv", decimal=";")
+
+
+# --- numbers at the edge of double precision -------------------------------------------------------------------------
+
+NAMES = ["gaussian", "student-t", "warped", "weibull", "gamma", "poisson", "censored"]
+ROLES = {"poisson": tables.Roles(exposure="w"), "censored": tables.Roles(upper="w")}
+
+
+def numbered(**changed):
+    """Columns of twelve numbers that every likelihood takes, some of them changed."""
+    columns = {"x": [f"{0.1 * i}" for i in range(12)], "y": list(range(1, 13)), "w": list(range(13, 25))}
+    return tables.from_columns({**columns, **changed}, "a list")
+
+
+@pytest.mark.parametrize("column", ["y", "x", "w"])
+@pytest.mark.parametrize("likelihood", NAMES)
+@pytest.mark.parametrize("cell", ["1e308", "-1.5e155", "1" * 400])
+def test_a_number_too_large_is_named_before_anything_is_learned(cell, likelihood, column):
+    table = numbered(**{column: [*range(1, 8), cell, *range(9, 13)]})
+    with pytest.raises(TableError, match=f"a list, row 8: .* in column '{column}' is too large.*unit") as caught:
+        tables.problem(table, "y", likelihood, roles=ROLES.get(likelihood, tables.Roles()))
+    assert len(str(caught.value)) < 150  # a long cell is not written out
+
+
+@pytest.mark.parametrize("column", ["y", "x"])
+@pytest.mark.parametrize("likelihood", [name for name in NAMES if name not in ROLES])
+def test_columns_of_nothing_but_tiny_numbers_are_named(likelihood, column):
+    table = numbered(**{column: [f"{i + 1}e-320" for i in range(12)]})
+    with pytest.raises(TableError, match=f"column '{column}' (are too small|differ by less).*its unit"):
+        tables.problem(table, "y", likelihood)
+
+
+def test_columns_of_small_and_large_numbers_beside_others_are_learned_from():
+    p = ["0.5", "1e-200", "1e-320", "0.25", "0", "0.75"]
+    huge = ["1e149", "-1e149", "0", "1", "2", "3"]
+    table = tables.from_columns({"p": p, "huge": huge, "y": [1, 2, 1, 2, 1, 2]}, "t")
+    encoding = tables.problem(table, "y").encoding
+    assert np.isfinite(encoding.matrix(table)).all()
+    assert encoding.matrix(table.only([1, 2]))[:, 0] == pytest.approx(-np.mean([0.5, 0.25, 0.75, 0, 0, 0]) / np.std(
+        [0.5, 0.25, 0.75, 0, 0, 0]))  # fmt: skip
+
+
+def test_counts_that_are_no_whole_numbers_any_more():
+    table = tables.from_columns({"x": [1, 2, 3], "y": [1, 2, 10**16]}, "t")
+    with pytest.raises(tables.TableError, match=r"row 3: 1e\+16 in column 'y' must be below"):
+        tables.problem(table, "y", "poisson")

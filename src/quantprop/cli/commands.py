@@ -11,7 +11,7 @@ import typer
 
 import quantprop
 from quantprop.cli import models
-from quantprop.cli.options import check_place
+from quantprop.cli.options import check_place, one_of
 from quantprop.cli.process import prepared
 from quantprop.cli.screen import CODES, as_json, bars, plainly
 
@@ -150,8 +150,7 @@ def list_datasets(
     """List the bundled data sets."""
     from quantprop import datasets
 
-    if variant not in datasets.VARIANTS:
-        raise typer.BadParameter(f"variant must be one of {', '.join(datasets.VARIANTS)}; got {variant!r}")
+    one_of(datasets.VARIANTS)(variant)
     every = [datasets.load(name, variant) for name in datasets.names()]
     if as_records:
         records = [

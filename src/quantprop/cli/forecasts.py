@@ -6,6 +6,7 @@ import csv
 import io
 import itertools
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -103,9 +104,12 @@ def _look(model: TableModel, table: Table, keys: list[str], scales: dict[str, st
         note(f"note: not used by the model: {', '.join(extra)}")
 
 
-def _say_unknown(unknown: int, n: int, incomplete: str) -> None:
+def _say_unknown(unknown: int, n: int, cost: Counter[str], incomplete: str) -> None:
+    from quantprop.tables.reading import counted
+
     what = "empty forecasts" if incomplete == "blank" else "left out; --key writes a column beside forecasts"
-    note(f"note: {unknown} of {n} rows have missing values or categories that the model does not know: {what}")
+    note(f"note: {unknown} of {n} rows have missing values or categories that the model does not know: {what}"
+         f"{counted(cost)}")  # fmt: skip
 
 
 # --- what comes out --------------------------------------------------------------------------------------------------
@@ -113,7 +117,9 @@ def _say_unknown(unknown: int, n: int, incomplete: str) -> None:
 
 def _forecasts(model: TableModel, source: Chunks, asked: Asked) -> Iterator[Columns]:
     """Forecasts of one chunk of rows after the other, beside the columns of --key; memory is that of a chunk."""
-    rows = unknown = 0
+    import numpy as np
+
+    rows, unknown, cost = 0, 0, Counter[str]()
     total, began = source.count(), time.perf_counter()
     with bars() if (total or 0) > CHUNK else waiting("predicting") as report:
         for table in source.tables():
@@ -121,7 +127,9 @@ def _forecasts(model: TableModel, source: Chunks, asked: Asked) -> Iterator[Colu
                 _look(model, table, asked.keys, asked.scales)
             known = range(len(table.rows))
             if asked.incomplete != "refuse":
-                known = [i for i, good in enumerate(model.known(table)) if good]
+                by_column = model.known_by_column(table, asked.scales)
+                cost.update({name: int(np.sum(~good)) for name, good in by_column.items()})
+                known = np.flatnonzero(np.all(list(by_column.values()), axis=0)).tolist()
             columns, kept = _forecast(model, table.only(known), asked), table.only(known)
             if asked.incomplete == "blank":
                 columns, kept = _spread(columns, known, len(table.rows)), table
@@ -129,7 +137,7 @@ def _forecasts(model: TableModel, source: Chunks, asked: Asked) -> Iterator[Colu
             report("rows", rows, total or rows)
             yield {**{name: kept.column(name) for name in asked.keys}, **columns}
     if asked.incomplete != "refuse":
-        _say_unknown(unknown, rows, asked.incomplete)
+        _say_unknown(unknown, rows, cost, asked.incomplete)
     if rows > CHUNK:
         seconds = time.perf_counter() - began
         note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows a second")

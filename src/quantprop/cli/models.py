@@ -50,6 +50,7 @@ from quantprop.cli.options import (
 from quantprop.cli.process import prepared
 from quantprop.cli.screen import CODES, as_json, bars, evaluations, note, plainly
 from quantprop.cli.told import about, choice_code, comparison_code, told, trust_record
+from quantprop.runtime.names import nearest
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
@@ -151,8 +152,9 @@ def _grown(given: Given, method: str) -> Problem:
     """The problem with the sum of terms that a search finds, which is said step by step."""
     from quantprop import comparison
 
-    table, roles = given.table()
-    terms = comparison.possible_terms(table.without([given.target, *roles.columns.values()]))
+    every, roles = given.table()
+    terms = comparison.possible_terms(every.without([given.target, *roles.columns.values()]))
+    table = given.rows(every, roles, terms)
     with bars() as progress:
         found = comparison.grow(
             lambda text: given.problem(table, roles, given.likelihood, text), terms, method, progress
@@ -163,7 +165,8 @@ def _grown(given: Given, method: str) -> Problem:
              f"{gain.error:.2f})")  # fmt: skip
     if len(found.steps) == 1:
         raise RuntimeError("no term gains 2 nats and 2 standard errors over a constant: give --kernel a sum of terms")
-    problem = given.problem(table, roles, given.likelihood, found.best.name)
+    best = found.best.name
+    problem = given.problem(given.rows(every, roles, [best]), roles, given.likelihood, best)
     tell(problem, given.likelihood)
     return problem
 
@@ -237,7 +240,8 @@ def _choose(
     """Compare kernels and likelihoods, and write a page."""
     from quantprop import comparison, report
 
-    table, roles = given.table()
+    every, roles = given.table()
+    table = given.rows(every, roles, kernels)
     first = given.problem(table, roles, likelihoods[0], kernels[0])
     tell(first, likelihoods[0])
     made = comparison.candidates(lambda *which: given.problem(table, roles, *which), likelihoods, kernels)
@@ -307,8 +311,10 @@ def register(app: typer.Typer) -> None:
 
 def _methods(text: str) -> tuple[str, ...]:
     chosen = words(text)
-    if not chosen or set(chosen) - set(METHODS):
-        raise typer.BadParameter(f"some of {', '.join(METHODS)}; got {text}", param_hint="--methods")
+    if unknown := [name for name in chosen or [""] if name not in METHODS]:
+        raise typer.BadParameter(
+            f"some of {', '.join(METHODS)}; got {text}{nearest(unknown[0], METHODS)}", param_hint="--methods"
+        )
     return chosen
 
 

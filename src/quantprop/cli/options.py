@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from quantprop.cli.screen import note
+from quantprop.runtime.names import nearest
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, Roles, Table
@@ -31,7 +33,7 @@ def one_of(words: tuple[str, ...]) -> Callable[[str | None], str | None]:
 
     def check(value: str | None) -> str | None:
         if value is not None and value not in words:
-            raise typer.BadParameter(f"must be one of {', '.join(words)}; got {value!r}")
+            raise typer.BadParameter(f"must be one of {', '.join(words)}; got {value!r}{nearest(value, words)}")
         return value
 
     return check
@@ -73,8 +75,10 @@ def kernel_or_terms(*more: str) -> Callable[[Any], Any]:
     def check(given: Any) -> Any:
         for value in [given] if isinstance(given, str) else given or []:
             if value not in (*KERNELS, *more) and "(" not in value:
-                words = ", ".join((*KERNELS, *more))
-                raise typer.BadParameter(f"must be one of {words}, or terms such as se(age); got {value!r}")
+                words = (*KERNELS, *more)
+                raise typer.BadParameter(
+                    f"must be one of {', '.join(words)}, or terms such as se(age); got {value!r}{nearest(value, words)}"
+                )
         return given
 
     return check
@@ -96,7 +100,9 @@ Dates = Annotated[
     str, typer.Option(callback=one_of(DATES), help="Dates as days (number), or also year, week and day (parts).")
 ]
 Ignore = Annotated[list[str] | None, typer.Option(help="A column to leave out; may be repeated.")]
-Drop = Annotated[bool, typer.Option("--drop-missing", help="Leave out rows with missing values.")]
+Drop = Annotated[
+    bool, typer.Option("--drop-missing", help="Leave out rows with missing values in columns of the model.")
+]
 Decimal = Annotated[str, typer.Option(callback=one_of((".", ",")), help="What stands before the decimals of a number.")]
 Sample = Annotated[int | None, typer.Option(min=2, help="Use so many rows, drawn at random.  [all]")]
 Coordinator = Annotated[str | None, typer.Option(help="host:port of process 0, in a job of several processes.")]
@@ -140,30 +146,26 @@ class Given:
 
     def read(self) -> Problem:
         """The problem, with notes of what was made of the table."""
-        problem = self.problem(*self.table(), self.likelihood, self.kernel)
+        table, roles = self.table()
+        problem = self.problem(self.rows(table, roles, [self.kernel]), roles, self.likelihood, self.kernel)
         tell(problem, self.likelihood, self.inducing)
         return problem
 
     def table(self) -> tuple[Table, Roles]:
-        """The rows and columns that are used, and the roles of columns."""
+        """All rows and the columns that are not ignored, and the roles of columns."""
         from quantprop import tables
 
         table = tables.read(self.data, self.decimal)
         roles = self.as_roles(table.names)
         check_columns(table, {"--target": self.target} | {f"--{role}": name for role, name in roles.columns.items()})
-        return self._rows(self._without_ignored(table), roles), roles
+        return self._without_ignored(table), roles
 
     def problem(self, table: Table, roles: Roles, likelihood: str | None, kernel: str) -> Problem:
         """What is to be learned with a likelihood and a kernel."""
         from quantprop import tables
-        from quantprop.kernels import TermError
 
-        try:
+        with as_usage():
             return tables.problem(table, self.target, likelihood, kernel, roles, self.dates)
-        except tables.RoleError as error:
-            raise typer.BadParameter(str(error)) from None
-        except TermError as error:
-            raise typer.BadParameter(str(error), param_hint="--kernel") from None
 
     def _without_ignored(self, table: Table) -> Table:
         for name in self.ignore or ():
@@ -174,22 +176,41 @@ class Given:
                 )
         return table.without(self.ignore or ())
 
-    def _rows(self, table: Table, roles: Roles) -> Table:
-        """Complete rows only, if asked for, and a sample of them."""
+    def rows(self, table: Table, roles: Roles, kernels: Sequence[str]) -> Table:
+        """Rows that are complete in all that models with these kernels use, if asked for, and a sample of them."""
         from quantprop import tables
 
         if self.drop_missing:
-            complete = table.complete(() if roles.upper is None else (self.target, roles.upper))
-            note(f"note: {len(table.rows) - len(complete.rows)} of {len(table.rows)} rows have missing values: dropped")
-            if not complete.rows:
-                counts = tables.missing(table)
-                raise tables.TableError(f"{table.source} has no row without missing values: leave out the column with "
-                                        f"most of them, --ignore {max(counts, key=counts.__getitem__)!r}")  # fmt: skip
-            table = complete
+            with as_usage():
+                found = tables.complete(table, self.target, kernels, roles)
+            note(f"note: {found}")
+            for name in found.constant:
+                note(f"note: column {name} never changes where it is not missing: left out")
+            if not found.table.rows:
+                worst = max(found.cost, key=found.cost.__getitem__)
+                remedy = f"leave out the column with most of them, --ignore {worst!r}"
+                if worst in (self.target, *roles.columns.values()):
+                    remedy = f"most are missing in column {worst!r}, which the model cannot do without: fill it in"
+                raise tables.TableError(f"{table.source} has no row without missing values: {remedy}")
+            table = found.table
         if self.sample is None or self.sample >= len(table.rows):
             return table
         note(f"note: {self.sample} of {len(table.rows)} rows drawn at random, seed {self.seed}")
         return table.sample(self.sample, self.seed)
+
+
+@contextmanager
+def as_usage() -> Iterator[None]:
+    """What is wrong with roles or a text of terms is wrong usage of an option."""
+    from quantprop.kernels import TermError
+    from quantprop.tables import RoleError
+
+    try:
+        yield
+    except RoleError as error:
+        raise typer.BadParameter(str(error)) from None
+    except TermError as error:
+        raise typer.BadParameter(str(error), param_hint="--kernel") from None
 
 
 def check_columns(table: Table, named: dict[str, str]) -> None:
@@ -197,7 +218,9 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
     for option, name in named.items():
         if name not in table.names:
             there = ", ".join(map(repr, table.names))
-            raise typer.BadParameter(f"{table.source} has no column {name!r}; it has {there}", param_hint=option)
+            raise typer.BadParameter(
+                f"{table.source} has no column {name!r}; it has {there}{nearest(name, table.names)}", param_hint=option
+            )
 
 
 def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) -> None:

@@ -118,8 +118,8 @@ def choice_code(given: Given, roles: Roles, likelihoods: list[str | None], kerne
     return "\n".join([
         "from quantprop import comparison, tables",
         "",
-        f"table = {_table_code(given)}",
         f"roles = tables.{roles!r}",
+        f"table = {_table_code(given, roles, kernels)}",
         f"made = comparison.candidates(lambda *which: tables.problem(table, {given.target!r}, *which, roles),",
         f"                             {likelihoods!r}, {kernels!r})",
         f"found = comparison.choose(made, {method!r})",
@@ -128,10 +128,12 @@ def choice_code(given: Given, roles: Roles, likelihoods: list[str | None], kerne
     ])  # fmt: skip
 
 
-def _table_code(given: Given) -> str:
-    more = (f".without({given.ignore!r})" if given.ignore else "") + (".complete()" if given.drop_missing else "")
-    more += f".sample({given.sample}, {given.seed})" if given.sample else ""
-    return f"tables.read({given.data!r}{f', {given.decimal!r}' if given.decimal != '.' else ''}){more}"
+def _table_code(given: Given, roles: Roles, kernels: list[str]) -> str:
+    table = f"tables.read({given.data!r}{f', {given.decimal!r}' if given.decimal != '.' else ''})"
+    table += f".without({given.ignore!r})" if given.ignore else ""
+    if given.drop_missing:
+        table = f"tables.complete({table}, {given.target!r}, {kernels!r}, tables.{roles!r}).table"
+    return table + (f".sample({given.sample}, {given.seed})" if given.sample else "")
 
 
 def comparison_code(given: Given, problem: Problem, rest: str) -> str:
@@ -142,7 +144,7 @@ def comparison_code(given: Given, problem: Problem, rest: str) -> str:
     return "\n".join([
         "from quantprop import comparison, tables",
         "",
-        f"table = {_table_code(given)}",
+        f"table = {_table_code(given, problem.roles, [given.kernel])}",
         f"problem = tables.problem(table, {', '.join(how)})",
         f"found = comparison.compare(problem, {rest})",
         "for one in found.all:",

@@ -19,6 +19,7 @@ from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast,
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
 from quantprop.inference.solution import Solution
+from quantprop.inference.task import as_method
 from quantprop.parameters import Parameter
 from quantprop.runtime.threads import one_blas_thread
 from quantprop.tables import Problem, TableModel
@@ -193,6 +194,8 @@ def compare(
     """
     if problem.target.y.ndim > 1 or problem.target.units.log:
         raise ValueError("methods are scored on y as it was observed: neither on censored y nor on its logarithm")
+    for method in methods:
+        as_method(method)  # which refuses a name before the first is learned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         jobs = [Job(method, method, {}) for method in methods]

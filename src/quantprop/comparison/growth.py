@@ -11,7 +11,7 @@ from quantprop.kernels import Terms, columns_of
 from quantprop.kernels.terms import quoted
 from quantprop.tables import Problem
 from quantprop.tables.encoding import is_dates, levels_of
-from quantprop.tables.reading import Table, TableError
+from quantprop.tables.reading import MISSING, Table, TableError
 
 LEAST = 2.0  # nats that a term must gain, and standard errors of that gain
 SIMPLE = 2.0  # a simpler term is taken where the best gains less than this many nats, or standard errors, more
@@ -36,11 +36,12 @@ def possible_terms(table: Table) -> tuple[str, ...]:
     """
     linear, smooth, groups = [], [], []
     for name in table.names:
-        cells, column = table.column(name), quoted(name)
+        present = table.only([i for i, cell in enumerate(table.column(name)) if cell not in MISSING])
+        cells, column = present.column(name), quoted(name)
         if len(set(cells)) < 2:
             continue
         try:
-            words = () if is_dates(cells) else levels_of(table, name)
+            words = () if is_dates(cells) else levels_of(present, name)
         except TableError:  # too many words for 0-1 columns, but not for a group
             words = tuple(set(cells))
         if not words:

@@ -10,6 +10,8 @@ from importlib import resources
 
 import numpy as np
 
+from quantprop.runtime.arguments import checked, choice
+
 __all__ = ["Dataset", "load", "names"]
 
 VARIANTS = ("clean", "paper")
@@ -130,6 +132,7 @@ def names() -> tuple[str, ...]:
     return tuple(_RECIPES)
 
 
+@checked(name=choice(_RECIPES), variant=choice(VARIANTS))
 def load(name: str, variant: str = "clean") -> Dataset:
     """Load a bundled data set, in the row order of its source.
 
@@ -142,10 +145,6 @@ def load(name: str, variant: str = "clean") -> Dataset:
     >>> load("crabs", variant="paper").feature_names[1]
     'index'
     """
-    if name not in _RECIPES:
-        raise ValueError(f"unknown data set {name!r}; choose one of {', '.join(_RECIPES)}")
-    if variant not in VARIANTS:
-        raise ValueError(f"unknown variant {variant!r}; choose one of {', '.join(VARIANTS)}")
     recipe, paper = _RECIPES[name], variant == "paper"
     columns, table = _read(recipe.paper_files if paper and recipe.paper_files else recipe.files)
     features = tuple(c for c in columns[:-1] if paper or c not in recipe.fault_columns)

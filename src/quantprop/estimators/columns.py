@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import refuse_dates
+from quantprop.data import refuse_others
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves
+from quantprop.runtime.names import check_name
 
 MOST = 50  # levels of a Coregion, each with numbers of its own to learn
 SHOWN = 5  # levels that a message names
@@ -103,6 +104,8 @@ def learned(kernel: Any, X: Any) -> Coding:
 def as_kernel(kernel: Any) -> Kernel | None:
     """A kernel of ours, from whatever an estimator was given; None for others."""
     if isinstance(kernel, str):
+        if "(" not in kernel:
+            check_name("kernel", kernel, ("ard",), ", terms such as se(age) or a Kernel")
         return None if kernel == "ard" else Terms(kernel).kernel()
     return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None
 
@@ -119,7 +122,7 @@ def _check_frame(X: Any, names: Sequence[str]) -> None:
 
 
 def _numbers(X: Any, name: str) -> np.ndarray:
-    refuse_dates(np.asarray(X[name]), f"X[{name!r}]")
+    refuse_others(np.asarray(X[name]), f"X[{name!r}]")
     try:
         return np.asarray(X[name], dtype=np.float64)
     except (TypeError, ValueError) as error:

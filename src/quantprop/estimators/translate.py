@@ -17,6 +17,7 @@ from sklearn.gaussian_process import kernels as sk
 from quantprop import kernels
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.kernels import Kernel
+from quantprop.kernels.base import check_size
 from quantprop.parameters import Parameter, declared, free, is_parameter, named
 
 
@@ -51,6 +52,7 @@ def from_sklearn(kernel: sk.Kernel) -> Kernel:
     >>> from_sklearn(ConstantKernel(2.0) * RBF(0.5)).right.lengthscale.value
     array(0.5)
     """
+    check_theirs(kernel)
     return translate(kernel).kernel
 
 
@@ -62,6 +64,12 @@ def translate(kernel: sk.Kernel, source: Source | None = None) -> Translation:
     foreign = Foreign.of(kernel, source)
     size = len(kernel.theta)
     return Translation(foreign, np.arange(size), np.ones(size))
+
+
+def check_theirs(kernel: Any) -> None:
+    """Refuse a kernel of too many terms; one that is not scikit-learn's is nothing to look into."""
+    if isinstance(kernel, sk.Kernel):
+        check_size(kernel, lambda part: isinstance(part, sk.Kernel))
 
 
 def _known(kernel: Any) -> Translation | None:
@@ -142,7 +150,9 @@ def to_sklearn(kernel: Kernel) -> sk.Kernel:
     with_prior = [name for name, parameter in named(declared(kernel)) if parameter.prior is not None]
     if with_prior:
         raise TypeError(f"a prior has no counterpart in scikit-learn: {', '.join(with_prior)}")
-    return _back(declared(kernel))
+    theirs = _back(declared(kernel))
+    check_theirs(theirs)
+    return theirs
 
 
 def _back(kernel: Kernel) -> sk.Kernel:
@@ -182,6 +192,8 @@ def _scaled(kernel: Any, shape: sk.Kernel) -> sk.Kernel:
 
 
 def _linear(kernel: kernels.Linear) -> sk.Kernel:
+    if kernel.centre is not None:
+        raise TypeError("a centre has no counterpart in scikit-learn, whose DotProduct is 0 where x is")
     return _scaled(kernel, sk.DotProduct(sigma_0=0.0, sigma_0_bounds="fixed"))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop import Model, datasets, kernels, likelihoods
+from quantprop.runtime.names import nearest
 
 VARIANTS = ("paper", "code", "clean")
 KERNELS = ("isotropic", "ard")
@@ -50,7 +51,8 @@ class Experiment:
         for name, allowed in choices.items():
             if getattr(self, name) not in allowed:
                 text = ", ".join(map(str, allowed))
-                raise ValueError(f"{name} of {self.dataset} must be one of {text}; got {getattr(self, name)!r}")
+                raise ValueError(f"{name} of {self.dataset} must be one of {text}; got {getattr(self, name)!r}"
+                                 f"{nearest(getattr(self, name), allowed)}")  # fmt: skip
         if self.round < 0:
             raise ValueError(f"round must be at least 0; got {self.round}")
 

@@ -13,6 +13,7 @@ from quantprop.experiments import rows
 from quantprop.experiments.experiment import carry_out
 from quantprop.experiments.protocol import FOLDS, METHODS, ROUNDS, SEEDS, Experiment, follows_ep
 from quantprop.experiments.rows import Row
+from quantprop.runtime.names import nearest
 
 Report = Callable[[str, int, int], None]  # data set, units done, units in all
 
@@ -36,7 +37,8 @@ class Plan:
         for name, given, allowed in (("methods", self.methods, METHODS), ("datasets", self.datasets, datasets.names())):
             unknown = [one for one in given if one not in allowed]
             if unknown or not given:
-                raise ValueError(f"{name} must be some of {', '.join(allowed)}; got {', '.join(unknown) or 'none'}")
+                raise ValueError(f"{name} must be some of {', '.join(allowed)}; got {', '.join(unknown) or 'none'}"
+                                 f"{nearest(unknown[0], allowed) if unknown else ''}")  # fmt: skip
         if self.rounds is not None and self.rounds < 1:
             raise ValueError(f"rounds must be at least 1; got {self.rounds}")
         Experiment("mining", self.variant, self.kernel, self.objective, self.split)  # which checks the rest

@@ -9,7 +9,18 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from quantprop.data import ROUNDING, bucket, encode, finite_array, first_bad, inputs, pad, row_weights
+from quantprop.data import (
+    ROUNDING,
+    bucket,
+    encode,
+    finite_array,
+    first_bad,
+    inputs,
+    pad,
+    real_array,
+    refuse_sizes,
+    row_weights,
+)
 from quantprop.gaussian import Natural
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import warn_of_levels
@@ -21,6 +32,7 @@ from quantprop.priors import Cost, Process
 from quantprop.runtime.jobs import all_true, largest, meet, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
+from quantprop.runtime.names import check_name
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -52,8 +64,10 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     with together():
         x = inputs(X, "X")
         expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
-        if np.shape(y) != expected:
-            raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
+        if (observed := real_array(y, "y")).shape != expected:
+            raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {observed.shape}")
+        for name, rows in (("X", x), ("y", observed)):
+            refuse_sizes(rows, name)
         data = encode(likelihood, y, (len(x),), exposure, trials)
         total = row_weights(weights, len(x))
         _check_copies(model, x, total)
@@ -104,8 +118,7 @@ def as_method(method: Method | str) -> Method:
     """A method by name or as given."""
     if isinstance(method, Method):
         return method
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method must be a Method or one of {', '.join(METHODS)}; got {method!r}")
+    check_name("method", method, METHODS, " or a Method")
     return METHODS[method]()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -23,6 +23,12 @@ Column = int | str  # of X: its position, or its name in a frame or table
 
 VARIANCE: Bounds = (1e-5, 1e8)  # separable data want it ever larger; posteriors are accurate up to here
 LENGTHSCALE: Bounds = (1e-5, 1e5)
+MAX_TERMS = 200  # of a kernel
+MAX_DEPTH = 240  # of kernels inside kernels: Python and JAX go through them by recursion
+
+
+class KernelSizeError(ValueError):
+    """A kernel of too many terms."""
 
 
 class Kernel(Record):
@@ -32,6 +38,9 @@ class Kernel(Record):
     """
 
     bounds: ClassVar[Mapping[str, Bounds]] = {}
+
+    def __check_init__(self) -> None:
+        check_size(self, lambda part: isinstance(part, Kernel))
 
     def __repr__(self) -> str:
         return expression(self)
@@ -100,6 +109,21 @@ class Kernel(Record):
 
     def __pow__(self, exponent: float) -> Kernel:
         return Power(self, exponent)
+
+
+def check_size(kernel: Any, is_kernel: Callable[[Any], bool]) -> None:
+    """Refuse a kernel of too many terms, or nested too deep, before anything goes through it by recursion."""
+    terms, level = 0, [kernel]
+    for _ in range(MAX_DEPTH):
+        inside = [[part for part in vars(node).values() if is_kernel(part)] for node in level]
+        terms += sum(not parts for parts in inside)
+        level = [part for parts in inside for part in parts]
+        if not level:
+            return
+        if terms + len(level) > MAX_TERMS:
+            raise KernelSizeError(f"kernel: more than {MAX_TERMS} terms: one can take several columns: "
+                                  "SquaredExponential().on(columns, ard=True)")  # fmt: skip
+    raise KernelSizeError(f"kernel: more than {MAX_DEPTH} kernels inside each other")
 
 
 class Sum(Kernel):

@@ -16,6 +16,8 @@ import re
 from dataclasses import dataclass
 from typing import NoReturn
 
+from quantprop.kernels.base import MAX_TERMS
+
 TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"
     r"""|(?P<quoted>"(?:[^"]|"")*"|'(?:[^']|'')*')|(?P<mark>\*\*|[-+*(),=~\[\]]))"""
@@ -114,7 +116,7 @@ class _Reader:
     """The tokens of a text, read from left to right."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
-        self.text, self.tokens, self.at, self.depth = text, tokens, 0, 0
+        self.text, self.tokens, self.at, self.depth, self.terms = text, tokens, 0, 0, 0
 
     @property
     def next(self) -> Token:
@@ -171,6 +173,11 @@ class _Reader:
             return inside
         if token.kind != "word":
             self.fail(token, f"a term such as se(age) must stand here, not {_said(token)}")
+        self.terms += 1
+        if self.terms > MAX_TERMS:
+            self.fail(
+                token, f"more than {MAX_TERMS} terms: one can take several columns, as se(age, dose, ard=true) does"
+            )
         self.expect("(", f"'(' after {token.text!r}, as in {token.text}(age),")
         return self.arguments(token)
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import Kernel, Point
+from quantprop.kernels.base import Kernel, Point, check_size
 from quantprop.parameters import Parameter, is_parameter
 from quantprop.records import field, is_record
 from quantprop.runtime.display import Form, expression
@@ -113,4 +113,5 @@ def from_tinygp(kernel: Any) -> Pairwise:
     """
     if not (is_record(kernel) and hasattr(kernel, "evaluate")):
         raise TypeError(f"from_tinygp: kernel must be a tinygp.kernels.Kernel; got {kernel!r}")
+    check_size(kernel, lambda part: hasattr(part, "evaluate"))
     return Pairwise(_evaluated, kernel)

@@ -22,6 +22,7 @@ from quantprop.kernels.stationary import (
     SquaredExponential,
 )
 from quantprop.parameters import Parameter, is_parameter
+from quantprop.runtime.names import nearest
 
 PLAIN = re.compile(r"[^\W\d][\w.]*")
 
@@ -82,9 +83,9 @@ class Start:
 class Terms:
     """A kernel in the language of terms. `names` are those of X's columns, where X has none itself.
 
-    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. A number
-    after "=" is held, one after "~" is where learning starts, and what is not said is learned; but for the variance of
-    linear and constant, effects of which nothing is known: estimators hold it at a large number.
+    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. "=" fixes a
+    parameter, "~" sets its starting value, and what is not said is learned; but for the variance of linear and
+    constant, effects with vague priors: estimators fix it at a large number.
 
     >>> from quantprop.kernels import Terms
     >>> Terms("se(age) + group(hospital) + linear(dose)").kernel()
@@ -133,7 +134,7 @@ class _Builder:
 
     def term(self, call: Call, in_product: bool, scaled: bool) -> Kernel:
         kind = KINDS.get(call.kind) or self.fail(
-            call.at, f"there is no term {call.kind!r}; there are {', '.join(KINDS)}"
+            call.at, f"there is no term {call.kind!r}; there are {', '.join(KINDS)}{nearest(call.kind, KINDS)}"
         )
         if not kind.fewest <= len(call.columns) <= kind.most:
             self.fail(call.at, f"{call.kind} takes {kind.takes}; got {len(call.columns)}")
@@ -149,7 +150,9 @@ class _Builder:
         known = (*kind.numbers, *(("ard",) if call.kind in ARD else ()))
         for name, option in call.options.items():
             if name not in known:
-                self.fail(option.at, f"{call.kind} has no option {name!r}; it has {', '.join(known)}")
+                self.fail(
+                    option.at, f"{call.kind} has no option {name!r}; it has {', '.join(known)}{nearest(name, known)}"
+                )
             truth = isinstance(option.value, bool)
             if truth != (name == "ard"):
                 self.fail(option.at, f"{name} must be {'true or false' if name == 'ard' else 'a number'}")
@@ -162,7 +165,8 @@ class _Builder:
             return column
         if column in self.names:
             return self.names.index(str(column))
-        return self.fail(at, f"there is no column {column!r}; there are {', '.join(map(repr, self.names))}")
+        there = ", ".join(map(repr, self.names))
+        return self.fail(at, f"there is no column {column!r}; there are {there}{nearest(column, self.names)}")
 
     def called(self, columns: tuple[Column, ...]) -> tuple[str, ...]:
         return tuple(self.names[c] for c in columns if isinstance(c, int)) if self.names else ()

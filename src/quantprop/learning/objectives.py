@@ -13,6 +13,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight
 from quantprop.methods.vb import VB
 from quantprop.records import Record
+from quantprop.runtime.names import check_name
 from quantprop.sites import Marginal
 
 
@@ -28,10 +29,6 @@ class Objective(Record):
         """Whether it does not change, to first order, with the sites at the method's fixed point; a datum's value
         then is the one that the method's rule has for it.
         """
-        return False
-
-    def nearly_stationary(self, method: Method) -> bool:
-        """Whether it changes with the sites only as far as moments are left `unmatched`."""
         return False
 
     def local(
@@ -52,9 +49,6 @@ class Evidence(Objective):
 
     def stationary(self, method: Method) -> bool:
         return method.stationary
-
-    def nearly_stationary(self, method: Method) -> bool:
-        return method.nearly_stationary
 
     def local(self, likelihood, datum, weight, marginal, site, renewal) -> Scalar:
         return renewal.value
@@ -94,6 +88,5 @@ def as_objective(objective: Objective | str) -> Objective:
     """An objective by name or as given."""
     if isinstance(objective, Objective):
         return objective
-    if not isinstance(objective, str) or objective not in OBJECTIVES:
-        raise ValueError(f"objective must be one of {', '.join(OBJECTIVES)}; got {objective!r}")
+    check_name("objective", objective, OBJECTIVES)
     return OBJECTIVES[objective]()

@@ -18,6 +18,7 @@ from quantprop.likelihoods.expectations import latent_nodes
 from quantprop.numerics.mixtures import Places, places
 from quantprop.numerics.quadrature import landmarks
 from quantprop.numerics.special import log_ndtr
+from quantprop.runtime.names import check_name
 
 RateLink = Literal["exp", "square", "softplus"]
 RATE_LINKS = ("exp", "square", "softplus")
@@ -27,8 +28,7 @@ PROBABILITY_LINKS = ("probit", "logit")
 
 def check_link(link: str, allowed: tuple[str, ...], owner: str) -> None:
     """Raise unless `link` is one of `allowed`."""
-    if link not in allowed:
-        raise ValueError(f"{owner}: link must be one of {', '.join(allowed)}; got {link!r}")
+    check_name(f"{owner}: link", link, allowed)
 
 
 # --- rates -----------------------------------------------------------------------------------------------

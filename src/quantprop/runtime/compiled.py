@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 from quantprop.runtime import folders
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.seals import MARK
 
 JAXS = "-cache"  # how the names of JAX's programs end
@@ -26,6 +27,7 @@ ZSTANDARD = b"\x28\xb5\x2f\xfd"  # how a stream of that kind begins
 _workspaces: dict[str, Path] = {}  # of this process, by the folder they belong to
 
 
+@checked()
 def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
     """Keep compiled programs on disk from now on: in the user's cache folder, or in the one given. Returns it.
 
@@ -76,7 +78,7 @@ def _opened(home: Path, store: Path) -> Path:
     foreign = [file for file in files if not _own(file)]
     if foreign:
         told = f"{foreign[0]} and all like it are not used: they belong to another user, or others may write to them"
-        warnings.warn(told, RuntimeWarning, stacklevel=3)
+        warnings.warn(told, RuntimeWarning, stacklevel=4)
     for file in files:
         if file not in foreign:
             _linked(file, workspace / file.name)

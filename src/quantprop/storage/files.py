@@ -11,16 +11,19 @@ import secrets
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
-from quantprop.storage.records import Unreadable, require
+from quantprop.runtime.system import available_memory
+from quantprop.storage.records import Unreadable, refusing, require
 
 FORMAT, VERSION = "quantprop", 2
 READABLE = (1, 2)  # version 1 had no checksum
+HEADER = 100_000_000  # bytes of a header at most, as safetensors has it
+COPIES = 2  # of a file's bytes while it is read
 DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
 
 Path = str | os.PathLike[str]
@@ -129,21 +132,40 @@ def reading(path: Path) -> Iterator[None]:
 def read(path: Path) -> ModelFile:
     """The checked envelope of a file; its content is still to be decoded."""
     with open(path, "rb", opener=_without_waiting) as file:
-        require(stat.S_ISREG(os.fstat(file.fileno()).st_mode), "it is no file, but a pipe or a device")
+        system = os.fstat(file.fileno())
+        require(stat.S_ISREG(system.st_mode), "it is no file, but a pipe or a device")
+        metadata = _checked_metadata(file, system.st_size)
+        file.seek(0)
         data = file.read()
     try:
         tensors = deserialize(data)
     except SafetensorError as error:
         raise Unreadable(str(error)) from error
-    metadata = _parsed(data[8 : 8 + int.from_bytes(data[:8], "little")]).get("__metadata__") or {}
-    require(metadata.get("format") == FORMAT, f"its header does not say format={FORMAT!r}")
-    _check_version(metadata.get("format_version", ""), metadata.get("library_version", "unknown"))
     arrays = {name: _array(name, entry) for name, entry in tensors}
     if metadata["format_version"] != "1" or "sha256" in metadata:
         intact = metadata.get("sha256") == checksum(metadata, arrays)
         require(intact, "it is damaged: what it holds differs from the checksum that was written with it")
     note = _parsed(metadata["note"].encode()) if "note" in metadata else None
     return ModelFile(metadata.get("kind", ""), _parsed(metadata.get("content", "").encode()), arrays, note)
+
+
+def _checked_metadata(file: BinaryIO, size: int) -> dict[str, Any]:
+    """The metadata in the header of a file, which must be ours, of the size that its header says, and fit in memory."""
+    length = int.from_bytes(file.read(8), "little")
+    require(0 < length <= min(size - 8, HEADER), "it does not begin with the length of a header")
+    header = _parsed(file.read(length))
+    require(isinstance(header, dict), "its header is not an object")
+    metadata = header.pop("__metadata__", None)
+    require(isinstance(metadata, dict) and metadata.get("format") == FORMAT, f"its header lacks format={FORMAT!r}")
+    _check_version(metadata.get("format_version", ""), metadata.get("library_version", "unknown"))
+    with refusing("its header"):
+        end = 8 + length + max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
+    require(end == size, f"it has {size} bytes, and its header speaks of {end}: it was cut short, or is damaged")
+    have = available_memory()
+    if have is not None and COPIES * size > have:
+        need = COPIES * size
+        raise MemoryError(f"{file.name} takes {need / 2**30:.1f} GiB to read, and {have / 2**30:.1f} GiB are available")
+    return metadata
 
 
 def _without_waiting(path: Path, flags: int) -> int:

@@ -5,6 +5,7 @@ repeats.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,13 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.estimators.columns import announce
+from quantprop.runtime.names import check_name
 from quantprop.tables import dates
-from quantprop.tables.reading import MISSING, Table, TableError, is_number, missing
+from quantprop.tables.reading import MISSING, Table, TableError, brief, counted, is_number, missing
 
 TRUTH = ("false", "true")
 TREATMENTS = ("standardised", "centred", "coded")
+LARGEST = 1e150  # number of a column: squares of it are still finite
 MANY = 50  # categories of one column
 MOSTLY = 0.8  # a column with more numbers than this share, and some words, is one with mistakes
 OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
@@ -62,9 +65,9 @@ class Column:
         for i, cell in enumerate(cells):
             if cell not in self.levels:
                 raise TableError(
-                    f"{table.source}, {table.where(i)}: {cell!r} in column {self.name!r} is none of the categories "
-                    f"that were learned from ({', '.join(map(repr, self.levels))}): correct it, learn from a table "
-                    "that has it, or let --drop-missing or --blank-missing pass over such rows"
+                    f"{table.source}, {table.where(i)}: {brief(cell)} in column {self.name!r} is none of the "
+                    f"categories that were learned from ({', '.join(map(repr, self.levels))}): correct it, learn from "
+                    "a table that has it, or let --drop-missing or --blank-missing pass over such rows"
                 )
         hot = np.array([[float(cell == level) for level in self.levels] for cell in cells])
         return hot[:, 1:] if len(self.levels) == 2 else hot
@@ -105,15 +108,20 @@ class Encoding:
         return np.concatenate([column.coded(table) for column in self.columns], axis=1)
 
     def _check_columns(self, table: Table) -> None:
-        absent = [column.name for column in self.columns if column.name not in table.names]
+        there = set(table.names)
+        absent = [column.name for column in self.columns if column.name not in there]
         if absent:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
                              "that the model was learned from")  # fmt: skip
 
     def known(self, table: Table) -> np.ndarray:
         """Which rows can be encoded: no missing cell, and no category that was never learned from."""
+        return np.all(list(self.known_by_column(table).values()), axis=0)
+
+    def known_by_column(self, table: Table) -> dict[str, np.ndarray]:
+        """The same for each column."""
         self._check_columns(table)
-        return np.all([column.known(table) for column in self.columns], axis=0)
+        return {column.name: column.known(table) for column in self.columns}
 
     def matrix(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X, standardised."""
@@ -128,9 +136,9 @@ class Encoding:
         kinds = np.array([column.treatment for column in self.columns for _ in column.features])
         centre = np.where(kinds == "coded", 0.0, raw.mean(axis=0))
         scale = np.where(kinds == "standardised", raw.std(axis=0), 1.0)
-        if not np.isfinite(scale).all():
-            worst = self.features[int(np.argmin(np.isfinite(scale)))]
-            raise TableError(f"numbers of column {worst!r} are too large to standardise: change its unit")
+        if (tiny := (scale < 1.0 / LARGEST) & (np.ptp(raw, axis=0) > 0.0)).any():
+            worst = self.features[int(np.argmax(tiny))]
+            raise TableError(f"the numbers of column {worst!r} differ by less than {1.0 / LARGEST:g}: change its unit")
         scale = np.where(scale > 0, scale, 1.0)
         return dataclasses.replace(self, centre=tuple(centre.tolist()), scale=tuple(scale.tolist()))
 
@@ -140,12 +148,12 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str
 
     Dates become a number, days, or with "parts" their place in year, week and day as well.
     """
-    if dates_as not in dates.DATES:
-        raise ValueError(f"dates must be one of {', '.join(dates.DATES)}; got {dates_as!r}")
+    check_name("dates", dates_as, dates.DATES)
     check_complete(table, table.names)
     columns = [_column(table, name, dates_as) for name in table.names]
-    varying = [column for column in columns if np.ptp(column.coded(table), axis=0).any()]
-    left_out = tuple(column.name for column in columns if column not in varying)
+    varies = [np.ptp(column.coded(table), axis=0).any() for column in columns]
+    varying = list(itertools.compress(columns, varies))
+    left_out = tuple(column.name for column, does in zip(columns, varies, strict=True) if not does)
     if not varying:
         raise TableError(f"{table.source} has no column to learn from besides the target that takes two values or more")
     blank = Encoding(tuple(varying), (), ())
@@ -173,7 +181,7 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
     if {cell.casefold() for cell in cells} <= set(TRUTH):
         return TRUTH
     first = numbers.index(False)
-    place = f"{table.source}, {table.where(first)}: {cells[first]!r} in column {name!r}"
+    place = f"{table.source}, {table.where(first)}: {brief(cells[first])} in column {name!r}"
     if all(number or DECIMAL_COMMA.fullmatch(cell) for number, cell in zip(numbers, cells, strict=True)):
         raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
                          "write the numbers with a point")  # fmt: skip
@@ -196,13 +204,18 @@ def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.
     """A column of finite numbers. With an open end, cells may be missing or infinite on that side: there is none."""
 
     def number(row: int, cell: str) -> float:
-        if open_end is not None and (cell in MISSING or (is_number(cell) and float(cell) == open_end)):
-            return open_end
-        if not is_number(cell) or not np.isfinite(float(cell)):
-            remedy = ": it has a decimal comma, which --decimal , reads" if DECIMAL_COMMA.fullmatch(cell) else ""
-            where = f"{table.source}, {table.where(row)}: {cell!r} in column {name!r}"
-            raise TableError(f"{where} is not a finite number{remedy}")
-        return float(cell)
+        infinite = "inf" in cell.casefold()  # as written: a number of too many digits is not
+        if open_end is not None:
+            at_end = is_number(cell) and float(cell) == open_end and infinite == np.isinf(open_end)
+            if at_end or cell in MISSING:
+                return open_end
+        if is_number(cell) and abs(float(cell)) <= LARGEST:
+            return float(cell)
+        where = f"{table.source}, {table.where(row)}: {brief(cell)} in column {name!r}"
+        if is_number(cell) and not infinite:
+            raise TableError(f"{where} is too large, above {LARGEST:g}: change the unit of the column")
+        remedy = ": it has a decimal comma, which --decimal , reads" if DECIMAL_COMMA.fullmatch(cell) else ""
+        raise TableError(f"{where} is not a finite number{remedy}")
 
     return np.array([number(i, cell) for i, cell in enumerate(table.column(name))])
 
@@ -212,8 +225,8 @@ def _moments(table: Table, name: str) -> Float[np.ndarray, " n"]:
     found = [(i, cell, dates.days(cell)) for i, cell in enumerate(table.column(name))]
     for i, cell, since in found:
         if since is None:
-            raise TableError(f"{table.source}, {table.where(i)}: {cell!r} in column {name!r} is not a date such as "
-                             "2026-12-31, 2026-12-31 23:59 or 31.12.2026")  # fmt: skip
+            raise TableError(f"{table.source}, {table.where(i)}: {brief(cell)} in column {name!r} is not a date such "
+                             "as 2026-12-31, 2026-12-31 23:59 or 31.12.2026")  # fmt: skip
     return np.array([since for _, _, since in found], dtype=np.float64)
 
 
@@ -221,9 +234,8 @@ def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -
     """Refuse missing cells in some columns, with their counts and what can be done."""
     used = table.without(set(table.names) - set(names))
     if counts := missing(used):
-        said = ", ".join(f"{name!r} {count}" for name, count in counts.items())
         rows = len(used.rows) - len(used.complete().rows)
-        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows (by column: {said}): "
+        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows{counted(counts)}: "
                          f"{remedy}")  # fmt: skip
 
 

@@ -20,12 +20,13 @@ from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Fitted
 from quantprop.kernels import NewLevelWarning, Terms
 from quantprop.likelihoods import Ordinal
+from quantprop.runtime.names import check_name
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
 from quantprop.tables import terms
 from quantprop.tables.encoding import Encoding
-from quantprop.tables.reading import MISSING, Table, TableError, from_columns, is_number
+from quantprop.tables.reading import MISSING, Table, TableError, as_table, from_columns, is_number
 from quantprop.tables.roles import Roles, Units, scale
 from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
 
@@ -76,20 +77,31 @@ class TableModel:
         """The columns that predictions need."""
         return (*(column.name for column in self.encoding.columns), *self.scales.values())
 
-    def known(self, table: Table) -> np.ndarray:
-        """Which rows can be predicted: no missing cell, and no category that was never learned from."""
-        there = [column for column in self.scales.values() if column in table.names]
-        complete = [cell not in MISSING for column in there for cell in table.column(column)]
-        return self.encoding.known(table) & np.all(np.reshape(complete, (len(there), len(table.rows))), axis=0)
+    def known(self, table: Table | Any, given: Mapping[str, str] = {}) -> np.ndarray:
+        """Which rows can be predicted: no missing cell, and no category that was never learned from, in any column that
+        predictions need; `given` as for `scales_of`.
+        """
+        return np.all(list(self.known_by_column(table, given).values()), axis=0)
 
-    def scales_of(self, table: Table, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
+    def known_by_column(self, table: Table | Any, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
+        """The same for each of these columns."""
+        table = as_table(table)
+        found = self.encoding.known_by_column(table)
+        for column in {**self.scales, **given}.values():
+            if column in table.names:
+                found[column] = np.array([cell not in MISSING for cell in table.column(column)])
+        return found
+
+    def scales_of(self, table: Table | Any, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
         """Exposure and trials of the rows of a table: its columns of the names learned from, or those given here; a
         number stands for a column of it.
         """
+        table = as_table(table)
         return {role: _scale_of(table, role, given.get(role, column)) for role, column in self.scales.items()}
 
-    def forecast(self, table: Table, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
-        """Predictions for the rows of a table, by the name of what is predicted."""
+    def forecast(self, table: Table | Any, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
+        """Predictions for the rows of a table or frame, by the name of what is predicted."""
+        table = as_table(table)
         return self.forecast_at(self.encoding.matrix(table), quantiles, self.scales_of(table))
 
     def forecast_at(
@@ -229,22 +241,20 @@ class Problem:
             return GaussianProcessClassifier(multi_class="joint", **{**settings, "likelihood": "probit"})
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
-        if self.target.likelihood in REAL:
-            return GaussianProcessRegressor(normalize_y=True, **settings)
         mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own
-        return GaussianProcessRegressor(mean=mean, **settings)
+        return GaussianProcessRegressor(mean=mean, normalize_y=self.target.likelihood in REAL, **settings)
 
 
 def problem(
-    table: Table,
+    table: Table | Any,
     target_name: str,
     likelihood: str | None = None,
     kernel: str = "isotropic",
     roles: Roles = Roles(),
     dates: str = "number",
 ) -> Problem:
-    """A table, the column to predict, the likelihood (guessed without one) and a kernel: "isotropic", "ard", or terms
-    of columns in their own units, "se(age) + group(hospital)".
+    """A table or frame, the column to predict, the likelihood (guessed without one) and a kernel: "isotropic", "ard",
+    or terms of columns in their own units, "se(age) + group(hospital)".
 
     `roles` says what other columns mean to the target; all columns without a role are features. Dates become a number
     (days), or "parts": their place in year, week and day as well.
@@ -255,8 +265,9 @@ def problem(
     >>> found.likelihood, found.others[1]
     ('ordinal', ('poisson', 'they are counts'))
     """
-    if kernel not in KERNELS and "(" not in kernel:
-        raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or terms such as se(age); got {kernel!r}")
+    if "(" not in kernel:
+        check_name("kernel", kernel, KERNELS, " or terms such as se(age)")
+    table = as_table(table)
     found = target(table, target_name, likelihood, roles)
     features = table.without([target_name, *roles.columns.values()])
     if kernel in KERNELS:
@@ -267,7 +278,7 @@ def problem(
 
 
 def fit(
-    table: Table,
+    table: Table | Any,
     target_name: str,
     likelihood: str | None = None,
     method: str = "qp",

@@ -11,13 +11,17 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from quantprop.runtime.names import check_name, nearest
+
 SEPARATORS = (",", ";", "\t")
-MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?"})
+MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
 DECIMALS = (".", ",")
+LONG = 40  # letters of a cell that messages show
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 
 
@@ -35,11 +39,16 @@ class Table:
     source: str
     unit: str = "line"
 
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self.names)}
+
     def column(self, name: str) -> list[str]:
         """The cells of a column."""
-        if name not in self.names:
-            raise TableError(f"{self.source} has no column {name!r}; it has {', '.join(map(repr, self.names))}")
-        at = self.names.index(name)
+        if name not in self._places:
+            raise TableError(f"{self.source} has no column {name!r}; it has {', '.join(map(repr, self.names))}"
+                             f"{nearest(name, self.names)}")  # fmt: skip
+        at = self._places[name]
         return [row[at] for row in self.rows]
 
     def where(self, row: int) -> str:
@@ -73,10 +82,40 @@ def missing(table: Table) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def from_columns(columns: Mapping[str, Iterable[Any]], source: str) -> Table:
-    """A table from values in memory: numbers keep every digit, None and NaN are missing."""
-    rows = tuple(zip(*([_cell(value) for value in values] for values in columns.values()), strict=True))
-    return _checked(tuple(map(str, columns)), rows, tuple(range(1, len(rows) + 1)), source, "row")
+def brief(cell: str) -> str:
+    """A cell for a message, in quotes; of a long one its beginning."""
+    return repr(cell if len(cell) <= LONG else f"{cell[:LONG]}...")
+
+
+def counted(rows: Mapping[str, int]) -> str:
+    """Rows by column for a message, in brackets; nothing where there are none."""
+    said = ", ".join(f"{name!r} {count}" for name, count in rows.items() if count)
+    return f" (by column: {said})" if said else ""
+
+
+def from_columns(columns: Mapping[str, Iterable[Any]] | Any, source: str) -> Table:
+    """A table from columns in memory, a mapping or a pandas or polars frame. Numbers keep every digit; None, NaN, NaT
+    and NA are missing.
+    """
+    if hasattr(columns, "iter_columns"):  # polars
+        named = [(column.name, column) for column in columns.iter_columns()]
+    elif hasattr(columns, "items"):
+        named = [(str(name), values) for name, values in columns.items()]
+    else:
+        raise TypeError(f"{source}: columns must be a mapping from names to values, or a pandas or polars frame; got "
+                        f"{type(columns).__name__} (tables.read reads a file)")  # fmt: skip
+    cells = [[_cell(value) for value in values] for _, values in named]
+    for (name, _), column in zip(named, cells, strict=True):
+        if len(column) != len(cells[0]):
+            raise TableError(f"{source}: column {name!r} has {len(column)} values, but {named[0][0]!r} has "
+                             f"{len(cells[0])}")  # fmt: skip
+    rows = tuple(zip(*cells, strict=True))
+    return _checked(tuple(name for name, _ in named), rows, tuple(range(1, len(rows) + 1)), source, "row")
+
+
+def as_table(given: Table | Any) -> Table:
+    """A table as it is, or one from the columns of a frame."""
+    return given if isinstance(given, Table) else from_columns(given, "the frame")
 
 
 def _cell(value: Any) -> str:
@@ -93,15 +132,17 @@ def read(path: str | Path, decimal: str = ".") -> Table:
 
     With decimal="," the cells 1,5 and 1.234,5 are the numbers 1.5 and 1234.5.
     """
-    source = "standard input" if str(path) == STDIN else str(path)
-    data = sys.stdin.buffer.read() if str(path) == STDIN else Path(path).read_bytes()
-    return from_bytes(data, source, decimal)
+    if str(path) == STDIN:
+        return from_bytes(sys.stdin.buffer.read(), "standard input", decimal)
+    with open(path, "rb") as file:
+        _check_kind(file.peek(), str(path))
+        data = file.read()
+    return from_bytes(data, str(path), decimal)
 
 
 def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
     """The table that bytes hold."""
-    if decimal not in DECIMALS:
-        raise ValueError(f"decimal must be one of {' '.join(DECIMALS)}; got {decimal!r}")
+    check_name("decimal", decimal, DECIMALS)
     if data[:4] == b"PAR1":
         return from_columns(_parquet(data, source), source)
     text = _decoded(data, source)
@@ -150,7 +191,10 @@ def is_number(cell: str) -> bool:
         return False
 
 
-def _decoded(data: bytes, source: str) -> str:
+def _check_kind(data: bytes, source: str) -> None:
+    """Refuse what is neither text nor Parquet, by how it begins."""
+    if data[:4] == b"PAR1":
+        return
     if data[:4] == b"PK\x03\x04":
         raise TableError(f"{source} is a spreadsheet or another archive: export the sheet as CSV")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -158,6 +202,10 @@ def _decoded(data: bytes, source: str) -> str:
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise TableError(f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one: save it as UTF-8")
+
+
+def _decoded(data: bytes, source: str) -> str:
+    _check_kind(data, source)
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from quantprop.tables.chunks import polars_for, readable
-from quantprop.tables.encoding import MANY, TRUTH, Column, Encoding
-from quantprop.tables.reading import TableError
+from quantprop.tables.encoding import LARGEST, MANY, TRUTH, Column, Encoding
+from quantprop.tables.reading import TableError, counted
 
 ROWS = 2**18  # of a chunk that is encoded at a time
 
@@ -119,10 +119,7 @@ def _checked_count(scan: Any, polars: Any, source: str) -> int:
     found = scan.select(polars.len().alias(" rows"), polars.all().null_count()).collect().row(0, named=True)
     count = found.pop(" rows")
     if missing := {name: number for name, number in found.items() if number}:
-        said = ", ".join(f"{name!r} {number}" for name, number in missing.items())
-        raise TableError(
-            f"{source} has missing values (by column: {said}): fill them in, or drop these rows and columns"
-        )
+        raise TableError(f"{source} has missing values{counted(missing)}: fill them in, or drop these rows and columns")
     if not count:
         raise TableError(f"{source} has column names but no rows")
     return int(count)
@@ -134,8 +131,8 @@ def _levels(scan: Any, name: str, kind: Any, polars: Any, source: str) -> tuple[
         return TRUTH
     if kind.is_numeric():
         low, high = scan.select(polars.col(name).min().alias("a"), polars.col(name).max().alias("b")).collect().row(0)
-        if not (np.isfinite(low) and np.isfinite(high)):
-            raise TableError(f"{source}: column {name!r} holds NaN or infinity: leave those rows out")
+        if not max(abs(low), abs(high)) <= LARGEST:
+            raise TableError(f"{source}: column {name!r} holds NaN, or numbers above {LARGEST:g}: leave those rows out")
         return None if low == high else ()
     if kind != polars.String:
         raise TableError(f"{source}: column {name!r} holds {kind}: make numbers or words of it, or leave it out")

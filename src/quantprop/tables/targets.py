@@ -12,7 +12,8 @@ from scipy.special import ndtri
 
 from quantprop import likelihoods
 from quantprop.likelihoods import Likelihood
-from quantprop.tables.encoding import TRUTH, check_complete, is_dates, levels_of, numbers
+from quantprop.runtime.names import check_name
+from quantprop.tables.encoding import LARGEST, TRUTH, check_complete, is_dates, levels_of, numbers
 from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
 from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
@@ -31,6 +32,7 @@ TIMES = ("weibull", "log-logistic")  # positive, and taken as they are: f is of 
 INTERVALS = ("censored", *TIMES)  # y are rows (lower, upper)
 LIKELIHOODS = (*CLASSES, *REAL, *COUNTS, "binomial", "ordinal", *INTERVALS, "gamma", "beta")
 LOGARITHMIC = ("gaussian", "censored")  # y or log y is Gaussian given f: moments of y are known in closed form
+EXACT = 2.0**53  # whole numbers below this are floating-point numbers
 YES, NO = frozenset({"1", "1.0", "true", "yes"}), frozenset({"0", "0.0", "false", "no"})
 
 
@@ -72,14 +74,19 @@ class Target:
 
 def target(table: Table, name: str, likelihood: str | None = None, roles: Roles = Roles()) -> Target:
     """The target of a name, with the likelihood given, implied by the roles of other columns, or guessed."""
-    if likelihood is not None and likelihood not in LIKELIHOODS:
-        raise ValueError(f"likelihood must be one of {', '.join(LIKELIHOODS)}; got {likelihood!r}")
+    if likelihood is not None:
+        check_name("likelihood", likelihood, LIKELIHOODS)
     roles.check(name)
     open_ended = set() if roles.upper is None else {name, roles.upper}
     check_complete(table, [column for column in (name, *roles.columns.values()) if column not in open_ended])
     chosen = likelihood or roles.implied
     found = _interval(table, name, chosen, roles) if chosen in INTERVALS else _column(table, name, chosen, roles)
     _check_roles(found.likelihood, roles)
+    largest = np.abs(found.y[np.isfinite(found.y)]).max(initial=0.0) if found.y.dtype.kind == "f" else 0.0
+    if 0.0 < largest < 1.0 / LARGEST:
+        raise TableError(f"the numbers of column {name!r} are too small, below {1.0 / LARGEST:g}: change its unit")
+    if found.likelihood in (*COUNTS, "binomial"):
+        check_rows(table, name, found.y, found.y < EXACT, f"below {EXACT:g}, from where on not every count is a number")
     found = dataclasses.replace(found, rows=_rows(table, roles), units=_units(table, found, roles.log))
     if "trials" in found.rows:
         check_rows(table, name, found.y, found.y <= found.rows["trials"], f"at most its trials ({roles.trials})")
@@ -93,7 +100,7 @@ def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target
         raise TableError(f"column {name!r} of {table.source} holds dates, which cannot be predicted: make numbers of "
                          "them, such as days since a day")  # fmt: skip
     words = levels_of(table, name)
-    labels = _labels(cells, words)
+    labels = _labels(table, name, words)
     kinds = np.unique(labels)
     if len(kinds) < 2:
         raise TableError(f"column {name!r} of {table.source} always holds {kinds[0]}: there is nothing to predict")
@@ -111,12 +118,13 @@ def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target
     return Target(name, chosen, looks.why, numbers(table, name), looks.others)
 
 
-def _labels(cells: list[str], words: tuple[str, ...]) -> np.ndarray:
+def _labels(table: Table, name: str, words: tuple[str, ...]) -> np.ndarray:
     """Labels as written, truth values in lower case, numbers as numbers (whole ones as integers)."""
     if words:
+        cells = table.column(name)
         return np.array([cell.casefold() for cell in cells] if words == TRUTH else cells)
-    found = np.array([float(cell) for cell in cells])
-    whole = np.isfinite(found).all() and np.all(found == np.round(found)) and np.abs(found).max() < 2**53
+    found = numbers(table, name)
+    whole = np.all(found == np.round(found)) and np.abs(found).max() < EXACT
     return found.astype(np.int64) if whole else found
 
 

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from quantprop.estimators.columns import check_levels, in_order
-from quantprop.kernels import Terms, columns_of, groups_of
+from quantprop.kernels import Terms, groups_of
+from quantprop.tables.dropping import columns_in
 from quantprop.tables.encoding import TRUTH, Column, Encoding, check_complete, is_dates, levels_of
 from quantprop.tables.reading import Table, TableError
 
 
 def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
     """The encoding of the columns that a text names, and the names of those that it leaves out."""
-    kernel = Terms(text, table.names).kernel(names=table.names)  # which points at a name that is none
-    chosen = tuple(map(str, columns_of(kernel, called=True)))
+    chosen = columns_in(text, table.names)  # which points at a name that is none
     if not chosen:
         raise TableError("the kernel has no term of a column: add one, such as se(age)")
     check_complete(table, chosen)
-    groups = set(groups_of(kernel, called=True))
+    groups = set(groups_of(Terms(text).kernel(), called=True))
     columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
     blank = Encoding(columns, (), ())
     left_out = tuple(name for name in table.names if name not in chosen)

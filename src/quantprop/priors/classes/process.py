@@ -15,14 +15,14 @@ from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.priors.classes.prediction import ClassesCross
 from quantprop.priors.classes.prior import ClassesPrior
 from quantprop.records import field
+from quantprop.runtime.names import check_name
 
 OWN = {"differences": 1.0, "sums": FLAT}  # ω
 
 
 def check_rows(classes: int, rows: str) -> None:
     """Raise where there is no such model."""
-    if rows not in LAYOUTS:
-        raise ValueError(f"Classes: rows must be one of {', '.join(LAYOUTS)}; got {rows!r}")
+    check_name("Classes: rows", rows, LAYOUTS)
     if LAYOUTS[rows].each(classes) < 2:
         raise ValueError(f"Classes: classes must be 3 or more (two are one difference: Dense); got {classes}")
 

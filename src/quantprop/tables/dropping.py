@@ -1,0 +1,68 @@
+"""Rows with missing values left out, where a model uses what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quantprop.kernels import Terms, columns_of
+from quantprop.tables.reading import MISSING, Table, as_table, counted, missing
+from quantprop.tables.roles import Roles
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A table without missing values in the columns that models use.
+
+    Attributes:
+        table: the rows that are left.
+        dropped: how many rows are not.
+        cost: how many rows have a missing value in each of these columns.
+        constant: features left out because their values, where they are not missing, never change.
+    """
+
+    table: Table
+    dropped: int
+    cost: dict[str, int]
+    constant: tuple[str, ...]
+
+    def __str__(self) -> str:
+        rows = self.dropped + len(self.table.rows)
+        return f"{self.dropped} of {rows} rows have missing values: dropped{counted(self.cost)}"
+
+
+def complete(
+    table: Table | Any, target_name: str, kernels: Sequence[str] = ("isotropic",), roles: Roles = Roles()
+) -> Complete:
+    """Leave out the rows with a missing value in a column that a model uses: the target, columns with a role, and the
+    features of the kernels (of all kernels, where several are compared). Open ends of intervals are not missing.
+
+    >>> from quantprop import tables
+    >>> table = tables.from_columns({"x": [1, 2, None, 4], "z": [None, 2, 3, 1], "y": [1, 2, 3, None]}, "a list")
+    >>> found = tables.complete(table, "y", ["se(x)"])
+    >>> found.table.lines, found.cost
+    ((1, 2), {'x': 1, 'y': 1})
+    """
+    table = as_table(table)
+    roled = {target_name, *roles.columns.values()}
+    open_ended = set() if roles.upper is None else {target_name, roles.upper}
+    names = table.without(roled).names
+    used = {name for kernel in kernels if "(" in kernel for name in columns_in(kernel, names)}
+    others = [] if all("(" in kernel for kernel in kernels) else [name for name in names if name not in used]
+    constant = tuple(name for name in others if _is_constant(table.column(name)))
+    used = (used | roled | set(others)) - set(constant) - open_ended
+    unused = [name for name in table.names if name not in used]
+    left = table.complete(unused)
+    return Complete(left.without(constant), len(table.rows) - len(left.rows), missing(table.without(unused)), constant)
+
+
+def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that the terms of a kernel name, of those that there are."""
+    return tuple(map(str, columns_of(Terms(kernel, tuple(names)).kernel(names=names), called=True)))
+
+
+def _is_constant(cells: Iterable[str]) -> bool:
+    """Whether some cells are missing, and the others are all the same."""
+    there = set(cells)
+    return bool(there & MISSING) and len(there - MISSING) < 2
