@@ -64,10 +64,11 @@ def test_an_absent_module_fails_to_import_and_comes_back(monkeypatch):
 INTERRUPTED = """
 import os, runpy, signal, sys
 
+module = sys.argv.pop(1)
+
 class Interrupting:
     def find_spec(self, name, path=None, target=None):
-        if name == sys.argv[1]:
-            sys.argv[1:2] = []
+        if name == module:
             os.kill(os.getpid(), signal.SIGINT)
 
 sys.meta_path.insert(0, Interrupting())
