@@ -267,7 +267,9 @@ def test_what_is_no_series_names_options_of_the_command_line():
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 NUMBERS = {
-    "gaussian": GaussianProcessRegressor(likelihood=likelihoods.Gaussian(0.5), normalize_y=True, method="laplace"),
+    "gaussian": GaussianProcessRegressor(
+        likelihood=likelihoods.Gaussian(0.5), mean="constant", normalize_y=True, method="laplace"
+    ),
     "poisson": GaussianProcessRegressor(likelihood="poisson", mean="constant", method="laplace"),
 }
 
