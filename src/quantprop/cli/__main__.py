@@ -1,6 +1,6 @@
 """`python -m quantprop.cli` is `quantprop`."""
 
-from quantprop.cli.commands import app
+from quantprop.cli import main
 
 if __name__ == "__main__":
-    app(prog_name="quantprop")
+    main()
