@@ -248,8 +248,10 @@ def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) 
 
 def check_place(out: Path) -> None:
     """Say before the work, not after it, that a file cannot be written."""
-    if out.is_dir() or not out.resolve().parent.is_dir():
-        raise typer.BadParameter(f"{out} is a folder, or in one that does not exist", param_hint="--out")
+    if (out.exists() and not out.is_file()) or not out.resolve().parent.is_dir():
+        raise typer.BadParameter(
+            f"{out} is a folder or a device, or in a folder that does not exist", param_hint="--out"
+        )
 
 
 def free_place(first: Path) -> Path:
