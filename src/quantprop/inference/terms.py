@@ -19,10 +19,13 @@ from quantprop.inference.prediction import PIECE, above_rounding, padded_prior, 
 from quantprop.kernels import Columns, Kernel, Linear, summands, written
 from quantprop.parameters import declared, is_parameter
 from quantprop.records import changed
+from quantprop.priors.base import Cost
+from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
 MEAN = "mean"
+MATRICES = 5  # of all terms at all rows, for a joint posterior and its eigenvectors
 Solution = Any  # of `solution`, which imports this
 
 
@@ -130,6 +133,8 @@ def _crossed(solution: Solution, new: np.ndarray) -> Any:
 def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     """The joint posterior of all terms at inputs, term by term."""
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
+    need, parts = 8 * MATRICES * (len(terms) * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
+    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {len(terms)} terms at {k} rows", parts))
     more = pad(x, size)
     cross, own = _crossed(solution, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
