@@ -18,8 +18,8 @@ from quantprop.gaussian import Normal
 from quantprop.inference.prediction import PIECE, above_rounding, padded_prior, padded_sites
 from quantprop.kernels import Columns, Kernel, Linear, summands, written
 from quantprop.parameters import declared, is_parameter
-from quantprop.records import changed
 from quantprop.priors.base import Cost
+from quantprop.records import changed
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
