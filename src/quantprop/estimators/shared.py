@@ -89,6 +89,7 @@ class GaussianProcess(BaseEstimator):
     process: Any
     _items: ClassVar[bool] = False  # whether a row of X stands in several data
     _remedy = ""  # of learning that did not converge
+    _parameter_constraints: ClassVar[dict]
     hyperparameters: str
 
     def save(self, path):
