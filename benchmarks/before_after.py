@@ -56,7 +56,6 @@ def tasks() -> dict[str, Callable[[], object]]:
 
 def worker() -> None:
     """Warm every task, then time the tasks that are named on standard input, one a line."""
-    os.environ["QUANTPROP_INTERPRET"] = "off"  # else few rows are compiled for after some calls
     warnings.simplefilter("ignore")
     known = tasks()
     for task in known.values():

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 REPEATS = 3
-WAYS = ("none", "compiled", "empty", "full")
+WAYS = ("none", "empty", "full")
 CRABS = """
 from quantprop import datasets
 data = datasets.load("crabs")
@@ -82,14 +82,11 @@ def least(command: list[str], environment: dict[str, str], repeats: int = REPEAT
     return min(clock), min(used)
 
 
-def in_four_ways(command: list[str], keeping: list[str]) -> dict[str, tuple[float, float]]:
-    """A command without kept programs, interpreting small ones or not, and one that keeps them with an empty folder and
-    with a full one.
-    """
+def in_three_ways(command: list[str], keeping: list[str]) -> dict[str, tuple[float, float]]:
+    """A command without cached programs, and with a cache that is empty, and one that is full."""
     with tempfile.TemporaryDirectory() as folder:
         return {
             "none": least(command, {"QUANTPROP_CACHE": "off"}),
-            "compiled": least(command, {"QUANTPROP_CACHE": "off", "QUANTPROP_INTERPRET": "off"}),
             "empty": least(keeping, {"QUANTPROP_CACHE": folder}, 1),
             "full": least(keeping, {"QUANTPROP_CACHE": folder}),
         }
@@ -112,12 +109,12 @@ def measure_cold(out: Path) -> None:
     }
     _print("import", found, ("none",))
     for name, code in SCRIPTS.items():
-        found[name] = in_four_ways([*python, code + TELL], [*python, KEEP + code + TELL])
+        found[name] = in_three_ways([*python, code + TELL], [*python, KEEP + code + TELL])
         _print(name, {name: found[name]}, WAYS)
     with tempfile.TemporaryDirectory() as folder:
         command = on_the_command_line(Path(folder))
         name = "quantprop fit, 80 rows, to the end"
-        found[name] = in_four_ways(command, command)
+        found[name] = in_three_ways(command, command)
         _print(name, {name: found[name]}, WAYS)
     thirty = {
         f"{likelihood}, {method}, 30 rows": {"none": least([*python, series(likelihood, method, 30) + TELL], {}, 1)}

@@ -25,7 +25,6 @@ from quantprop.likelihoods import Datum
 from quantprop.methods.base import Weight
 from quantprop.priors import DensePrior
 from quantprop.projections import KL, Wasserstein
-from quantprop.runtime.interpreted import all_compiled
 
 ROUNDS = 15
 
@@ -115,8 +114,7 @@ def learning(name: str) -> tuple[float, float, float]:
         f = np.sin(2.0 * x[:, 0]) + x[:, 1] * x[:, 2]
         y = np.where(rng.uniform(size=1200) < 1.0 / (1.0 + np.exp(-3.0 * f)), 1, -1)
     model = Model(kernels.SquaredExponential(), likelihoods.Probit())
-    with all_compiled():
-        return ratio(lambda: fit(model, x, y, QP()).theta, lambda: fit(model, x, y, EP()).theta)
+    return ratio(lambda: fit(model, x, y, QP()).theta, lambda: fit(model, x, y, EP()).theta)
 
 
 def many_fits(method: str, folds: int = 100) -> tuple[float, float, float]:

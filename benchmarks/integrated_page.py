@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from holm import holm
 from joint_chains import split_rhat
 from more_sets import EVERY
 from parts import Row
@@ -48,7 +49,7 @@ def calibration_table(rows: list[Row]) -> str:
 
 def score_table(rows: list[Row]) -> str:
     """A line for each set: both NTLL, their difference with its standard error, and time in fits."""
-    lines = []
+    lines, p_values = [], []
     for name in [name for name in EVERY if any(row["set"] == name for row in rows)]:
         some = [row for row in rows if row["set"] == name]
         point, mixed = (np.array([row[key] for row in some]) for key in ("point", "integrated"))
@@ -58,7 +59,19 @@ def score_table(rows: list[Row]) -> str:
         apart = f"{signed(less.mean, 5)} ± {less.standard_error:.5f}"
         lines.append([name, f"{point.mean():.4f}", f"{mixed.mean():.4f}", apart, f"{less.p_value:.3f}",
                       f"{ratio:.1f}", f"{len(some)}, {bad}"])  # fmt: skip
-    head = ("set", "point", "integrated", "difference", "p", "time in fits, median", "divisions, not converged")
+        p_values.append(less.p_value)
+    for line, p in zip(lines, holm(p_values), strict=True):
+        line.insert(5, f"{p:.3f}")
+    head = (
+        "set",
+        "point",
+        "integrated",
+        "difference",
+        "p",
+        "p, Holm",
+        "time in fits, median",
+        "divisions, not converged",
+    )
     return table(head, lines)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+from holm import holm
 from more_sets import EVERY
 from parts import Row
 
@@ -58,20 +59,30 @@ def differences(scores: Scores, rule: str, score: str) -> Iterator[tuple[str, Di
 
 
 def difference_table(scores: Scores, score: str, unit: float) -> str:
-    """Rows are sets, columns rules: mean difference ± standard error, with the number of divisions."""
+    """Rows are sets, columns rules: mean difference ± standard error, with the number of divisions, and a mark where it
+    is significant among all of its column.
+    """
     every = {rule: dict(differences(scores, rule, score)) for rule in NAMES}
     sets = [name for name in EVERY if any(name in found for found in every.values())]
-    lines = []
+    significant, lines = {(rule, name) for rule in every for name in beyond_chance(every[rule])}, []
     for name in sets:
         base = [row[score] for key, row in scores["evidence"].items() if key[0] == name]
-        cells = [_cell(every[rule][name], unit) if name in every[rule] else "–" for rule in NAMES]
+        cells = [
+            _cell(every[rule][name], unit, (rule, name) in significant) if name in every[rule] else "–"
+            for rule in NAMES
+        ]
         lines.append([name, f"{np.mean(base):.4f}", *cells])
     return table(("set", "evidence", *NAMES.values()), lines)
 
 
-def _cell(less: Difference, unit: float) -> str:
-    mark = "" if less.p_value > 0.05 else " *"
-    text = f"{unit * less.mean:+.1f} ± {unit * less.standard_error:.1f}{mark} ({less.divisions})"
+def beyond_chance(found: dict[str, Difference]) -> list[str]:
+    """The sets on which a rule differs significantly, Holm's correction for all of them made."""
+    known = {name: less.p_value for name, less in found.items() if np.isfinite(less.p_value)}
+    return [name for name, p in zip(known, holm(list(known.values())), strict=True) if p < 0.05]
+
+
+def _cell(less: Difference, unit: float, significant: bool) -> str:
+    text = f"{unit * less.mean:+.1f} ± {unit * less.standard_error:.1f}{' *' * significant} ({less.divisions})"
     return text.replace("-", "−")
 
 

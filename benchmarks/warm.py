@@ -18,7 +18,6 @@ from sklearn.gaussian_process.kernels import RBF
 from splits import SETS, split
 
 from quantprop import EP, QP, VB, GaussianProcessClassifier, Model, fit, kernels, likelihoods
-from quantprop.runtime.interpreted import all_compiled
 
 ROUNDS = 7
 SHARE, MORE = 0.05, 3e-3  # of `fit`, and seconds, that an estimator may add
@@ -65,7 +64,6 @@ def methods(x: np.ndarray, y: np.ndarray) -> list[float]:
     ).tolist()
 
 
-@all_compiled()
 def measure_warm(out: Path) -> None:
     """Measure, print and store every line."""
     warnings.simplefilter("ignore")  # a kernel's variance at its bound

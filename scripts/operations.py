@@ -23,7 +23,6 @@ import jax
 import numpy as np
 
 from quantprop import Model, datasets, fit, kernels, likelihoods
-from quantprop.runtime.interpreted import all_compiled
 
 FITS = 5
 
@@ -52,9 +51,8 @@ def main() -> None:
     x = (data.X - data.X.mean(0)) / np.where(data.X.std(0) > 0, data.X.std(0), 1.0)
     model = Model(kernels.SquaredExponential(), likelihoods.Probit())
     run = partial(fit, model, x, data.y, asked.method)
-    with all_compiled():
-        run()
-        seen = events(run)
+    run()
+    seen = events(run)
     spent: dict[tuple[str, str], list[float]] = collections.defaultdict(list)
     for event in seen:
         program = (event.get("args") or {}).get("hlo_module", "")

@@ -182,8 +182,8 @@ def test_methods_and_schedules_must_exist():
     refused("Laplace does not exist for the heaviside", Model(KERNEL, likelihoods.Heaviside(0.1)), X, Y, Laplace())
     kinked = Model(KERNEL, likelihoods.DoubleExponential())
     refused("Laplace does not exist for the double-exponential", kinked, X, X[:, 0], Laplace())
-    refused("tol must be positive", PROBIT, X, Y, tol=0.0)
-    refused("max_sweeps at least 1", PROBIT, X, Y, max_sweeps=0)
+    refused("tol must be a positive number", PROBIT, X, Y, tol=0.0)
+    refused("max_sweeps must be an integer and at least 1", PROBIT, X, Y, max_sweeps=0)
     for power in (0.0, -0.5, 1.5):
         refused(f"power must lie in (0, 1] … {power}", power, call=PowerEP)
 

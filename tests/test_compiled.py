@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import zlib
+from contextlib import nullcontext
 from pathlib import Path
 
 import jax
@@ -12,7 +13,7 @@ import pytest
 
 from quantprop import cache
 from quantprop.cli import screen
-from quantprop.runtime import compiled
+from quantprop.runtime import compiled, folders, seals
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """
@@ -36,20 +37,66 @@ def start(folder, **more):
 
 
 def kept(folder):
-    return sorted(folder.glob(f"*/{compiled.STORE}/*-cache"))
+    return sorted(folder.glob(f"*/{folders.STORE}/*-cache"))
 
 
-def test_programs_that_others_may_have_written_are_left_aside(tmp_path):
-    """And what is no file."""
-    store = tmp_path / compiled.STORE
-    store.mkdir()
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
+def test_programs_that_others_may_have_written_are_left_aside(mode, tmp_path):
+    """JAX's with the folder of all, ours when they are due; and what is no file."""
+    store = folders.opened(tmp_path)
     for name in ("own-cache", "open-cache"):
         (store / name).write_bytes(b"program")
-    (store / "open-cache").chmod(0o666)
-    (store / "folder-program").mkdir()
+        (store / name).chmod(0o644)
+    (store / "open-cache").chmod(mode)
+    (store / "folder-cache").mkdir()
     with pytest.warns(RuntimeWarning, match=r"open-cache and all like it are not used"):
-        workspace = compiled._opened(tmp_path)
+        workspace = compiled._opened(tmp_path, store)
     assert [file.name for file in workspace.iterdir()] == ["own-cache"]
+    seals.write(store / "ours", b"program")
+    assert seals.read(store / "ours") == b"program"
+    (store / "ours").chmod(mode)
+    with pytest.raises(PermissionError, match="others than its user could have written"):
+        seals.read(store / "ours")
+
+
+@pytest.mark.parametrize("part", ["", folders.STORE, folders.WORKSPACE, ".."])
+@pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777])
+def test_folders_that_others_may_write_to_are_refused(part, mode, tmp_path):
+    """So are those above, unless others cannot rename there what is not theirs."""
+    home = tmp_path / "above" / "home"
+    folders.opened(home)
+    (home / part).chmod(mode)
+    safe = mode == 0o1777 and part in ("", "..")
+    with nullcontext() if safe else pytest.raises(PermissionError, match="chmod go-w"):
+        folders.opened(home)
+
+
+def test_folders_and_files_of_other_users_are_refused(tmp_path, monkeypatch):
+    store = folders.opened(tmp_path)
+    seals.write(store / "ours", b"program")
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    stranger = os.stat_result((0o100644, 0, 0, 1, 54321, 0, 0, 0, 0, 0))
+    monkeypatch.setattr(os, "fstat", lambda _: stranger)
+    with pytest.raises(PermissionError):
+        seals.read(store / "ours")
+    monkeypatch.setattr(Path, "stat", lambda _: os.stat_result((0o040700, 0, 0, 1, 54321, 0, 0, 0, 0, 0)))
+    with pytest.raises(PermissionError, match="owned by user 54321"):
+        folders.check_own(tmp_path)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o002, 0o022])
+def test_what_is_made_is_the_users_alone(mask, tmp_path):
+    before = os.umask(mask)
+    try:
+        store = folders.opened(tmp_path / "more" / "home")
+        seals.write(store / "program", b"")
+        workspace = compiled._opened(store.parent, store)
+        (workspace / "jaxs-cache").write_bytes(zlib.compress(b"program"))
+        compiled._closed(workspace, store, os.getpid())
+    finally:
+        os.umask(before)
+    made = [store / "program", store / "jaxs-cache", store, *store.parents[:2], store.parent / folders.WORKSPACE]
+    assert [path.stat().st_mode & 0o077 for path in made] == [0] * 6
 
 
 def test_processes_share_programs_and_leave_nothing_else(tmp_path):
@@ -66,7 +113,7 @@ def test_processes_share_programs_and_leave_nothing_else(tmp_path):
     values = {line for text in said for line in text.splitlines() if line.startswith("value ")}
     assert len(values) == 1
     assert "Persistent compilation cache hit" in said[2]
-    assert not list(tmp_path.glob(f"*/{compiled.WORKSPACE}/*"))
+    assert not list(tmp_path.glob(f"*/{folders.WORKSPACE}/*"))
 
 
 @pytest.mark.parametrize("word", ["off", "OFF", "0"])
@@ -90,7 +137,7 @@ def test_a_folder_that_jax_was_told_of_is_kept(monkeypatch, tmp_path):
 
 
 def test_the_shelf_is_bounded_and_old_folders_are_swept(tmp_path):
-    store, workspaces = tmp_path / compiled.STORE, tmp_path / compiled.WORKSPACE
+    store, workspaces = tmp_path / folders.STORE, tmp_path / folders.WORKSPACE
     store.mkdir()
     for i, name in enumerate(("old", "middle", "new")):
         (store / name).write_bytes(bytes(100))
@@ -99,7 +146,7 @@ def test_the_shelf_is_bounded_and_old_folders_are_swept(tmp_path):
         (workspaces / name).mkdir(parents=True)
         (workspaces / name / "half").write_bytes(b"part of a fi")
         os.utime(workspaces / name, (time.time() - age,) * 2)
-    compiled._evict(tmp_path, most=250)
+    folders._evict(tmp_path, most=250)
     assert sorted(file.name for file in store.iterdir()) == ["middle", "new"]
     assert [folder.name for folder in workspaces.iterdir()] == ["running"]
 

@@ -124,7 +124,7 @@ def test_the_leave_one_out_objective_is_the_sum_of_loo():
         ({"objective": "elbo"}, "exists for VB only"),
         ({"objective": "likelihood"}, "objective must be one of"),
         ({"gradient": "numeric"}, "gradient must be"),
-        ({"restarts": -1}, "restarts must be at least 0"),
+        ({"restarts": -1}, "restarts must be an integer and at least 0"),
         ({"gtol": 0.0}, "gtol must be a positive number; got 0.0"),
         ({"gtol": float("nan")}, "gtol must be a positive number; got nan"),
     ],

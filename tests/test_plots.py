@@ -15,7 +15,7 @@ import pytest
 from matplotlib.collections import QuadMesh
 from scipy.stats import binom, norm, poisson
 
-from quantprop import EP, Model, kernels, likelihoods, plots
+from quantprop import EP, Dense, Model, infer, kernels, likelihoods, plots
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Ending, Fitted, Step
@@ -114,6 +114,35 @@ def test_forecast_draws_a_fan_and_the_data():
             plots.forecast(**({"times": times, "predictive": found} | bad))
 
 
+def test_decomposition_draws_every_term_with_its_bands_and_the_rest():
+    t = np.r_[np.arange(30.0), 12.5]
+    y, counts = np.sin(t), (t != 4.0).astype(float)
+    kernel = kernels.Matern32(1.0, 9.0).on(0) + kernels.Periodic(0.5, 3.0, 7.0).on(0) + kernels.Constant(0.3)
+    model = Model(kernel, likelihoods.Gaussian(0.1), 0.25, Dense())
+    found = infer(model, np.column_stack([t, 0.0 * t]), y, "ep", weights=counts)
+    axes = plots.decomposition(found)
+    assert [ax.get_title(loc="left") for ax in axes] == ["all terms", "matern32(0)", "periodic(0, period=7)", "rest"]
+    whole, trend, season, rest = axes
+    x = trend.lines[0].get_xdata()
+    assert np.isin(t, x).all()
+    terms = found.terms(np.column_stack([x, 0.0 * x]))
+    for ax, name in ((trend, "matern32(0)"), (season, "periodic(0, period=7)")):
+        np.testing.assert_allclose(ax.lines[0].get_ydata(), terms[name].mean, atol=1e-12)
+        at, lower, upper = band(ax.collections[0])
+        np.testing.assert_allclose(at, x)
+        half = 1.6448536269514722 * np.sqrt(terms[name].variance)
+        np.testing.assert_allclose(upper - lower, 2.0 * half, rtol=1e-8)
+    sums = sum(terms[name].mean for name in ("matern32(0)", "periodic(0, period=7)", "constant()"))
+    np.testing.assert_allclose(whole.lines[0].get_ydata(), sums, atol=1e-10)
+    np.testing.assert_allclose(whole.lines[1].get_ydata(), np.where(counts > 0, y - 0.25, np.nan), atol=1e-12)
+    np.testing.assert_allclose(rest.lines[0].get_ydata()[counts > 0], (y - found.marginals.mean)[counts > 0])
+    season = plots.effect(found, "periodic(0, period=7)")
+    np.testing.assert_allclose(season.lines[0].get_xdata()[[0, -1]], [0.0, 7.0])
+    of_two = infer(Model(kernel + kernels.Linear().on(1), likelihoods.Gaussian(0.1)), found.X, y, "ep")
+    with pytest.raises(ValueError, match="all see one column of X"):
+        plots.decomposition(of_two)
+
+
 def test_posterior_draws_censored_rows():
     y = np.array([[0.5, 0.5], [1.0, np.inf], [-np.inf, -1.0]])
     ax = plots.posterior(solution(likelihoods.Censored(0.2)), LINE, y, Xnew=LINE)
@@ -157,7 +186,7 @@ def test_a_source_is_a_solution_or_carries_one():
     found = solution(likelihoods.Probit())
     assert canvas._solution(found) is found
     assert canvas._solution(fitted([step(0, 1.0)], found)) is found
-    with pytest.raises(TypeError, match=r"expected a Solution.*got list"):
+    with pytest.raises(TypeError, match=r"source must be a Solution.*got list"):
         canvas._solution([1.0])
 
 
@@ -181,7 +210,7 @@ def test_class_probability_needs_two_classes():
 
 
 def test_posterior_of_something_else():
-    with pytest.raises(ValueError, match="'y' or 'f'; got 'g'"):
+    with pytest.raises(ValueError, match="one of y, f; got 'g'"):
         plots.posterior(solution(likelihoods.Gaussian()), LINE, np.zeros(3), "g")
 
 
@@ -368,7 +397,7 @@ def test_variance_ratio_of_gaussian_noise_is_one():
 
 @pytest.mark.parametrize("bad", [{"mean": (1.0, 1.0)}, {"sd": (0.0, 1.0)}, {"points": 1}])
 def test_variance_ratio_refuses(bad):
-    with pytest.raises(ValueError, match="mean and sd must be"):
+    with pytest.raises(ValueError, match=f"{next(iter(bad))} must be"):
         plots.variance_ratio(likelihoods.Probit(), 1, **bad)
 
 
@@ -422,6 +451,7 @@ EXAMPLES = {
 SLOW = {
     "posterior",
     "class_probability",
+    "decomposition",
     "effect",
     "effects",
     "forecast",

@@ -1,6 +1,7 @@
 """Programs on file, named by what they are made from: found untraced by other processes, and by no wrong name."""
 
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -8,19 +9,17 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from jax.experimental import serialize_executable
 
 from quantprop import EP, QP, LogNormal, Model, Parameter, infer, kernels, likelihoods
-from quantprop.runtime import compiled, programs, seals, stored
+from quantprop.gaussian import Natural
+from quantprop.runtime import compiled, folders, images, programs, seals, stored
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """
 import logging, sys
 logging.basicConfig(level=logging.DEBUG, stream=sys.stdout)
 import numpy as np
-import quantprop
 from quantprop import Model, infer, kernels, likelihoods
-quantprop.cache()
 X = np.linspace(-1.0, 1.0, 6)[:, None]
 solution = infer(Model(kernels.Matern32(), likelihoods.Probit()), X, np.sign(X[:, 0]), "ep")
 print("value", solution.log_evidence.hex(), [mean.hex() for mean in solution.marginals.mean.tolist()])
@@ -30,11 +29,35 @@ print("value", solution.log_evidence.hex(), [mean.hex() for mean in solution.mar
 pytestmark = pytest.mark.usefixtures("no_compiled_programs")
 
 
-def ran(folder):
+def start(folder):
     environment = {**os.environ, "PYTHONPATH": str(SOURCE), "QUANTPROP_CACHE": str(folder)}
-    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
-    lines = done.stdout.splitlines()
-    return [line for line in lines if line.startswith("value")], [line for line in lines if "Finished tracing" in line]
+    return subprocess.Popen([sys.executable, "-c", PROBE], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def said(process):
+    """What it found, and the programs that it traced and that it compiled."""
+    lines = process.communicate()[0].splitlines()
+    assert process.returncode == 0
+    compiled = [line for line in lines if "Finished XLA compilation" in line and seals.MARK in line]
+    return (
+        [line for line in lines if line.startswith("value")],
+        [li for li in lines if "Finished tracing" in li],
+        compiled,
+    )
+
+
+def ran(folder):
+    return said(start(folder))[:2]
+
+
+def test_of_two_processes_at_once_one_compiles_each_program(tmp_path):
+    """Without being asked to keep any: a folder is named by the environment, or else the user's."""
+    both = [start(tmp_path), start(tmp_path)]
+    (first, _, one), (second, _, other) = map(said, both)
+    files = list(tmp_path.glob(f"*/{folders.STORE}/*"))
+    assert len(one) + len(other) == len(files) > 3
+    assert {file.name[-len(seals.SEALED) :] for file in files} == {seals.SEALED}
+    assert first == second
 
 
 def test_another_process_traces_no_program_and_has_the_same_bits(tmp_path):
@@ -48,7 +71,7 @@ def test_another_process_traces_no_program_and_has_the_same_bits(tmp_path):
 @pytest.mark.campaign
 def test_programs_of_other_code_are_not_taken_for_ours(tmp_path):
     first, _ = ran(tmp_path)
-    for file in tmp_path.glob(f"*/{compiled.STORE}/*{seals.SEALED}"):
+    for file in tmp_path.glob(f"*/{folders.STORE}/*{seals.SEALED}"):
         file.unlink()  # as if they had been made by other code: what JAX has kept is not taken for them
     assert ran(tmp_path)[0] == ran(tmp_path)[0] == first
 
@@ -88,12 +111,13 @@ def test_programs_that_differ_in_name_alone_have_their_code(folder, monkeypatch)
     """JAX keeps programs in the same folder, and what it answers with would be written without its code."""
     monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
     monkeypatch.setattr(compiled, "_workspaces", {})
-    compiled._tell_jax(folder)
+    (folder / "jaxs").mkdir()
+    compiled._tell_jax(folder / "jaxs", folder)
     x = np.arange(6.0)
     with jax.enable_x64(True):
         told = [float(programs.program(as_told, "word")(x, word=word)) for word in ("one", "two")]
         assert told[0] == told[1]
-        sizes = [len(stored._read(file).executable) for file in folder.glob(f"*{seals.SEALED}")]
+        sizes = [len(stored._image(file).executable) for file in folder.glob(f"*{seals.SEALED}")]
         assert len(sizes) == 2
         assert min(sizes) > 0.9 * max(sizes)
         jax.clear_caches()
@@ -121,9 +145,35 @@ def test_a_program_that_cannot_be_loaded_is_compiled_again(folder, monkeypatch):
     with jax.enable_x64(True):
         programs.program(doubled)(x)
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
-        monkeypatch.setattr(serialize_executable, "deserialize_and_load", refused)
+        monkeypatch.setattr(stored, "loaded", refused)
         with pytest.warns(RuntimeWarning, match="another processor"):
             assert float(programs.program(doubled)(x)["sum"]) == 6.0
+
+
+def test_to_read_a_program_runs_no_code(folder, monkeypatch):
+    """No pickle; and trees of nothing but containers and the library's records."""
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    with jax.enable_x64(True):
+        lowered = jax.jit(infer_parts, keep_unused=True).lower(np.arange(6.0), 1.0, 2, np.zeros(3, np.float32))
+        made = lowered.compile()
+        content = images.packed(images.image_of(made))
+        for name in ("load", "loads", "Unpickler"):
+            monkeypatch.setattr(pickle, name, None)
+        again = images.loaded(images.unpacked(content))
+        given = np.arange(6.0)[::-1], 1.5, 3, jax.numpy.ones(3, "float32")
+        found, expected = again(*given), jax.jit(infer_parts)(*given)
+    assert jax.tree.structure(found) == jax.tree.structure(expected)
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(one, other)
+        assert one.dtype == other.dtype
+    for module in ("os", "subprocess"):
+        with pytest.raises(ValueError, match=module):
+            images.loaded(images.unpacked(content.replace(b"quantprop.gaussian", module.encode())))
+
+
+def infer_parts(x, scale, power, unused):
+    pair = Natural(x * scale, x**power)
+    return {"pair": pair, "more": [(), None, x > 2.0, kernels.Matern32(scale).on([0, 1])], "kernel": (unused,)}
 
 
 def test_half_a_file_is_no_program(folder, monkeypatch):
@@ -135,7 +185,7 @@ def test_half_a_file_is_no_program(folder, monkeypatch):
         file.write_bytes(file.read_bytes()[:-10])
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
         assert float(programs.program(doubled)(x)["sum"]) == 10.0
-    assert stored._read(file) is not None  # written anew
+    assert stored._image(file) is not None  # written anew
 
 
 def name(*arguments, static=None):

@@ -110,6 +110,25 @@ def test_inside_a_container_the_groups_path_may_be_the_hosts(machine):
     assert system.available_memory() == 4 * GIB
 
 
+def test_limits_of_the_process_leave_what_arrays_may_take(machine, monkeypatch):
+    import resource
+
+    unlimited = resource.RLIM_INFINITY
+    told = {resource.RLIMIT_AS: unlimited, resource.RLIMIT_DATA: unlimited}
+    monkeypatch.setattr(resource, "getrlimit", lambda name: (told[name], unlimited))
+    machine("proc/meminfo", FULL_PAGE_CACHE)
+    machine("proc/self/status", f"Name:\tpython\nVmSize:\t {4 * 2**20} kB\nVmData:\t {2**20} kB\n")
+    assert (system.available_memory(), system.limits()) == (20 * GIB, {})
+    told[resource.RLIMIT_AS] = 8 * GIB
+    assert system.available_memory() == 4 * GIB - system.COMPILER
+    told[resource.RLIMIT_DATA] = 3 * GIB
+    assert system.available_memory() == 2 * GIB - system.COMPILER
+    told[resource.RLIMIT_AS] = 4 * GIB
+    assert system.available_memory() == 0
+    with pytest.raises(MemoryError, match=r"limits of the process \(RLIMIT_AS, RLIMIT_DATA\)"):
+        memory.check_memory(Dense().cost(2))
+
+
 def test_where_nothing_is_said_of_available_memory_the_installed_one_counts(machine, monkeypatch):
     installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert system.available_memory() == installed

@@ -6,9 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 import statsmodels.api as mixed
+from scipy.linalg import block_diag
 
 from quantprop import (
     GaussianProcessRegressor,
+    Inducing,
+    Markov,
     Model,
     Parameter,
     fit,
@@ -92,6 +95,99 @@ def test_a_backend_that_cannot_tell_terms_apart_says_so(probit):
     model = Model(SUM, likelihoods.Probit(), process=LowRank(X[:10]))
     with pytest.raises(TypeError, match="LowRank cannot tell the terms of a sum apart: use process=Dense"):
         infer(model, X, np.sign(Y), "ep").terms(X)
+
+
+# --- in time, and by inducing points ---------------------------------------------------------------------------------
+
+IN_TIME = {
+    "matern32(0)": (
+        kernels.Matern32(1.5, 2.0),
+        lambda s, t: 1.5 * (1 + np.sqrt(3) * abs(s - t) / 2.0) * np.exp(-np.sqrt(3) * abs(s - t) / 2.0),
+    ),
+    "periodic(0)": (
+        kernels.Periodic(0.7, 6.0, 3.0),
+        lambda s, t: 0.7 * np.exp(-2.0 * np.sin(np.pi * (s - t) / 3.0) ** 2 / 6.0**2),
+    ),
+    "matern12(0)": (kernels.Matern12(0.3, 0.5), lambda s, t: 0.3 * np.exp(-abs(s - t) / 0.5)),
+    "matern12(0) (2)": (kernels.Matern12(0.3, 5.0), lambda s, t: 0.3 * np.exp(-abs(s - t) / 5.0)),
+    "white()": (kernels.White(0.2), lambda s, t: 0.0 * s * t),
+    "linear(0)": (kernels.Linear(0.4), lambda s, t: 0.4 * s * t),
+    "constant()": (kernels.Constant(2.0), lambda s, t: 2.0 + 0.0 * s * t),
+}
+TIMES = np.random.default_rng(5).permutation(np.r_[np.linspace(-4.0, 3.0, 22), 0.4, 0.4, 6.0])[:, None]
+LATER = np.array([[0.4], [-7.0], [1.03], [9.0], [0.4], [4.4], [-2.0]])
+OF_TIME = {
+    "gaussian": (likelihoods.Gaussian(0.4), np.sin(TIMES[:, 0]) + 0.1 * TIMES[:, 0] ** 2),
+    "probit": (likelihoods.Probit(), np.where(np.sin(2.0 * TIMES[:, 0]) > -0.2, 1.0, -1.0)),
+    "student-t": (likelihoods.StudentT(0.2, 3.0), np.sin(TIMES[:, 0]) + np.r_[4.0, -3.0, np.zeros(23)]),
+}
+
+
+def summed(given: dict) -> kernels.Kernel:
+    """The sum of some kernels, on the first column."""
+    terms = [kernel if name in ("white()", "constant()") else kernel.on(0) for name, (kernel, _) in given.items()]
+    return sum(terms[1:], terms[0])
+
+
+def written_out(given, low_rank, solution, mean) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of all terms at LATER by dense algebra, `low_rank` holding what is known of covariances with
+    the rows: of the terms, one after the other, with the rows, and of the rows.
+    """
+    nu, tau = solution.sites.nu, solution.sites.tau
+    own = [
+        k(LATER, LATER.T) + (0.2 * np.eye(len(LATER)) if name == "white()" else 0.0) for name, (_, k) in given.items()
+    ]
+    across, rows = low_rank
+    inner = np.linalg.inv(rows + np.diag(1.0 / tau))
+    return across.T @ inner @ (nu / tau - mean), block_diag(*own) - across.T @ inner @ across
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "lanes"), [pytest.param("gaussian", 1, marks=pytest.mark.campaign), ("probit", 4), ("student-t", 1)]
+)
+def test_terms_of_a_series_against_dense_algebra(likelihood, lanes):
+    of, y = OF_TIME[likelihood]
+    process = Markov(lanes=lanes, harmonics=3)
+    solution = infer(Model(summed(IN_TIME), of, 0.3, process), TIMES, y, "ep", tol=1e-12)
+    assert solution.converged
+    assert (solution.sites.tau < 0).any() == (likelihood == "student-t")
+    across = np.hstack([k(TIMES, LATER.T) for _, k in IN_TIME.values()])
+    rows = sum(k(TIMES, TIMES.T) for _, k in IN_TIME.values()) + 0.2 * np.eye(len(TIMES))
+    check(solution, written_out(IN_TIME, (across, rows), solution, 0.3))
+
+
+@pytest.mark.parametrize("likelihood", OF_TIME)
+def test_terms_by_inducing_points_against_low_rank_algebra(likelihood):
+    given = {name: pair for name, pair in IN_TIME.items() if name != "white()"}
+    of, y = OF_TIME[likelihood]
+    z = np.linspace(-5.0, 7.0, 9)[:, None]
+    solution = infer(Model(summed(given), of, 0.3, Inducing(z, jitter=0.0)), TIMES, y, "ep", tol=1e-12)
+    assert solution.converged
+    known = np.linalg.inv(sum(k(z, z.T) for _, k in given.values()))
+    at_rows = sum(k(z, TIMES.T) for _, k in given.values())
+    explained = at_rows.T @ known @ at_rows
+    whole = sum(np.diagonal(k(TIMES, TIMES.T)) for _, k in given.values())
+    rows = explained + np.diag(whole - np.diagonal(explained))
+    across = np.hstack([at_rows.T @ known @ k(z, LATER.T) for _, k in given.values()])
+    check(solution, written_out(given, (across, rows), solution, 0.3))
+
+
+def check(solution, expected: tuple[np.ndarray, np.ndarray]) -> None:
+    """Terms, alone and jointly, and draws of them."""
+    mean, covariance = expected
+    found, joint, whole = solution.terms(LATER), joint_of(solution, LATER), solution.predict(LATER, full_cov=True)
+    terms = [part for name, part in found.items() if name != "mean"]
+    np.testing.assert_allclose(np.concatenate([part.mean for part in terms]), mean, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        np.concatenate([part.variance for part in terms]), np.diagonal(covariance), rtol=0, atol=1e-8
+    )
+    np.testing.assert_allclose(joint.covariance, covariance, rtol=0, atol=1e-8)
+    np.testing.assert_allclose(sum(part.mean for part in found.values()), whole.mean, rtol=0, atol=1e-9)
+    draws = found.sample(4000, seed=1)
+    drawn = np.hstack([draws[name] for name in found if name != "mean"])
+    sd = np.sqrt(np.diagonal(covariance))
+    assert (abs(drawn.mean(axis=0) - mean) < 4.5 * sd / np.sqrt(4000)).all()
+    np.testing.assert_allclose(np.cov(drawn.T) / np.outer(sd, sd), covariance / np.outer(sd, sd), rtol=0, atol=0.1)
 
 
 def test_a_mixed_model_is_that_of_statsmodels():
@@ -212,7 +308,7 @@ def test_effects_are_drawn_with_bands_levels_and_a_rug(by_terms):
     np.testing.assert_allclose(np.diff(curve[:, 1]) / np.diff(curve[:, 0]), slope.estimate, rtol=1e-6)
     assert len(age.lines[1].get_xdata()) == N  # the rug
     assert len(age.collections) == 2  # the bands
-    with pytest.raises(ValueError, match=r"there is no term 'se\(x\)' to draw"):
+    with pytest.raises(ValueError, match=r"name must be one of .*; got 'se\(x\)'"):
         plots.effect(by_terms, "se(x)")
 
 

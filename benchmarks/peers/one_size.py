@@ -1,6 +1,5 @@
 """quantprop at one number of rows, in a fresh process: warm `infer`, warm evaluations of `fit`, peak memory."""
 
-import os
 import resource
 import sys
 import time
@@ -8,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 from measured import emit, typical
-
-os.environ["QUANTPROP_INTERPRET"] = "off"  # what few rows take is compared with what many take
 
 from quantprop import Model, fit, infer, kernels, likelihoods
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import sys
 from typing import Any
 
 import jax
@@ -11,6 +12,7 @@ from jaxtyping import Float
 
 from quantprop.likelihoods.base import Datum, Likelihood
 
+LARGEST, SMALLEST = 1e150, 1e-150  # sizes of numbers beyond which squares are infinite, or 0
 ROUNDING = 256 * np.finfo(float).eps  # of weights, relative: what sums of a few hundred numbers collect
 FEWEST, SMALL = 32, 128  # padded rows
 
@@ -44,10 +46,11 @@ def first_bad(bad: np.ndarray, values: np.ndarray, name: str) -> str:
     return f"{name}[{', '.join(map(str, where))}] = {values[where]}" if where else f"{name} = {values[()]}"
 
 
-def refuse_dates(values: Any, name: str) -> None:
-    """An error where an array, or a column of a frame, holds dates or durations: as numbers they would have a unit
-    (nanoseconds, say) that nobody chose.
+def refuse_others(values: Any, name: str) -> None:
+    """An error where an array, or a column of a frame, holds what floats do not stand for: dates or durations, which as
+    numbers would have a unit (nanoseconds, say) that nobody chose, masked entries, or integers beyond 1e308.
     """
+    refuse_masked(values, name)
     columns = getattr(values, "columns", None)
     parts = {name: values} if columns is None else {f"{name}[{column!r}]": values[column] for column in columns}
     for where, part in parts.items():
@@ -58,6 +61,9 @@ def refuse_dates(values: Any, name: str) -> None:
                 f"{where} holds {'dates' if kind == 'M' else 'durations'}: make numbers of them first, in a unit of "
                 f"your choice; {days} gives days"
             )
+        for at, entry in np.ndenumerate(np.asarray(part)) if kind == "O" else ():
+            if isinstance(entry, int) and abs(entry) > sys.float_info.max:
+                raise ValueError(f"{where}{list(at) or ''} is an integer beyond 1e308: give {name} in a larger unit")
 
 
 def _kind_of(part: Any) -> str:
@@ -66,15 +72,41 @@ def _kind_of(part: Any) -> str:
     if kind != "O":
         return kind
     types = {type(entry) for entry in np.asarray(part).ravel()}
+    if any(issubclass(own, str) for own in types):
+        return "U"
     if any(issubclass(own, (np.datetime64, datetime.date)) for own in types):
         return "M"
     return "m" if any(issubclass(own, (np.timedelta64, datetime.timedelta)) for own in types) else kind
 
 
+def refuse_masked(values: Any, name: str) -> None:
+    """An error where entries of an array are masked, which a plain array would uncover."""
+    if (masked := np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(1, bool)).any():
+        where = ", ".join(map(str, np.argwhere(masked)[0]))
+        raise ValueError(f"{name}[{where}] is masked: leave such rows out, or fill them in (.filled(value))")
+
+
+def refuse_sizes(array: np.ndarray, name: str, all_rows: bool = True) -> None:
+    """An error where squares of finite numbers are not finite or, where these are `all_rows`, those of all in a column
+    are 0.
+    """
+    sizes, remedy = np.where(np.isfinite(array), np.abs(array), 0.0), f"rescale {name}, or leave such rows out"
+    if (bad := sizes > LARGEST).any():
+        raise ValueError(f"{first_bad(bad, array, name)}: squares of numbers beyond {LARGEST:g} overflow; {remedy}")
+    largest = np.ravel(np.max(sizes, axis=0, initial=0.0))
+    if all_rows and (bad := (largest > 0) & (largest < SMALLEST)).any():
+        column = f"{name}[:, {np.argmax(bad)}]" if array.ndim > 1 else name
+        raise ValueError(f"{column} has no number above {largest[bad][0]:g}: squares of such underflow; {remedy}")
+
+
 def real_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndarray, "..."]:
     """A float64 array, or an error that says what is wrong with the argument `name`."""
+    refuse_masked(values, name)
     try:
-        refuse_dates(values, name)
+        refuse_others(values, name)
+        kind = _kind_of(values)
+        if kind in "cSU":
+            raise TypeError(f"got {'complex numbers' if kind == 'c' else 'text'}")
         array = np.array(values, dtype=np.float64)  # a copy: later changes by the caller must not reach us
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must hold real numbers: {error}") from None
@@ -96,6 +128,7 @@ def inputs(values: Any, name: str, features: int | None = None) -> Float[np.ndar
     """An n × d matrix of inputs; a vector counts as one feature."""
     array = finite_array(values, name)
     array = array[:, None] if array.ndim == 1 else array
+    refuse_sizes(array, name, all_rows=False)
     if array.ndim != 2:
         raise ValueError(f"{name} must be a matrix with one row per datum; got shape {array.shape}")
     if array.shape[0] == 0 or array.shape[1] == 0:
@@ -105,26 +138,31 @@ def inputs(values: Any, name: str, features: int | None = None) -> Float[np.ndar
     return array
 
 
+def spread(array: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
+    """An array, or one number for all rows, in the shape that the other arguments have."""
+    try:
+        return np.broadcast_to(array, shape).copy()
+    except ValueError:
+        raise ValueError(f"{name} must have shape {shape}, or be one number for all; got shape {array.shape}") from None
+
+
 def positive_rows(values: Any, name: str, shape: tuple[int, ...], zero_allowed: bool = False) -> np.ndarray:
     """One positive number per datum; None stands for 1."""
     if values is None:
         return np.ones(shape)
-    array = finite_array(values, name)
-    try:
-        array = np.broadcast_to(array, shape).astype(np.float64)
-    except ValueError:
-        raise ValueError(f"{name} must be a number or have shape {shape}; got shape {array.shape}") from None
+    array = spread(finite_array(values, name), shape, name)
+    refuse_sizes(array, name)
     bad = (array < 0) if zero_allowed else (array <= 0)
     if bad.any():
         raise ValueError(f"{first_bad(bad, array, name)}: must be {'at least 0' if zero_allowed else 'positive'}")
     return array
 
 
-def row_weights(values: Any, n: int) -> np.ndarray:
+def row_weights(values: Any, n: int, name: str = "weights") -> np.ndarray:
     """How often each of n rows counts; None stands for 1. Whole but for rounding errors (10 · (0.1 + 0.2)) is whole."""
-    total = positive_rows(values, "weights", (n,), zero_allowed=True)
+    total = positive_rows(values, name, (n,), zero_allowed=True)
     if not (total > 0).any():
-        raise ValueError("weights must not all be 0")
+        raise ValueError(f"{name} must not all be 0")
     whole = np.rint(total)
     return np.where(np.abs(total - whole) <= ROUNDING * whole, whole, total)
 
@@ -145,10 +183,7 @@ def encode(likelihood: Likelihood, y: Any, shape: tuple[int, ...], exposure: Any
     bad = np.isnan(array)
     if bad.any():
         raise ValueError(f"{first_bad(bad, array, 'y')}: NaN is not allowed")
-    try:
-        array = np.broadcast_to(array, shape + tail)
-    except ValueError:
-        raise ValueError(f"y must have shape {shape + tail} to fit the other arguments; got {array.shape}") from None
+    array = spread(array, shape + tail, "y")
     more = scales(likelihood, shape, exposure, trials)
     array = likelihood.code(array)
     bad = ~likelihood.in_support(array, more["trials"])

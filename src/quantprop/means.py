@@ -15,7 +15,8 @@ ANY = (-float("inf"), float("inf"))
 
 class Linear(Record):
     """intercept + X · coefficients: fixed effects, learned together with everything else; of some `columns` of X
-    alone, where these are given.
+    alone, where these are given. Predictions take them as known; `kernels.Linear` and `kernels.Constant` with large
+    variances are integrated over instead.
 
     >>> import numpy as np
     >>> from quantprop import means

@@ -14,9 +14,15 @@ from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, declared, named, values
 from quantprop.priors import Dense, Process
 from quantprop.records import Record, is_record
+from quantprop.runtime.arguments import Rule, a
 from quantprop.runtime.display import expression, html, model_rows
 
 DEFAULT_PROCESS = Dense()
+MEAN = Rule(
+    "a number, a Parameter or a function of X",
+    lambda mean: callable(mean) or is_record(mean) or np.asarray(mean).dtype.kind in "iuf",
+    TypeError,
+)
 
 
 class Model(Record):
@@ -45,8 +51,8 @@ class Model(Record):
 
     def __check_init__(self) -> None:
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):
-            if not isinstance(getattr(self, name), kind):
-                raise TypeError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r}")
+            a(kind).check(name, getattr(self, name))
+        MEAN.check("mean", self.mean)
         for name, parameter in named(declared(self)):
             number, low = parameter.value, 0.0 if parameter.bounds is None else np.min(parameter.bounds[0])
             if isinstance(number, np.ndarray) and low > 0 and not (np.isfinite(number) & (number > 0)).all():

@@ -190,9 +190,9 @@ def test_a_caller_may_change_what_it_loaded():
 
 
 def test_errors_name_the_valid_choices():
-    with pytest.raises(ValueError, match=r"'iris'; choose one of ionosphere, cancer, .*mining"):
+    with pytest.raises(ValueError, match=r"name must be one of ionosphere, cancer, .*mining; got 'iris'"):
         datasets.load("iris")
-    with pytest.raises(ValueError, match="'raw'; choose one of clean, paper"):
+    with pytest.raises(ValueError, match="variant must be one of clean, paper; got 'raw'"):
         datasets.load("wine1", "raw")
 
 

@@ -148,11 +148,11 @@ def test_public_gradient_at_default_settings():
 
 
 def test_repeated_rows_and_weights_are_the_same_without_noise():
-    """The default alpha leaves repeated rows no digits; they are one row that counts for all."""
+    """The default alpha of a given kernel leaves repeated rows no digits; they are one row that counts for all."""
     counts = np.random.default_rng(0).integers(1, 4, len(X))
     y = np.sin(2 * X[:, 0]) + X[:, 1]
-    repeated = GaussianProcessRegressor().fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
-    weighted = GaussianProcessRegressor().fit(X, y, sample_weight=counts)
+    repeated = GaussianProcessRegressor(KERNEL).fit(np.repeat(X, counts, axis=0), np.repeat(y, counts))
+    weighted = GaussianProcessRegressor(KERNEL).fit(X, y, sample_weight=counts)
     new = X[:5] + 0.3
     np.testing.assert_allclose(repeated.predict(new), weighted.predict(new), rtol=1e-7)
     np.testing.assert_array_equal(repeated.X_train_, np.repeat(X, counts, axis=0))

@@ -24,6 +24,49 @@ def save_again_and_again(folder: Path) -> None:
             print("saved", flush=True)
 
 
+def starved(folder: Path) -> None:
+    """What a problem that is too large is told, under each of the limits of a process, and that others still run."""
+    from quantprop import Model, infer, kernels, likelihoods
+
+    value, model = evidence(0), Model(kernels.Matern32(), likelihoods.Gaussian())
+    lines = Path("/proc/self/status").read_text().splitlines()
+    used = {line.split(":")[0]: 1024 * int(line.split()[1]) for line in lines if line.startswith("Vm")}
+    for limit, size in ((resource.RLIMIT_DATA, "VmData"), (resource.RLIMIT_AS, "VmSize")):
+        before = resource.getrlimit(limit)
+        resource.setrlimit(limit, (used[size] + 2**30, before[1]))
+        try:
+            infer(model, np.linspace(0.0, 1.0, 4000)[:, None], np.zeros(4000), "laplace")
+        except MemoryError as error:
+            print(error)
+        print(evidence(0) == value)
+        resource.setrlimit(limit, before)
+
+
+def forked(folder: Path) -> None:
+    """What children say that were forked after a fit: each way of it, and one that was forked before."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as before:
+        before.map(abs, [1])
+        value = evidence(0)
+        print(before.map(evidence, [0])[0] == value)
+    with ProcessPoolExecutor(1, context) as executor, context.Pool(1) as pool:
+        for task in (pool.apply_async(evidence, [0]).get, executor.submit(evidence, 0).result):
+            try:
+                print(task())
+            except RuntimeError as error:
+                print(error)
+
+
+def evidence(_: int) -> float:
+    from quantprop import Model, infer, kernels, likelihoods
+
+    x = np.linspace(0.0, 1.0, 5)[:, None]
+    return infer(Model(kernels.Matern32(), likelihoods.Gaussian()), x, x[:, 0], "laplace").log_evidence
+
+
 def save_without_space(folder: Path) -> None:
     """A save that gets no further than 1,000 bytes, over a file that is there."""
     from storage.cases import MODELS, made

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -22,6 +27,8 @@ from quantprop.runtime import programs
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
+TESTS = Path(__file__).resolve().parent.parent
+SOURCE = TESTS.parent / "src"
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(30, 2))
 MODEL = Model(kernels.SquaredExponential(), likelihoods.Probit())
@@ -92,6 +99,34 @@ def test_other_errors_of_the_device_pass():
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         float64(broken)(np.zeros(3))
+
+
+def said_by(program, tmp_path):
+    """What a program of its own process prints; one that waits for ever is an error."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SOURCE), str(TESTS)])}
+    command = [sys.executable, "-m", "faults.programs", program, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not say what counts towards their limits")
+def test_limits_of_the_process_are_heeded(tmp_path):
+    """XLA waits for ever where it is refused memory."""
+    lines = said_by("starved", tmp_path)
+    assert len(lines) == 4
+    for limit, told, others in zip(("RLIMIT_DATA", "RLIMIT_AS"), lines[::2], lines[1::2], strict=True):
+        assert re.search(rf"takes about 0\.9 GiB.* 0\.[345] GiB are available.*limits of the process \({limit}\)", told)
+        assert others == "True"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="nothing forks here")
+def test_a_process_forked_after_a_fit_is_told_what_to_do_instead(tmp_path):
+    before, *after = said_by("forked", tmp_path)
+    assert before == "True"
+    assert len(after) == 2
+    for told in after:
+        assert "forked from process" in told
+        assert "get_context('spawn')" in told
 
 
 # --- threads ---------------------------------------------------------------------------------------------------------

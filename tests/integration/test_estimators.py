@@ -57,7 +57,7 @@ def test_a_picture_of_a_hyperparameter(classifier):
     np.testing.assert_allclose(marginal.cdf(np.log(ax.lines[1].get_xdata()[0])), 0.5, atol=1e-8)
     with pytest.raises(ValueError, match="name must be one of kernel"):
         plots.hyperparameter(classifier, "no such name")
-    with pytest.raises(TypeError, match="expected what integrate returned"):
+    with pytest.raises(TypeError, match="source must be what integrate returned"):
         plots.hyperparameter(GaussianProcessClassifier(), name)
 
 

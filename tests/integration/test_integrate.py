@@ -297,7 +297,7 @@ def test_three_hyperparameters_of_which_one_is_cut_off(three_exactly):
 
 def test_a_solution_alone_is_refused():
     model = Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3))
-    with pytest.raises(TypeError, match=r"takes what fit returned.*got Solution"):
+    with pytest.raises(TypeError, match=r"fitted must be what fit returned.*got Solution"):
         integrate(infer(model, X[:9, None], np.sin(X[:9]), "ep"))
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from priors.inducing_cases import COUNTS, KERNEL, LABELS, NEW, REALS, RNG, X, Z, fitc, point
@@ -60,12 +63,71 @@ def test_more_points_than_different_rows_are_refused():
         infer(Model(KERNEL, likelihoods.Probit(), process=Inducing(10)), np.repeat(X[:3], 10, axis=0), LABELS, "ep")
 
 
-def test_points_whose_covariance_is_singular_have_an_honest_status():
-    """Without jitter, and points far closer than the lengthscale."""
-    close = np.linspace(0.0, 1e-3, 8)[:, None]
-    model = Model(kernels.SquaredExponential(1.0, 2.0), likelihoods.Probit(), process=Inducing(close, jitter=0.0))
-    solution = infer(model, X, LABELS, "ep")
-    assert solution.status.reason == "no-covariance"
+@pytest.mark.parametrize(("column", "said"), [(0, "1e+156 in column 0 of X only 2 rows differ"), (1, None)])
+def test_a_row_very_far_away(column, said):
+    """Beside it the others are one row, unless another column tells them apart."""
+    x = np.column_stack([RNG.normal(size=40) for _ in range(column + 1)])
+    x[7, column] = 1e156
+    if said is None:
+        points = chosen(x, 5, 0)
+        assert len(np.unique(points, axis=0)) == 5
+        assert {tuple(row) for row in points} <= {tuple(row) for row in x}
+    else:
+        with pytest.raises(ValueError, match=re.escape(said)):
+            chosen(x, 5, 0)
+
+
+SMOOTH = kernels.SquaredExponential(1.3, 1.0)
+
+
+@pytest.mark.parametrize("likelihood", ["gaussian", pytest.param("probit", marks=pytest.mark.campaign)])
+def test_points_that_add_nothing_are_left_out(likelihood):
+    """Without jitter the inputs as points are the dense process, also where their covariance is singular; so is the
+    gradient.
+    """
+    line = np.sort(np.random.default_rng(3).uniform(-3.0, 3.0, 30))[:, None]
+    of = {"gaussian": likelihoods.Gaussian(0.1), "probit": likelihoods.Probit()}[likelihood]
+    y = np.sin(2.0 * line[:, 0]) + 0.1 * np.random.default_rng(4).normal(size=30)
+    y = np.sign(y) if likelihood == "probit" else y
+    assert np.linalg.matrix_rank(np.exp(-0.5 * (line - line.T) ** 2)) < 25
+    dense, low = (
+        fit(Model(SMOOTH, of, 0.0, **process), line, y, "ep", max_evaluations=3)
+        for process in ({}, {"process": Inducing(line, jitter=0.0)})
+    )
+    np.testing.assert_allclose(low.theta, dense.theta, rtol=1e-6)  # after steps along the gradient
+    one, other = low.solution, dense.solution
+    assert one.converged
+    assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-6)
+    np.testing.assert_allclose(one.marginals.variance, other.marginals.variance, rtol=1e-6)
+    ahead = np.linspace(-3.0, 3.0, 9)[:, None]
+    np.testing.assert_allclose(one.predict(ahead).mean, other.predict(ahead).mean, atol=1e-6)
+    np.testing.assert_allclose(one.predict(ahead).variance, other.predict(ahead).variance, atol=1e-6)
+
+
+def test_further_rows_under_a_kernel_that_leaves_out_other_points():
+    """Their message is about values at all points; what a tiny jitter adds to it does not matter."""
+    line = np.linspace(-2.0, 2.0, 12)[:, None]
+    first, then = np.linspace(-2.0, 2.0, 25)[:, None], np.linspace(-1.9, 1.9, 20)[:, None]
+    found = []
+    for jitter in (0.0, 1e-11):
+        process = Inducing(line, jitter=jitter)
+        model = Model(kernels.SquaredExponential(1.3, 0.5), likelihoods.Gaussian(0.5), process=process)
+        after = infer(model, first, np.sin(first[:, 0]), "ep").as_prior()
+        after = replace(after, kernel=kernels.SquaredExponential(1.3, 3.0))
+        found.append(infer(after, then, np.sin(then[:, 0]), "ep"))
+    without, tiny = found
+    assert without.converged
+    assert without.log_evidence == pytest.approx(tiny.log_evidence, abs=1e-5)
+    np.testing.assert_allclose(without.predict(first).mean, tiny.predict(first).mean, atol=1e-5)
+    np.testing.assert_allclose(without.predict(first).variance, tiny.predict(first).variance, atol=1e-5)
+
+
+@pytest.mark.parametrize("jitter", [0.0, 1e-9])
+def test_a_kernel_that_is_no_covariance_has_an_honest_status(jitter):
+    """Of two columns Periodic has negative eigenvalues."""
+    x = np.random.default_rng(0).uniform(0.0, 1.0, (30, 2))
+    model = Model(kernels.Periodic(1.0, 0.3), likelihoods.Probit(), process=Inducing(x, jitter=jitter))
+    assert infer(model, x, np.sign(x[:, 0] - 0.5), "ep").status.reason == "no-covariance"
 
 
 @pytest.mark.campaign

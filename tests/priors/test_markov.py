@@ -314,9 +314,9 @@ def test_forecasts_continue_the_series():
     np.testing.assert_allclose(ahead.times, [20.0, 20.5, 21.0])
     np.testing.assert_allclose(ahead.y.mean, solution.predict_y(ahead.times[:, None]).mean)
     np.testing.assert_allclose(solution.forecast(2, step=1.0).times, [20.5, 21.5])
-    with pytest.raises(ValueError, match="horizon must be at least 1"):
+    with pytest.raises(ValueError, match="horizon must be an integer and at least 1"):
         solution.forecast(0)
-    with pytest.raises(ValueError, match="step must be positive"):
+    with pytest.raises(ValueError, match="step must be a positive number"):
         solution.forecast(2, step=-1.0)
 
 

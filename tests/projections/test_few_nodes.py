@@ -37,6 +37,7 @@ KINDS = {
     "gamma": likelihoods.Gamma(2.0),
     "beta": likelihoods.Beta(5.0),
     "binomial": likelihoods.Binomial("logit"),
+    "ordinal": likelihoods.Ordinal(np.array([-1.0, -0.9, 2.0, 10.0])),
 }
 BY_DEFAULT = ("student-t",)
 
@@ -58,6 +59,7 @@ def wide(name: str, n: int, rng: np.random.Generator) -> tuple[Datum, Normal]:
         "student-t": lambda: m + rng.standard_t(3, n) * np.sqrt(1.0 + v),
         "gamma": lambda: 10.0 ** rng.uniform(-3, 3, n),
         "beta": lambda: rng.uniform(0.001, 0.999, n),
+        "ordinal": lambda: rng.integers(0, 5, n).astype(float),
         "binomial": lambda: np.floor(rng.uniform(size=n) * (trials + 1.0)),
     }.get(name, lambda: np.floor(10.0 ** rng.uniform(-0.5, 6, n)))()
     return Datum(y, exposure, trials), Normal(m, v)

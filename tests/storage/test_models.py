@@ -85,6 +85,9 @@ class Brownian(kernels.Kernel):
         return jnp.minimum(x[0], z[0])
 
 
+CUSTOM = likelihoods.Custom(lambda y, f: -((y - f) ** 2))
+
+
 @pytest.mark.parametrize(
     ("model", "error", "words"),
     [

@@ -50,7 +50,7 @@ def test_what_was_learned_is_said_by_term(model):
     found = effects.summary(model)
     assert found.kernel.startswith("se(age, variance=")
     assert sum(found.shares.values()) == pytest.approx(1.0, abs=1e-9)
-    assert set(found.fixed) == {"linear(dose)", "linear(warm=yes)"}
+    assert set(found.fixed) == {"linear(dose)", "linear(warm=yes)", "mean"}
     dose = found.fixed["linear(dose)"]
     assert dose.lower < 0.3 < dose.upper
     assert set(insight.hyperparameters(model)) == {

@@ -174,8 +174,15 @@ def _grown(given: Given, method: str) -> Problem:
 
 
 def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableModel:
+    from quantprop.priors.markov import NotMarkov
+
     try:
         return problem.fit(method, **settings)
+    except NotMarkov as error:
+        raise RuntimeError(
+            f"{error}; on the command line: leave out --series for exact inference, or replace it by --inducing 512 "
+            "for many rows"
+        ) from None
     except MemoryError as error:
         raise MemoryError(
             f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
+from quantprop.cli import end
 from quantprop.cli.screen import kept_programs
 from quantprop.runtime.garbage import uncollected
 
@@ -53,9 +55,11 @@ def _deferred(module: Deferred, name: str) -> Callable[..., Any]:
 def prepared() -> Iterator[None]:
     """A process that learns or predicts: what estimators need is imported, and compiled programs are kept on disk."""
     atexit.register(gc.freeze)
+    before = signal.signal(signal.SIGINT, end)
     with uncollected():
         import_scikit_learn()
         import_module("quantprop.estimators")
+    signal.signal(signal.SIGINT, before)
     with kept_programs():
         yield
 

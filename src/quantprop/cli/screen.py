@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,7 +14,9 @@ from typing import Any
 
 import typer
 
-USAGE, FAILURE, INTERRUPTED = 2, 1, 130
+from quantprop.cli import INTERRUPTED, end
+
+USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."
 
 Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
@@ -86,7 +89,8 @@ def evaluations(name: str) -> Iterator[None]:
 @contextmanager
 def kept_programs() -> Iterator[None]:
     """Keep compiled programs on disk; where that is not possible, say so and go on without."""
-    from quantprop.runtime.compiled import SWITCH, cache
+    from quantprop.runtime.compiled import cache
+    from quantprop.runtime.folders import SWITCH
 
     try:
         cache()
@@ -97,8 +101,10 @@ def kept_programs() -> Iterator[None]:
 
 @contextmanager
 def plainly(debug: bool, stopped: str = "stopped; nothing was written") -> Iterator[None]:
-    """Errors and warnings as one line each, and an exit code; with `debug` as they are."""
+    """Errors, interrupts and warnings as one line each, and an exit code; with `debug` as they are."""
     try:
+        if signal.getsignal(signal.SIGINT) is end:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         with warnings.catch_warnings():
             if not debug:
                 warnings.showwarning = lambda message, *_: note(f"warning: {' '.join(str(message).split())}")

@@ -12,6 +12,8 @@ from quantprop.kernels.terms import quoted
 from quantprop.tables import TableModel
 from quantprop.tables.targets import TIMES
 
+LEVEL = ("mean", "constant()")  # that explain no difference between rows
+
 
 @dataclass(frozen=True)
 class TermSummary:
@@ -42,7 +44,7 @@ def summary(model: TableModel, which: int = 0) -> TermSummary:
         estimate, lower, upper = (start + unit * number for number in (effect.estimate, effect.lower, effect.upper))
         called = f"linear({words[name]})" if name in words else name
         fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
-    shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name != "mean"}
+    shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name not in LEVEL}
     return TermSummary(written(solution.model.kernel), shares, fixed)
 
 

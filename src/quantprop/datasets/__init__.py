@@ -10,7 +10,7 @@ from importlib import resources
 
 import numpy as np
 
-from quantprop.runtime.names import nearest
+from quantprop.runtime.arguments import checked, choice
 
 __all__ = ["Dataset", "load", "names"]
 
@@ -132,6 +132,7 @@ def names() -> tuple[str, ...]:
     return tuple(_RECIPES)
 
 
+@checked(name=choice(_RECIPES), variant=choice(VARIANTS))
 def load(name: str, variant: str = "clean") -> Dataset:
     """Load a bundled data set, in the row order of its source.
 
@@ -144,9 +145,6 @@ def load(name: str, variant: str = "clean") -> Dataset:
     >>> load("crabs", variant="paper").feature_names[1]
     'index'
     """
-    for kind, given, every in (("data set", name, _RECIPES), ("variant", variant, VARIANTS)):
-        if given not in every:
-            raise ValueError(f"unknown {kind} {given!r}; choose one of {', '.join(every)}{nearest(given, every)}")
     recipe, paper = _RECIPES[name], variant == "paper"
     columns, table = _read(recipe.paper_files if paper and recipe.paper_files else recipe.files)
     features = tuple(c for c in columns[:-1] if paper or c not in recipe.fault_columns)

@@ -14,8 +14,9 @@ from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
+from quantprop.data import row_weights
 from quantprop.estimators.core import Choice, Core, Default, Recipe, build
 from quantprop.estimators.models import BinaryGaussianProcess, JointGaussianProcess, OneModel, Several
 from quantprop.estimators.shared import GaussianProcess, without_theta, written_out
@@ -143,7 +144,7 @@ class GaussianProcessClassifier(FurtherLabels, ClassifierMixin, GaussianProcess)
         """The rows whose weight is not zero, and their weights."""
         if given is None:
             return X, y, None
-        weights = _check_sample_weight(given, X, ensure_non_negative=True)
+        weights = row_weights(given, len(X), "sample_weight")
         return X[weights > 0], y[weights > 0], weights[weights > 0]
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:

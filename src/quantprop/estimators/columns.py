@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import refuse_dates
+from quantprop.data import refuse_others
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves
@@ -122,7 +122,7 @@ def _check_frame(X: Any, names: Sequence[str]) -> None:
 
 
 def _numbers(X: Any, name: str) -> np.ndarray:
-    refuse_dates(np.asarray(X[name]), f"X[{name!r}]")
+    refuse_others(np.asarray(X[name]), f"X[{name!r}]")
     try:
         return np.asarray(X[name], dtype=np.float64)
     except (TypeError, ValueError) as error:

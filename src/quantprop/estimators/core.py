@@ -26,9 +26,9 @@ from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import prepare, settled
-from quantprop.kernels import Kernel, Terms, located
+from quantprop.kernels import Constant, Kernel, Sum, Terms, located
 from quantprop.kernels.base import KernelSizeError
-from quantprop.kernels.structure import with_levels
+from quantprop.kernels.structure import centred, with_levels
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
@@ -39,7 +39,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
 from quantprop.records import changed
-from quantprop.runtime.jobs import agreed, all_true, sums
+from quantprop.runtime.jobs import agreed, all_true, sampled, sums
 
 MAX_EVALUATIONS = 300
 TOLERANCE = 1e-8  # of inference
@@ -92,12 +92,16 @@ def with_priors_of(kernel: Kernel, translation: Translation) -> Translation:
 
 
 def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, coding: Coding = Coding()) -> Choice:
-    """A kernel of either library, of terms, or the default one: None, or "ard"."""
+    """A kernel of either library, of terms, or the default one: None, or "ard".
+
+    Linear terms that are given as text pass through 0 at the mean of their columns, so that neither effects nor their
+    errors depend on where the zero of a column is.
+    """
     if kernel is None or kernel == "ard":
         return default.of(x, kernel)
     if isinstance(kernel, (str, Terms)):
         terms = Terms(kernel) if isinstance(kernel, str) else kernel
-        kernel = started(terms, x, coding.names, default)
+        kernel = centred(started(terms, x, coding.names, default), sampled(x))
     if isinstance(kernel, Kernel):
         kernel = located(kernel, coding.names) if coding.names else kernel
         kernel = with_levels(kernel, level_counts(kernel, coding, x))
@@ -107,6 +111,18 @@ def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, 
             return untranslated(kernel)
     kernel = clone(kernel)
     return Choice(kernel, translate(kernel, source))
+
+
+def with_mean(choice: Choice, mean: Kernel | None, x: np.ndarray) -> Choice:
+    """The same and a prior mean that is not known, as terms of the kernel. Where that has no form in scikit-learn its
+    linear terms pass through 0 at the mean of their columns: the level is not known anyway.
+    """
+    if mean is None:
+        return choice
+    kernel = choice.translation.kernel
+    if choice.theirs is None or not isinstance(mean, Constant):
+        return untranslated(Sum(centred(kernel, sampled(x)), mean))
+    return Choice(sk.Sum(choice.theirs, to_sklearn(mean)), replace(choice.translation, kernel=Sum(kernel, mean)))
 
 
 def untranslated(kernel: Kernel) -> Choice:
@@ -304,13 +320,13 @@ def _in_their_words(kernel: sk.Kernel) -> Iterator[str]:
             position += 1
 
 
-def warn_if_unfinished(cores: Sequence[Core], name: str) -> None:
+def warn_if_unfinished(cores: Sequence[Core], name: str, remedy: str) -> None:
     """Say so where learning or inference did not converge; of several models the first of them in full."""
     bad = [core.fitted for core in cores if not core.fitted.converged]
     if bad:
         share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
         warnings.warn(
-            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}",
+            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
             ConvergenceWarning,
             stacklevel=4,
         )

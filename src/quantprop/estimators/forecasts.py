@@ -12,13 +12,15 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from quantprop.data import real_array
 from quantprop.estimators.core import Core
 from quantprop.estimators.labels import codes
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution
-from quantprop.likelihoods import Datum, Likelihood
+from quantprop.likelihoods import Datum, Gaussian, Likelihood
+from quantprop.runtime.arguments import checked
 
 
 class MomentWarning(UserWarning):
@@ -34,7 +36,7 @@ class Forecasts:
     classes_: np.ndarray
     _labels: np.ndarray | None  # that have an order, where y consists of such
     _core: Core
-    _gaussian: Callable[[], bool]
+    _of_f: Callable[[], bool]
     _ordinal: Callable[[], bool]
     _new_inputs: Callable[[Any], np.ndarray]
     _y_mean: float
@@ -43,39 +45,36 @@ class Forecasts:
     def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
         """The mean of y, with its standard deviation or the covariance of f on request; of labels the median.
 
-        For the Gaussian likelihood given by name the deviation is that of f, without the noise `alpha`, as in
-        scikit-learn; for every other it is that of y. Where y has no mean (Student-t noise with df ≤ 1) the median is
-        returned in its place, and an infinite deviation where it has no variance (df ≤ 2), both with a MomentWarning.
+        With known Gaussian noise both are those of f, without the noise `alpha`, as in scikit-learn; else those of y.
+        Where y has no mean (Student-t noise with df ≤ 1) the median is returned in its place, and an infinite deviation
+        where it has no variance (df ≤ 2), both with a MomentWarning.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
         x = self._for_prediction(X)
-        if self._gaussian():
-            latent = self.posterior_.predict(x, full_cov=return_cov)
-            mean = self._y_mean + self._y_std * latent.mean
-            if return_cov:
-                return mean, self._y_std**2 * np.asarray(latent.covariance)
-            return (mean, self._y_std * np.sqrt(latent.variance)) if return_std else mean
-        if return_cov:
+        of_f = self._of_f()
+        if return_cov and not isinstance(self.likelihood_, Gaussian):
             raise ValueError(
                 "return_cov is for the Gaussian likelihood; posterior_.predict(X, full_cov=True) has that of f"
             )
-        y = self.posterior_.predict_y(x, exposure=exposure, trials=trials)
+        latent: Any = self.posterior_.predict(x, full_cov=return_cov) if of_f or return_cov else None
+        y: Any = latent if of_f else self.posterior_.predict_y(x, exposure=exposure, trials=trials)
         if self._labels is not None:
             if return_std:
                 raise ValueError("labels have no standard deviation; predict_proba(X) has their probabilities")
             return self._as_given(y.median)
         mean = self._as_given(_mean_or_median(y))
+        if return_cov:
+            return mean, self._y_std**2 * (np.asarray(latent.covariance) + np.diag(y.variance - latent.variance))
         return (mean, self._y_std * _deviation(y)) if return_std else mean
 
     def predict_quantiles(self, X, q=(0.05, 0.5, 0.95), *, exposure=None, trials=None):
         """Quantiles of y, noise included: one row per input, one column per q."""
-        return self._as_given(self._predictive(X, exposure, trials).quantile(np.atleast_1d(q)).T)
+        return self._as_given(self._predictive(X, exposure, trials).quantile(np.atleast_1d(real_array(q, "q"))).T)
 
+    @checked()
     def predict_interval(self, X, coverage=0.9, *, exposure=None, trials=None):
         """The central interval of y with at least this probability: columns lower and upper."""
-        if not 0 < coverage < 1:
-            raise ValueError(f"coverage must lie between 0 and 1; got {coverage}")
         tail = 0.5 * (1.0 - coverage)
         return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
 
@@ -93,15 +92,16 @@ class Forecasts:
         """P(Y ≤ y) of new observations, noise included."""
         return self._predictive(X, exposure, trials).cdf(self._as_learned(y))
 
+    @checked()
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
-        """Joint draws at new inputs, one column each: of f for the Gaussian likelihood given by name, else of y."""
-        x, draws = self._for_prediction(X), check_random_state(random_state)
+        """Joint draws at new inputs, one column each: of f with known Gaussian noise, else of y."""
+        x, draws, of_f = self._for_prediction(X), check_random_state(random_state), self._of_f()
         posterior, integrated = self.posterior_, self._core.integrated
-        if integrated is not None and not self._gaussian():
+        if integrated is not None and not of_f:
             seed = int(draws.randint(2**31))
             return self._as_given(integrated.sample_y(x, n_samples, seed, exposure=exposure, trials=trials).T)
         f = posterior.sample(x, n_samples, seed=int(draws.randint(2**31)))
-        if self._gaussian():
+        if of_f:
             return self._as_given(f.T)
         scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
         datum = Datum(
@@ -138,7 +138,7 @@ class Forecasts:
     def _as_learned(self, y: Any) -> np.ndarray:
         if self._labels is not None:
             return codes(np.atleast_1d(y), self._labels)
-        return (np.asarray(y, dtype=np.float64) - self._y_mean) / self._y_std
+        return (real_array(y, "y") - self._y_mean) / self._y_std
 
     def _for_prediction(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "log_marginal_likelihood_value_")

@@ -15,7 +15,7 @@ from quantprop.data import row_weights
 from quantprop.estimators.classifier import LIKELIHOODS
 from quantprop.estimators.core import Core, Default, build
 from quantprop.estimators.shared import GaussianProcess
-from quantprop.inference.prediction import predicted_of
+from quantprop.inference.prediction import predicted_of, proper
 from quantprop.kernels import Difference, Kernel, Terms
 from quantprop.kernels.difference import Item, halves
 from quantprop.likelihoods.binary import Binary
@@ -95,7 +95,7 @@ class GaussianProcessRanker(GaussianProcess):
         likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(Difference(chosen.translation.kernel), likelihood)
         rows, won = compared(x, self.pairs_), np.ones(len(self.pairs_))
-        weights = telling(model, rows, row_weights(sample_weight, len(rows)))
+        weights = telling(model, rows, row_weights(sample_weight, len(rows), "sample_weight"))
         given = {} if (weights == 1.0).all() else {"weights": weights}
         self._core = build(self._recipe(self.max_sweeps), chosen, model, rows, won, given)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
@@ -110,7 +110,8 @@ class GaussianProcessRanker(GaussianProcess):
         check_is_fitted(self, "log_marginal_likelihood_value_")
         solution, items = self.solution_, self._new_inputs(X)
         kernel = Item(solution.model.plain_kernel.kernel)
-        utility = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
+        found = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
+        utility = proper(found, solution.status)
         if return_cov:
             return utility.mean, utility.covariance
         return (utility.mean, np.sqrt(utility.variance)) if return_std else utility.mean
@@ -128,7 +129,7 @@ class GaussianProcessRanker(GaussianProcess):
         check_is_fitted(self, "log_marginal_likelihood_value_")
         items = self._new_inputs(X)
         rows = compared(items, checked(pairs, len(items)))
-        weights = row_weights(sample_weight, len(rows))
+        weights = row_weights(sample_weight, len(rows), "sample_weight")
         return float(np.average(self.solution_.predict_y(rows).log_prob(1.0), weights=weights))
 
     # --- what was learned --------------------------------------------------------------------------------------------

@@ -9,15 +9,19 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.estimators.core import Core, Default, build
+from quantprop.data import refuse_others, refuse_sizes, row_weights
+from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
+from quantprop.estimators.noise import ALPHA, REMEDY, check_factor, gaussian_by_name, is_known
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
+from quantprop.estimators.terms import unknown_mean
 from quantprop.inference.task import has_white_noise
+from quantprop.inference.terms import mean_of, terms_of
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.starts import size_of, with_noise_from
 from quantprop.likelihoods import Likelihood
@@ -50,19 +54,26 @@ LIKELIHOODS: dict[str, Any] = {
 class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, GaussianProcess):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
-    Takes the arguments of scikit-learn's class of the same name. With the Gaussian likelihood `alpha` is the fixed
-    noise variance and results equal scikit-learn's; with kernel=None the kernel is a constant times an RBF, both
-    learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for each feature). Other
-    text is in the language of terms, "se(age) + group(hospital) + linear(dose)", each term of columns of its own. Where
-    y is no real number the constant has a weak prior, LogNormal(1, 10). In addition:
+    Takes the arguments of scikit-learn's class of the same name. With a kernel of yours and the Gaussian likelihood
+    `alpha` is the fixed noise variance and results equal scikit-learn's. With kernel=None the kernel is a constant
+    times an RBF, both learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for
+    each feature). Other text is in the language of terms, "se(age) + group(hospital) + linear(dose)", each term of
+    columns of its own. Where y is no real number the constant has a weak prior, LogNormal(1, 10).
+
+    Without a kernel of yours Gaussian noise is learned too, unlike in scikit-learn: it starts at a quarter of the
+    variance of y, `likelihood_.scale` is its standard deviation, and the deviations, covariances and draws of `predict`
+    and `sample_y` are those of y, as if the kernel had a WhiteKernel. An `alpha` other than the default, or a term
+    white(), is the noise instead. In addition:
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
       "double-exponential", "gamma", "beta", "censored", "weibull", "log-logistic", "zero-inflated-poisson",
       "zero-inflated-negative-binomial", "warped", "ordinal". An object says more: StudentT(df=4.0).
       "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
-      from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name), from
-      half the spread of y unless a scale is given.
-    - `mean`: "zero", "constant" or "linear" (learned), a number, a Parameter, or a function of X.
+      from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name with a
+      kernel of yours), from half the spread of y unless a scale is given.
+    - `mean`: "zero"; "constant" or "linear", an intercept and slopes with wide priors, integrated over as terms of the
+      kernel, so that predictions and effects have their uncertainty; a number; a Parameter, which is learned; or a
+      function of X.
     - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
     - `objective`: "evidence", "loo", or "elbo" (VB).
     - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
@@ -100,7 +111,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         self,
         kernel=None,
         *,
-        alpha=1e-10,
+        alpha=ALPHA,
         optimizer="fmin_l_bfgs_b",
         n_restarts_optimizer=0,
         normalize_y=False,
@@ -141,14 +152,17 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         likelihood = self._likelihood(y, sample_weight)
         X, y, rows = self._given_rows(X, y, sample_weight, exposure, trials)
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
-        likelihood, mean, default = self._starts(likelihood, X.shape[1], normalised, rows)
-        chosen = self._choice(X, default)
+        likelihood, mean, default = self._starts(likelihood, normalised, rows)
+        chosen, mean = self._with_mean(self._choice(X, default), mean, X, default.variance)
         model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
         if sample_weight is not None:
             X, y, rows = written_out(model, X, y, rows)
         y = self._normalised(y, rows)
         x, distinct, rows, which = self._distinct(model, X, y, rows)
-        self._finish(build(recipe, chosen, model, x, distinct, rows), X, y, which)
+        core = build(recipe, chosen, model, x, distinct, rows)
+        if self._gaussian():
+            check_factor(core)
+        self._finish(core, X, y, which)
         self._warn([self._core])
         return self
 
@@ -165,9 +179,12 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         """X and y, checked; ordered labels as whole numbers, in `_labels` what they stand for."""
         self._validate_params()  # before the likelihood says how many columns y has
         one = self._columns() == 1 and not self._ordinal()
+        if one:
+            refuse_others(y, "y")
         X, checked = self._learned_from(X, **({"y": y, "multi_output": False, "y_numeric": True} if one else {}))
         self._labels = None
         if one:
+            refuse_sizes(checked, "y")
             return X, checked
         check_consistent_length(X, y)
         if not self._ordinal():
@@ -188,7 +205,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         rows = {name: value for name, value in rows.items() if value is not None}
         if weights is None:
             return X, y, rows
-        weights = _check_sample_weight(weights, X, ensure_non_negative=True)
+        weights = row_weights(weights, len(X), "sample_weight")
         kept = weights > 0
         rows = {**rows, "weights": weights}
         rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
@@ -199,10 +216,10 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
     ) -> tuple[np.ndarray, np.ndarray, dict, np.ndarray]:
         """Equal rows (x, y and noise) as one that counts for all; and which one stands for each row.
 
-        For the Gaussian likelihood given by name only: its tiny default noise leaves repeated rows few digits. Not with
-        white noise in the kernel, nor with inducing points: equal rows have values of their own then, each of them.
+        For known Gaussian noise only: the tiny default leaves repeated rows few digits. Not with white noise in the
+        kernel, nor with inducing points: equal rows have values of their own then, each of them.
         """
-        if not self._gaussian() or model.process.copies_apart:
+        if not (self._gaussian() and is_known(model.likelihood)) or model.process.copies_apart:
             return X, y, rows, np.arange(len(X))
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
@@ -232,8 +249,15 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
             return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights))
         if not self._gaussian():
             return LIKELIHOODS[self.likelihood]()
-        deviation = np.sqrt(float(self.alpha)) if np.ndim(self.alpha) == 0 else 1.0
-        return likelihoods.Gaussian(Parameter(deviation, fixed=True))
+        return gaussian_by_name(self.kernel, self.alpha, y, self.normalize_y)
+
+    def _of_f(self) -> bool:
+        """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
+        return self._gaussian() and is_known(self._core.fitted.model.likelihood)
+
+    @property
+    def _remedy(self) -> str:
+        return f"; the noise is alpha={self.alpha}: {REMEDY}" if self._of_f() else ""
 
     def _precisions(self, n: int) -> np.ndarray | None:
         """Of Gaussian noise that differs between rows."""
@@ -260,18 +284,13 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         self._y_std = spread if spread > 0 else 1.0
         return (y - self._y_mean) / self._y_std
 
-    def _starts(
-        self, likelihood: Likelihood, features: int, y: np.ndarray, rows: dict
-    ) -> tuple[Likelihood, Any, Default]:
-        """Where learning starts. Where f has the unit of y, noise, a constant mean and the default kernel start at the
+    def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: dict) -> tuple[Likelihood, Any, Default]:
+        """Where learning starts. Where f has the unit of y, noise, an unknown mean and the default kernel start at the
         size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
         """
         size = None if likelihood.noise_name is None else size_of(likelihood.response(y), rows.get("weights"))
         centre = 0.0 if size is None else size.centre
-        if self.mean == "linear" and self._coding.levels:
-            raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
-                             "a linear term in the kernel, linear(column)")  # fmt: skip
-        kinds = {"zero": 0.0, "constant": Parameter(centre), "linear": means.Linear(np.zeros(features), centre)}
+        kinds = {"zero": 0.0, "constant": centre, "linear": centre}  # what is not known about it is in the kernel
         mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean
         if size is None:
             return likelihood, mean, Default()
@@ -280,6 +299,20 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         kept = self.optimizer is None and not isinstance(self.likelihood, str)
         started = likelihood if kept else with_noise_from(likelihood, size)
         return started, mean, Default(size.variance_about(about), None)
+
+    def _with_mean(self, chosen: Choice, mean: Any, X: np.ndarray, variance: float) -> tuple[Choice, Any]:
+        """The kernel with a mean that is not known, "constant" or "linear", integrated over; and what is known of it.
+
+        Markov has no place for slopes in several columns in its kernel: there they are parameters of the mean.
+        """
+        if not isinstance(self.mean, str):
+            return chosen, mean
+        if self.mean == "linear" and self._coding.levels:
+            raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
+                             "a linear term in the kernel, linear(column)")  # fmt: skip
+        if self.mean == "linear" and X.shape[1] > 1 and self._in_time(chosen, X):
+            return chosen, means.Linear(np.zeros(X.shape[1]), Parameter(mean))
+        return with_mean(chosen, unknown_mean(self.mean, X, self._coding.names, variance), X), mean
 
     # --- what was learned --------------------------------------------------------------------------------------------
 
@@ -290,7 +323,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     @property
     def solution_(self):
-        """The posterior of the latent function at the learned hyperparameters. With Gaussian noise by name, its X holds
+        """The posterior of the latent function at the learned hyperparameters. With known Gaussian noise, its X holds
         equal training rows once.
         """
         return self._core.fitted.solution
@@ -312,8 +345,11 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     @property
     def mean_(self):
-        """The prior mean with its learned numbers."""
-        mean = self._core.fitted.model.mean
+        """The prior mean as learned; of an unknown one, which is integrated over, its posterior mean."""
+        solution, mean = self.solution_, self._core.fitted.model.mean
+        if self.mean in ("constant", "linear") and not isinstance(mean, (Parameter, means.Linear)):
+            linear = [name for name in terms_of(solution.model.plain_kernel) if name.startswith("linear(")]
+            return mean_of(solution, linear[-1] if self.mean == "linear" else None)
         return mean.value if isinstance(mean, Parameter) else mean
 
     @property

@@ -17,7 +17,7 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import validate_data
 
-from quantprop.data import refuse_dates, row_weights
+from quantprop.data import refuse_masked, refuse_others, refuse_sizes, row_weights
 from quantprop.estimators import columns
 from quantprop.estimators.core import MATERN, Choice, Core, Default, Recipe, choose, warn_at_bounds, warn_if_unfinished
 from quantprop.estimators.foreign import Source
@@ -88,6 +88,7 @@ class GaussianProcess(BaseEstimator):
     objective: str
     process: Any
     _items: ClassVar[bool] = False  # whether a row of X stands in several data
+    _remedy = ""  # of learning that did not converge
     hyperparameters: str
 
     def save(self, path):
@@ -112,6 +113,7 @@ class GaussianProcess(BaseEstimator):
         self._coding = columns.learned(self.kernel, X)
         X = self._coding.matrix(X)
         self._check_no_dates(X)
+        refuse_masked(more.get("y"), "y")
         checked = validate_data(self, X, **self._options(), **more)
         x, y = checked if "y" in more else (checked, None)
         if not self._items:
@@ -132,7 +134,7 @@ class GaussianProcess(BaseEstimator):
 
     def _check_no_dates(self, X: Any) -> None:
         if self._vectors():
-            refuse_dates(X, "X")
+            refuse_others(X, "X")
 
     def _vectors(self) -> bool:
         return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
@@ -143,7 +145,10 @@ class GaussianProcess(BaseEstimator):
 
     def _encoded(self, x: Any) -> np.ndarray:
         """Vectors as float64; other objects as numbers that stand for them."""
-        return np.asarray(x, dtype=np.float64) if self._vectors() else self._source.encode(list(x))
+        if not self._vectors():
+            return self._source.encode(list(x))
+        refuse_sizes(rows := np.asarray(x, dtype=np.float64), "X", all_rows=False)
+        return rows
 
     def _recipe(self, max_sweeps: int) -> Recipe:
         recipe = Recipe(
@@ -167,14 +172,19 @@ class GaussianProcess(BaseEstimator):
         return chosen
 
     def _process(self, chosen: Choice, X: np.ndarray) -> Process:
-        return chosen_process(self.process, counted(len(X)), applies(values(chosen.translation.kernel), X.shape[1]))
+        return chosen_process(self.process, counted(len(X)), self._in_time(chosen, X))
+
+    def _in_time(self, chosen: Choice, X: np.ndarray) -> bool:
+        """Whether the process may be `Markov()`, and kernel and X have a state-space form."""
+        may = self.process in ("auto", "markov") or isinstance(self.process, Markov)
+        return may and applies(values(chosen.translation.kernel), X.shape[1])
 
     def _given(self) -> bool:
         """Whether the kernel is the user's own."""
         return self.kernel is not None and not isinstance(self.kernel, str)
 
     def _warn(self, cores: Sequence[Core]) -> None:
-        warn_if_unfinished(cores, type(self).__name__)
+        warn_if_unfinished(cores, type(self).__name__, self._remedy)
         if self.optimizer is not None:
             warn_at_bounds(cores, type(self).__name__, self._given())
 

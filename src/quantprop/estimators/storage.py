@@ -21,6 +21,7 @@ from quantprop.inference.classes import ClassSolution
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import WRITERS, Fitted
 from quantprop.kernels import PerClass
+from quantprop.runtime.arguments import checked
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
@@ -31,6 +32,7 @@ Estimator = GaussianProcessClassifier | GaussianProcessRanker | GaussianProcessR
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
+@checked()
 def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -> None:
     """Write a fitted estimator, or what `fit` returns, to one file, whole or not at all.
 
@@ -82,6 +84,7 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
+@checked()
 def load(path: Path) -> Fitted | Integrated | Estimator:
     """What a file holds that `save` wrote; whatever it holds, nothing in it is run.
 
@@ -93,7 +96,7 @@ def load(path: Path) -> Fitted | Integrated | Estimator:
             f"{path} holds the model of a table; how its columns become numbers is left aside here: "
             "quantprop.tables.load(path) predicts from columns by name as they are in the table",
             UserWarning,
-            stacklevel=2,
+            stacklevel=3,
         )
     return loaded
 

@@ -8,10 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.kernels import Kernel, Terms
+from quantprop.kernels import Columns, Constant, Kernel, Linear, Sum, Terms
+from quantprop.kernels.grammar import parsed
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.starts import typical_distance, variance_bounds
 from quantprop.parameters import LogNormal, Parameter
+from quantprop.runtime.jobs import sampled
 
 WIDE = 100.0  # variance of an effect of which nothing is known, in units of that of y (or of 1, where f has no unit)
 FLAT = ("linear", "constant")  # such effects
@@ -36,11 +38,11 @@ class FromData(Start):
         return Parameter(start, bounds=variance_bounds(start), prior=prior)
 
     def _unit(self, place: Place) -> float:
-        """The variance that a linear term of variance 1 gives to f."""
+        """The variance between rows that a linear term of variance 1 gives to f."""
         if place.kind != "linear":
             return 1.0
-        square = float(np.mean(np.sum(self.x[:, np.array(place.columns)] ** 2, axis=1)))
-        return square if square > 0 else 1.0
+        spread = float(np.sum(np.var(sampled(self.x)[:, np.array(place.columns)], axis=0)))
+        return spread if spread > 0 else 1.0
 
     def lengthscale(self, place: Place, ard: bool) -> Any:
         columns = [[column] for column in place.columns] if ard else [list(place.columns)]
@@ -49,6 +51,23 @@ class FromData(Start):
         if not ard:
             return Parameter(float(lengths[0]), bounds=(float(ends[0][0]), float(ends[1][0])))
         return Parameter(lengths, bounds=(tuple(ends[0].tolist()), tuple(ends[1].tolist())))
+
+
+def unknown_mean(kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], variance: float) -> Kernel | None:
+    """A prior mean that is "constant" or "linear" and not known, as terms with wide priors; None where it is "zero"."""
+    level = Constant(Parameter(WIDE * variance, fixed=True))
+    if kind == "linear":
+        x = sampled(x)
+        spread, columns = x.var(axis=0), tuple(range(x.shape[1]))
+        slopes = Linear(Parameter(WIDE * variance / np.where(spread > 0, spread, 1.0), fixed=True), x.mean(axis=0))
+        return Sum(Columns(slopes, columns, names), level)
+    return level if kind == "constant" else None
+
+
+def with_white(kernel: Terms | str | None) -> bool:
+    """Whether terms, if it is not a name, hold the noise of y themselves."""
+    text = kernel.text if isinstance(kernel, Terms) else kernel or ""
+    return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
 
 
 def started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: Any) -> Kernel:

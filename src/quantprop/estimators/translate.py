@@ -192,6 +192,8 @@ def _scaled(kernel: Any, shape: sk.Kernel) -> sk.Kernel:
 
 
 def _linear(kernel: kernels.Linear) -> sk.Kernel:
+    if kernel.centre is not None:
+        raise TypeError("a centre has no counterpart in scikit-learn, whose DotProduct is 0 where x is")
     return _scaled(kernel, sk.DotProduct(sigma_0=0.0, sigma_0_bounds="fixed"))
 
 

@@ -15,15 +15,12 @@ from typing import Any, TypeVar
 from loky import ProcessPoolExecutor
 
 from quantprop.experiments.sweep import Results, Unit, done
-from quantprop.runtime import interpreted
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-# One thread each: the number of threads changes the order of sums, and with it the last digits of results. So does
-# what a worker has computed before, where programs are interpreted at first.
+# One thread each: the number of threads changes the order of sums, and with it the last digits of results.
 ENVIRONMENT = {
-    interpreted.SWITCH: "off",
     "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",

@@ -12,12 +12,16 @@ from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Normal
 from quantprop.inference.prediction import above_rounding, padded_sites, prior_of, shares
 from quantprop.inference.solution import Solution
+from quantprop.runtime.arguments import SEQUENCE, checked, several
 from quantprop.runtime.batches import chunks, each, kinds, of, slots, stacked
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import one_blas_thread
 
 
+@checked(
+    solutions=several(Solution, "Solutions of scalar models; of several classes, use solution.predict"), Xnew=SEQUENCE
+)
 def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Normal]:
     """The posteriors of f at new inputs, one set of inputs for each solution: as by `Solution.predict`, one by one.
 
@@ -30,10 +34,8 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
     >>> [latent.mean.round(2).tolist() for latent in predict_many(two, [[[0.5]], [[0.5]]])]
     [[0.52], [0.52]]
     """
-    if not all(isinstance(solution, Solution) for solution in solutions):
-        raise TypeError("predict_many takes solutions of scalar models; of several classes, use solution.predict")
     if len(solutions) != len(Xnew):
-        raise ValueError(f"Xnew must have one entry per solution, {len(solutions)}; got {len(Xnew)}")
+        raise ValueError(f"Xnew must have one entry per solution (solutions: {len(solutions)}); got {len(Xnew)}")
     for i, solution in enumerate(solutions):
         if solution.posterior is not None:
             raise ValueError(f"solutions[{i}] holds a part of its rows only: use its own predict")

@@ -23,8 +23,8 @@ from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors import Prior
 from quantprop.priors.base import finite
-from quantprop.runtime.jobs import counted
-from quantprop.runtime.names import check_name
+from quantprop.runtime.arguments import a, checked, choice
+from quantprop.runtime.jobs import all_true, counted
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
@@ -37,6 +37,7 @@ class FixedPointWarning(UserWarning):
     """A method has no fixed point on these data, and the solution is another method's."""
 
 
+@checked(model=a(Model), sites=a(Natural), schedule=choice(SCHEDULES))
 @by_factors
 @float64
 def infer(
@@ -83,13 +84,10 @@ def infer(
     (True, [-0.755, -0.634, 0.575])
     """
     method = as_method(method)
-    check_name("schedule", schedule, SCHEDULES)
     if schedule == "sequential" and not isinstance(method, EP):
         raise ValueError(
             f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"
         )
-    if not tol > 0 or not max_sweeps >= 1:
-        raise ValueError(f"tol must be positive and max_sweeps at least 1; got tol={tol}, max_sweeps={max_sweeps}")
     model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     with blas_threads_for(task.cost):
@@ -190,7 +188,7 @@ def _by_stand_in(
         f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
         f"{stand_in!r}, as solution.method says",
         FixedPointWarning,
-        stacklevel=5,
+        stacklevel=6,
     )
     return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
 
@@ -212,11 +210,18 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
 _contrast = program(lambda prior, tau: jnp.max(tau) * jnp.max(prior.variances()))
+
+
+def all_finite(model: Model, evidence: Any, marginals: Any, loo: np.ndarray, total: np.ndarray) -> bool:
+    """Whether all results are, in every process, but for the `loo` of rows without weight or with improper cavities."""
+    excused = (total == 0.0) | (np.isnan(loo) & (not model.plain_likelihood.log_concave))
+    results = (evidence, marginals.mean, marginals.variance, np.where(excused, 0.0, loo))
+    return all_true(all(np.isfinite(part).all() for part in results))
 
 
 @float64
@@ -238,6 +243,8 @@ def solution_of(
         reason = "max-sweeps"
     if reason == "improper-cavities" and _without_variance(prior_at(model, task), task.placed(task.weight.total)):
         reason = "no-variance"
+    if reason == "converged" and not all_finite(model, out.at.evidence, marginals, loo, total[:n]):
+        reason = "not-finite"
     return Solution(
         model=model,
         method=method,

@@ -9,8 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.data import scales
+from quantprop.gaussian import Normal
 from quantprop.inference.batched import predict_many
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
+from quantprop.inference.prediction import proper
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import in_words, write
 from quantprop.inference.solution import Solution
@@ -18,6 +20,7 @@ from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_integrated, text
 from quantprop.runtime.names import check_name
 
@@ -141,8 +144,12 @@ class Integrated:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
         if full_cov:
             return _joint(self.weights, [component.predict(Xnew, full_cov=True) for component in self.components])
-        latents = predict_many(self.components, [Xnew] * len(self.components))
+        latents = self._latents(Xnew)
         return NormalMixture(self.weights, np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents]))
+
+    def _latents(self, Xnew: Any) -> list[Normal]:
+        found = predict_many(self.components, [Xnew] * len(self.components))
+        return [proper(latent, one.status) for latent, one in zip(found, self.components, strict=True)]
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
@@ -152,12 +159,13 @@ class Integrated:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        latents = predict_many(self.components, [Xnew] * len(self.components))
+        latents = self._latents(Xnew)
         each = [of_output(one.model.plain_likelihood, output) for one in self.components]
         more = scales(each[0], np.shape(latents[0].mean), exposure, trials)
         pairs = zip(each, latents, strict=True)
         return MixedPredictive(self.weights, tuple(Predictive(own, latent, **more) for own, latent in pairs))
 
+    @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
         rng = np.random.default_rng(seed)
@@ -169,6 +177,7 @@ class Integrated:
         ]
         return rng.permutation(np.concatenate(drawn))
 
+    @checked()
     def sample_y(
         self,
         Xnew: Any,

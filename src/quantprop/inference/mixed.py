@@ -15,6 +15,7 @@ from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.inference.predictive import Predictive, quantiles
 from quantprop.numerics.mixtures import Fineness
 from quantprop.numerics.quantiles import Axis, QuantileGuess, solve
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_mixture, text
 
 PRECISION = 1e-9  # of Φ⁻¹(cdf) at a quantile, before the last step
@@ -63,7 +64,7 @@ class NormalMixture:
 
     def quantile(self, q: Float[np.ndarray, "*shape"] | Sequence[float] | float) -> np.ndarray:
         """The f with P(F ≤ f) = q, 0 < q < 1. A scalar q gives one value per input, an array of q one row each."""
-        probability = np.asarray(q, dtype=np.float64)
+        probability = real_array(q, "q")
         if not ((probability > 0) & (probability < 1)).all():
             raise ValueError(f"q must lie between 0 and 1; got {q}")
         n, levels = self.means.shape[1], probability.ravel()
@@ -77,6 +78,7 @@ class NormalMixture:
             guess = QuantileGuess(self.mean[rows], np.sqrt(self.variance)[rows])
             return solve(cdf, each, Axis(), guess, PRECISION).y.reshape((*probability.shape, n))
 
+    @checked()
     def sample(self, n: int, seed: int = 0) -> Float[np.ndarray, "draws n"]:
         """n draws at every input, inputs independent of each other (rows: draws)."""
         rng, inputs = np.random.default_rng(seed), np.arange(self.means.shape[1])
@@ -157,6 +159,7 @@ class MixedPredictive:
 
         return quantiles(like, cdf_of, q)
 
+    @checked()
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent draws of y at every input (rows: draws)."""
         rng = np.random.default_rng(seed)

@@ -128,6 +128,17 @@ def _bounded(latent: Normal, prior: np.ndarray, k: int, n: int, full_cov: bool) 
     return Normal(latent.mean[:k], variance, joint)
 
 
+def proper(latent: Any, status: Any) -> Any:
+    """What was predicted, or an error where it is not finite; `status` says how inference ended."""
+    bad = ~(np.isfinite(latent.mean) & np.isfinite(latent.variance))
+    if bad.any():
+        raise np.linalg.LinAlgError(
+            f"the posterior of f at row {int(np.argwhere(bad)[0][0])} of the new inputs is not finite: inference ended "
+            f"{status}; if it converged, these inputs are too large for the kernel"
+        )
+    return latent
+
+
 def at_new(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, Any, Any]:
     """What `Predictor.at` needs of new inputs, padded: prior means, what ties them to x, and prior variances."""
     k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))

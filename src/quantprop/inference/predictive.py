@@ -13,7 +13,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from quantprop.data import bucket, encode, pad, real_array
+from quantprop.data import bucket, encode, pad, real_array, spread
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places, expectation
@@ -21,6 +21,7 @@ from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
 from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
 from quantprop.records import changed
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.display import html, of_predictive, text
 from quantprop.runtime.precision import float64
@@ -78,7 +79,7 @@ class Predictive:
     @float64
     def cdf(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
         """P(Y ≤ y), for any real y, and for ±inf."""
-        at = np.broadcast_to(real_array(y, "y"), np.shape(self.latent.mean))
+        at = spread(real_array(y, "y"), np.shape(self.latent.mean), "y")
         if np.isnan(at).any():
             raise ValueError("cdf: y must hold numbers; got NaN. Leave out rows without a y")
         out, finite = np.where(at > 0, 1.0, 0.0), np.isfinite(at)
@@ -94,6 +95,7 @@ class Predictive:
         data, latent = _some(self._data(self.exposure), self._marginal, rows)
         return _cdf(self.likelihood, data._replace(y=y), latent, fineness)
 
+    @checked()
     @float64
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent draws of y at every input (rows: draws)."""
@@ -210,7 +212,7 @@ def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
 
     `cdf_of(rows, y, fineness)` is their cdf at one y for each of these rows.
     """
-    probability = np.asarray(q, dtype=np.float64)
+    probability = real_array(q, "q")
     outside = ~((probability >= 0) & (probability <= 1))
     if outside.any():
         raise ValueError(f"q must lie in [0, 1]; got {probability[outside].flat[0]}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -12,15 +13,16 @@ from jaxtyping import Float
 from quantprop.inference.solution import Solution
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_fitted, text
 
 _REMEDIES = {
     "converged": "",
     "max-evaluations": "raise max_evaluations",
-    "small-gain": "the last step gained less than ftol, a share of the objective, before the gradient was as small as "
-    "gtol: lower ftol to go on",
-    "no-progress": "the line search could not improve although the gradient is not small: see the trace; the optimum "
-    "may be very flat, or inference fails close by",
+    "small-gain": "steps gained next to nothing although more may be left: fit again from fitted.model, or with "
+    "restarts; with a smaller ftol or a larger gtol if these were changed",
+    "no-progress": "the line search could not improve along the gradient: inference may fail close by (see the trace), "
+    "or the gradient be partial; fit again with restarts, or with gradient='exact'",
     "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
     "see the trace and solution.status; gradient='partial' needs no such equation",
     "nothing-to-learn": "",
@@ -37,6 +39,8 @@ class Ending:
         failed: at how many of them inference failed, so that the optimiser backed off.
         gradient: the largest entry of the projected gradient at the end.
         at_bounds: names of the parameters that ended at a bound.
+        remaining: the gain in nats that can still be expected, ½ gᵀH⁻¹g with the gradient g and the curvature H; below
+            1e-4, or the rounding error of the objective, learning has converged. NaN where it is not known.
     """
 
     reason: str
@@ -44,6 +48,7 @@ class Ending:
     failed: int  # evaluations at which inference failed and the optimiser backed off
     gradient: float
     at_bounds: tuple[str, ...]
+    remaining: float = math.nan
 
     @property
     def remedy(self) -> str:
@@ -52,6 +57,7 @@ class Ending:
 
     def __str__(self) -> str:
         ended = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
+        ended += "" if math.isnan(self.remaining) else f", {self.remaining:.1e} nats left to gain"
         return in_words(ended, self.failed, self.at_bounds, self.remedy)
 
 
@@ -135,6 +141,7 @@ class Fitted:
 WRITERS: dict[type, Callable[[Any, Any], None]] = {}  # by type of result; modules that can write one register it here
 
 
+@checked()
 def write(result: Any, path: Any) -> None:
     """Write a result to one file, by the writer of its type or of the nearest one that it inherits from."""
     writer = next(WRITERS[kind] for kind in type(result).__mro__ if kind in WRITERS)

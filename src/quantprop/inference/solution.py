@@ -14,7 +14,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.corrected import Corrected, correct
 from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.modes import Modes, modes_of
-from quantprop.inference.prediction import predicted, predictor_of, process_after
+from quantprop.inference.prediction import predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
@@ -23,6 +23,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import held
 from quantprop.priors.base import Predictor
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64
 
@@ -39,6 +40,8 @@ _REMEDIES = {
     "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
     "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
     "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
+    "not-finite": "the fixed point was reached, but double precision does not hold the evidence, or log densities of "
+    "some rows (solution.loo): y is too large for the scales of likelihood and kernel; divide it by its size",
 }
 
 
@@ -47,8 +50,8 @@ class Status:
     """How inference ended: a reason, the numbers behind it, and what to try.
 
     Attributes:
-        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start", "no-variance" or
-            "no-covariance".
+        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start", "no-variance",
+            "no-covariance" or "not-finite".
         sweeps: how many sweeps over the data there were.
         residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
         tol: the residual that was asked for.
@@ -129,7 +132,7 @@ class Solution:
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
-        return predicted(self._predictor, self.model, self.X, x, full_cov)
+        return proper(predicted(self._predictor, self.model, self.X, x, full_cov), self.status)
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
@@ -144,6 +147,7 @@ class Solution:
         more = scales(likelihood, np.shape(latent.mean), exposure, trials)
         return Predictive(likelihood, latent, **more)
 
+    @checked()
     def forecast(
         self, horizon: int, step: float | None = None, *, exposure: Any = None, trials: Any = None
     ) -> Forecast:
@@ -162,6 +166,7 @@ class Solution:
         times = ahead(self.X, horizon, step)
         return Forecast(times, self.predict_y(times[:, None], exposure=exposure, trials=trials))
 
+    @checked()
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws)."""
@@ -207,8 +212,8 @@ class Solution:
         return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
 
     def fixed_effects(self) -> dict[str, FixedEffect]:
-        """The coefficients of linear terms and of a learned mean: estimate, standard error and 95 % interval of each,
-        at the learned hyperparameters.
+        """The coefficients of linear terms, and "mean", the level where these are 0: estimate, standard error and 95 %
+        interval of each, at the learned hyperparameters. What is not known of a learned mean is in all errors.
         """
         return fixed_effects(self)
 

@@ -9,7 +9,18 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from quantprop.data import ROUNDING, bucket, encode, finite_array, first_bad, inputs, pad, row_weights
+from quantprop.data import (
+    ROUNDING,
+    bucket,
+    encode,
+    finite_array,
+    first_bad,
+    inputs,
+    pad,
+    real_array,
+    refuse_sizes,
+    row_weights,
+)
 from quantprop.gaussian import Natural
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import warn_of_levels
@@ -53,8 +64,10 @@ def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure
     with together():
         x = inputs(X, "X")
         expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
-        if np.shape(y) != expected:
-            raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {np.shape(y)}")
+        if (observed := real_array(y, "y")).shape != expected:
+            raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {observed.shape}")
+        for name, rows in (("X", x), ("y", observed)):
+            refuse_sizes(rows, name)
         data = encode(likelihood, y, (len(x),), exposure, trials)
         total = row_weights(weights, len(x))
         _check_copies(model, x, total)

@@ -15,28 +15,20 @@ from scipy.special import ndtri
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Normal
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites
-from quantprop.kernels import Columns, Kernel, Linear, summands, written
-from quantprop.parameters import declared, is_parameter
-from quantprop.records import changed
+from quantprop.inference.learned_mean import MEAN, LearnedMean, learned_mean
+from quantprop.inference.prediction import PIECE, above_rounding
+from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
-MEAN = "mean"
 Solution = Any  # of `solution`, which imports this
 
 
-def _stacked(parts: list) -> Any:
-    return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
-
-
-_cross = program(
-    lambda process, kernel, terms, x, new: _stacked([process.cross_of(kernel, term, x, new) for term in terms])
-)
+_cross = program(lambda process, kernel, x, new: process.cross_terms(kernel, x, new))
 _variances = program(lambda terms, new: jnp.concatenate([term.diagonal(new) for term in terms]))
 _covariance = program(lambda terms, new: jax.scipy.linalg.block_diag(*(term.gram(new) for term in terms)))
 _at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
-_alpha = program(lambda prior, sites, signed: prior.condition(sites, signed).marginals.alpha, static_argnames="signed")
 
 
 @dataclass(frozen=True)
@@ -70,6 +62,7 @@ class Effects(Mapping[str, Normal]):
             name: float(np.mean(part.mean * about)) / spread if spread > 0 else 0.0 for name, part in self.parts.items()
         }
 
+    @checked()
     @float64
     def sample(self, n: int, seed: int = 0) -> dict[str, Float[np.ndarray, "n k"]]:
         """n joint draws of all terms (rows: draws); their sum is a draw of f."""
@@ -77,9 +70,8 @@ class Effects(Mapping[str, Normal]):
         values, vectors = np.linalg.eigh(joint.covariance)
         root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
         draws = joint.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
-        names = [name for name in self.parts if name != MEAN]
-        found = {name: draws[:, i * k : (i + 1) * k] for i, name in enumerate(names)}
-        if MEAN in self.parts:
+        found = {name: draws[:, i * k : (i + 1) * k] for i, name in enumerate(self.parts)}
+        if MEAN in found and not found[MEAN].size:  # it is known
             found[MEAN] = np.broadcast_to(self.parts[MEAN].mean, (n, k)).copy()
         return found
 
@@ -103,36 +95,62 @@ def _name(term: Kernel) -> str:
 
 @float64
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
-    """The posterior of every term at inputs."""
+    """The posterior of every term at inputs; what is not known of a learned mean is in all of them."""
     named = terms_of(solution.model.plain_kernel)
-    terms, k, size = tuple(named.values()), len(x), bucket(len(x))
-    more = pad(x, size)
-    own = _variances(terms, more)
-    latent = _at(solution._predictor, np.zeros(len(terms) * size), _crossed(solution, terms, more), own)
-    mean, variance, prior = (np.reshape(part, (len(terms), size))[:, :k] for part in
-                             to_numpy((latent.mean, latent.variance, own)))  # fmt: skip
-    n = len(solution.X)
-    parts = {name: Normal(mean[i], above_rounding(variance[i], prior[i], n)) for i, name in enumerate(named)}
-    given = solution.model.prior_mean(x)
-    if given.any():
-        parts[MEAN] = Normal(given, np.zeros(k))
+    terms, most = tuple(named.values()), max(1, PIECE // len(named))
+    learned, given = learned_mean(solution), solution.model.prior_mean(x)
+    pieces = [_effects_at(solution, terms, learned, x[at : at + most]) for at in range(0, len(x), most)]
+    mean, variance = (np.concatenate(part, axis=1) for part in zip(*pieces, strict=True))
+    parts = {name: Normal(mean[i], variance[i]) for i, name in enumerate(named)}
+    if given.any() or learned.names:
+        parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
     return Effects(solution, x, parts)
 
 
-def _crossed(solution: Solution, terms: tuple[Kernel, ...], new: np.ndarray) -> Any:
+def _effects_at(
+    solution: Solution, terms: tuple[Kernel, ...], learned: LearnedMean, x: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Means and variances, a row for each term."""
+    k, size = len(x), bucket(len(x))
+    more = pad(x, size)
+    cross, own = _crossed(solution, more), _variances(terms, more)
+    latent = _at(solution._predictor, np.zeros(len(terms) * size), cross, own)
+    mean, variance, prior = (
+        np.reshape(part, (len(terms), size))[:, :k] for part in to_numpy((latent.mean, latent.variance, own))
+    )
+    moves = _moves(learned, k, cross, own, latent.mean)
+    return mean, above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)
+
+
+def _moves(learned: LearnedMean, k: int, cross: Any, own: Any, mean: Any) -> Float[np.ndarray, "terms k p"]:
+    """How each term moves with each standardised parameter of a learned mean: f is known only as far as they are."""
+    size = bucket(k)
+    moved = [
+        np.reshape(_at(by, np.zeros(len(mean)), cross, own).mean - mean, (-1, size))[:, :k] for by in learned.predictors
+    ]
+    return np.stack(moved, axis=-1) @ learned.root if moved else np.zeros((len(mean) // size, k, 0))
+
+
+def _crossed(solution: Solution, new: np.ndarray) -> Any:
     model, x = solution.model, solution.X
-    return _cross(model.plain_process, model.plain_kernel, terms, pad(x, bucket(len(x))), new)
+    return _cross(model.plain_process, model.plain_kernel, pad(x, bucket(len(x))), new)
 
 
 @float64
 def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
-    """The joint posterior of all terms at inputs, term by term."""
+    """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
+    parts, learned = effects_at(solution, x).parts, learned_mean(solution)
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
     more = pad(x, size)
-    cross, own = _crossed(solution, terms, more), _covariance(terms, more)
+    cross, own = _crossed(solution, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
     kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
-    return Normal(latent.mean[kept], latent.variance[kept], latent.covariance[np.ix_(kept, kept)])
+    moves = _moves(learned, k, cross, own, latent.mean).reshape(len(kept), len(learned.names))
+    moves = np.concatenate([moves, learned.moves(x)]) if learned.names else moves
+    covariance = moves @ moves.T
+    covariance[: len(kept), : len(kept)] += latent.covariance[np.ix_(kept, kept)]
+    mean = np.concatenate([part.mean for part in parts.values()])[: len(covariance)]
+    return Normal(mean, np.diagonal(covariance).copy(), covariance)
 
 
 # --- linear effects --------------------------------------------------------------------------------------------------
@@ -147,71 +165,55 @@ class FixedEffect(NamedTuple):
     upper: float
 
 
-def _effect(estimate: float, error: float) -> FixedEffect:
+def _effect(estimate: float, variance: float) -> FixedEffect:
+    error = float(np.sqrt(variance))
     half = float(ndtri(0.975)) * error
-    return FixedEffect(estimate, error, estimate - half, estimate + half)
+    return FixedEffect(float(estimate), error, float(estimate) - half, float(estimate) + half)
 
 
 @float64
 def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
-    """The coefficients of linear terms, and those of a learned mean, by name."""
-    found = {}
-    for name, term in terms_of(solution.model.plain_kernel).items():
+    """The coefficients of linear terms, and the mean where it was learned or is a term, by name."""
+    found, kernels = {}, terms_of(solution.model.plain_kernel)
+    for name, term in kernels.items():
         if isinstance(term, Columns) and isinstance(term.kernel, Linear):
             found |= _slopes(solution, name, term)
-    return found | _of_mean(solution)
+    learned = learned_mean(solution)
+    variances = np.sum(learned.root**2, axis=1)
+    found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
+    if not learned.names and any(isinstance(term, Constant) for term in kernels.values()):
+        found[MEAN] = _level(solution)
+    return found
+
+
+def _level(solution: Solution) -> FixedEffect:
+    """The mean where linear terms are 0: what is known of it, and constant terms."""
+    terms, at = summands(solution.model.plain_kernel), solution.X[:1]
+    joint, constant = joint_of(solution, at), [isinstance(term, Constant) for term in terms]
+    constant += [False] * (len(joint.mean) - len(terms))
+    estimate = solution.model.prior_mean(at)[0] + joint.mean[constant].sum()
+    return _effect(estimate, joint.covariance[np.ix_(constant, constant)].sum())
+
+
+def mean_of(solution: Solution, slopes: str | None) -> Any:
+    """The posterior mean of the constant term: a number, or with the linear term of this name a `means.Linear`."""
+    level = _level(solution).estimate
+    if slopes is None:
+        return level
+    term: Any = terms_of(solution.model.plain_kernel)[slopes]
+    each = np.array([effect.estimate for effect in _slopes(solution, slopes, term).values()])
+    return means.Linear(each, level - float(each @ term.kernel.centre), tuple(map(int, term.columns)))
 
 
 def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffect]:
-    """The posterior of a linear term at the unit vectors: its coefficients."""
-    units = np.zeros((len(term.columns), solution.X.shape[1]))
-    for row, column in enumerate(term.columns):
-        units[row, int(column)] = 1.0
-    at = effects_at(solution, units)[name]
-    called = [str(column) for column in term.names or term.columns]
-    return {
-        f"linear({column})": _effect(float(at.mean[i]), float(np.sqrt(at.variance[i])))
-        for i, column in enumerate(called)
-    }
+    """The posterior of a linear term one unit from its centre: its coefficients."""
+    at = effects_at(solution, _units(solution.X.shape[1], term))[name]
+    called = term.names or term.columns
+    return {f"linear({column})": _effect(at.mean[i], at.variance[i]) for i, column in enumerate(called)}
 
 
-def _of_mean(solution: Solution) -> dict[str, FixedEffect]:
-    """Generalised least squares: errors from (Hᵀ (K + S⁻¹)⁻¹ H)⁻¹, H the derivative of the mean, the sites held."""
-    names, values, h = _design(solution)
-    if not names:
-        return {}
-    if solution.posterior is not None:
-        raise ValueError(
-            "standard errors of a mean need all rows in one place, and these were divided among devices: infer once "
-            "more on one device, or in one process, from fitted.model"
-        )
-    size, tau = bucket(len(solution.X)), solution.sites.tau
-    prior, sites = padded_prior(solution.model, solution.X), padded_sites(solution.sites)
-    signed = bool((tau < 0).any())
-    at = np.asarray(_alpha(prior, sites, signed=signed))
-    moved = [at - np.asarray(_alpha(_shifted(prior, pad(column, size)), sites, signed=signed)) for column in h.T]
-    information = h.T @ np.stack(moved, axis=1)[: len(h)]  # α = (K + S⁻¹)⁻¹ (S⁻¹ν − m) is linear in m
-    errors = np.sqrt(np.diagonal(np.linalg.inv(0.5 * (information + information.T))))
-    return {name: _effect(float(v), float(e)) for name, v, e in zip(names, values, errors, strict=True)}
-
-
-def _shifted(prior: Any, by: np.ndarray) -> Any:
-    return changed(prior, mean=prior.mean + by)
-
-
-def _design(solution: Solution) -> tuple[list[str], np.ndarray, np.ndarray]:
-    """Names and values of the numbers of a linear or constant mean that were learned, and what each multiplies."""
-    mean, x = solution.model.mean, solution.X
-    if is_parameter(mean):
-        return ([], np.zeros(0), np.zeros((len(x), 0))) if mean.fixed else (
-            [MEAN], np.atleast_1d(mean.value), np.ones((len(x), 1)))  # fmt: skip
-    if not isinstance(mean, means.Linear):
-        return [], np.zeros(0), np.zeros((len(x), 0))
-    parts: Any = declared(mean)
-    columns = {"intercept": np.ones((len(x), 1)), "coefficients": mean.of(x)}
-    free = [name for name in columns if not getattr(parts, name).fixed]
-    names = [
-        f"{MEAN}.{name}" + f"[{i}]" * (name == "coefficients") for name in free for i in range(columns[name].shape[1])
-    ]
-    values = np.concatenate([np.zeros(0), *(np.ravel(getattr(parts, name).value) for name in free)])
-    return names, values, np.concatenate([np.zeros((len(x), 0)), *(columns[name] for name in free)], axis=1)
+def _units(features: int, term: Columns) -> Float[np.ndarray, "k d"]:
+    columns: Any = list(term.columns)
+    units = np.zeros((len(columns), features))
+    units[:, columns] = np.eye(len(columns)) + (0.0 if term.kernel.centre is None else term.kernel.centre)  # pyright: ignore
+    return units

@@ -12,17 +12,25 @@ from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Pai
 
 
 class Linear(Kernel):
-    """variance · xᵀ z."""
+    """Σ_j variance_j (x_j − c_j)(z_j − c_j): slopes with independent priors, for lines that pass through 0 at `centre`.
+
+    `variance` is one for all columns, or one each; `centre` is 0 if not given.
+    """
 
     variance: Any = 1.0
+    centre: Any = None
 
     bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
 
+    def about(self, x: Points) -> Points:
+        """Points, or one point, relative to the centre."""
+        return x if self.centre is None else x - self.centre
+
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.variance * jnp.sum(x * z)
+        return jnp.sum(self.variance * self.about(x) * self.about(z))
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        return self.variance * (x @ z.T)
+        return (self.variance * self.about(x)) @ self.about(z).T
 
 
 class Constant(Kernel):

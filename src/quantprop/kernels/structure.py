@@ -11,7 +11,7 @@ import numpy as np
 
 from quantprop.kernels.base import Column, Columns, Kernel, Sum
 from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
-from quantprop.kernels.simple import Constant, White
+from quantprop.kernels.simple import Constant, Linear, White
 
 Seen = tuple[Column, ...] | None  # columns that a part sees; None: all of them
 
@@ -73,7 +73,7 @@ def warn_of_levels(kernel: Kernel, x: np.ndarray, counts: np.ndarray) -> None:
                 warnings.warn(
                     f"X[{row}, {column}] = {x[row, column]:g} is no level of Coregion(levels={leaf.levels}), whose "
                     f"codes go from 0 to {leaf.levels - 1}: such rows are independent of all others",
-                    NewLevelWarning, stacklevel=6,
+                    NewLevelWarning, stacklevel=7,
                 )  # fmt: skip
 
 
@@ -92,6 +92,15 @@ def located(kernel: Any, names: Sequence[str]) -> Any:
     at = tuple(names.index(c) if isinstance(c, str) else c for c in kernel.columns)
     called = tuple(str(names[i]) if i < len(names) else str(i) for i in at)
     return Columns(located(kernel.kernel, called), at, called)
+
+
+def centred(kernel: Any, x: np.ndarray) -> Any:
+    """A kernel whose Linear parts pass through 0 at the mean of their columns of x, where they say no centre."""
+    if isinstance(kernel, Columns):
+        return dataclasses.replace(kernel, kernel=centred(kernel.kernel, x[:, np.array(kernel.columns)]))
+    if isinstance(kernel, Linear):
+        return kernel if kernel.centre is not None else Linear(kernel.variance, x.mean(axis=0))
+    return rebuilt(kernel, lambda part: centred(part, x)) if children(kernel) else kernel
 
 
 def with_levels(kernel: Any, levels: dict[int, int], seen: Seen = None) -> Any:

@@ -83,9 +83,9 @@ class Start:
 class Terms:
     """A kernel in the language of terms. `names` are those of X's columns, where X has none itself.
 
-    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. A number
-    after "=" is held, one after "~" is where learning starts, and what is not said is learned; but for the variance of
-    linear and constant, effects of which nothing is known: estimators hold it at a large number.
+    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. "=" fixes a
+    parameter, "~" sets its starting value, and what is not said is learned; but for the variance of linear and
+    constant, effects with vague priors: estimators fix it at a large number.
 
     >>> from quantprop.kernels import Terms
     >>> Terms("se(age) + group(hospital) + linear(dose)").kernel()

@@ -135,19 +135,7 @@ class Ascent:
         self.steps[rows] = 0
 
     def _update_curvature(self, rows: Int[np.ndarray, " k"], step: np.ndarray, bend: np.ndarray) -> None:
-        """The BFGS update; where the objective curves upwards, the next step is to be longer."""
-        inner = (step * bend).sum(1)
-        convex = inner > 1e-10 * np.sqrt((step**2).sum(1) * (bend**2).sum(1))
-        fresh = convex & (self.steps[rows] == 0)
-        safe = np.where(convex, inner, 1.0)
-        scale = (bend**2).sum(1) / safe
-        now = np.where(fresh[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), self.curvature[rows])
-        pushed = (now @ step[:, :, None])[:, :, 0]
-        old = (pushed * step).sum(1)
-        sound = old > 1e-14 * np.sqrt((pushed**2).sum(1) * (step**2).sum(1))  # else rounding has made it indefinite
-        better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / np.where(sound, old, 1.0)[:, None, None]
-        better = np.where(sound[:, None, None], better, scale[:, None, None] * np.eye(step.shape[1]))
-        self.curvature[rows] = np.where(convex[:, None, None], better, now / 4.0)
+        self.curvature[rows] = by_secant(self.curvature[rows], step, bend, self.steps[rows] == 0)
 
     def _plan(self, rows: Int[np.ndarray, " k"]) -> None:
         """The next trial: the quasi-Newton step over the entries that are free to move, not too long, in the box."""
@@ -208,6 +196,26 @@ def steepness(
 ) -> Any:  # one number for each θ: an array, or a NumPy scalar
     """The largest entry of the projected gradient."""
     return np.abs(projected(gradient, theta, box)).max(axis=-1, initial=0.0)
+
+
+def by_secant(
+    curvature: Float[np.ndarray, "k t t"],
+    step: Float[np.ndarray, "k t"],
+    bend: Float[np.ndarray, "k t"],
+    first: Bool[np.ndarray, " k"],
+) -> Float[np.ndarray, "k t t"]:
+    """The BFGS update; where the objective curves upwards, the next step is to be longer."""
+    inner = (step * bend).sum(1)
+    convex = inner > 1e-10 * np.sqrt((step**2).sum(1) * (bend**2).sum(1))
+    safe = np.where(convex, inner, 1.0)
+    scale = (bend**2).sum(1) / safe
+    now = np.where((convex & first)[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), curvature)
+    pushed = (now @ step[:, :, None])[:, :, 0]
+    old = (pushed * step).sum(1)
+    sound = old > 1e-14 * np.sqrt((pushed**2).sum(1) * (step**2).sum(1))  # else rounding has made it indefinite
+    better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / np.where(sound, old, 1.0)[:, None, None]
+    better = np.where(sound[:, None, None], better, scale[:, None, None] * np.eye(step.shape[1]))
+    return np.where(convex[:, None, None], better, now / 4.0)
 
 
 def _outer(a: Float[np.ndarray, "k t"]) -> Float[np.ndarray, "k t t"]:

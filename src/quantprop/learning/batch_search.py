@@ -12,7 +12,7 @@ from quantprop.inference.engine import Evaluation
 from quantprop.inference.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.inference.leave_one_out import loo_of
 from quantprop.inference.results import Fitted, Step
-from quantprop.learning.ascent import GOING, REASONS, Ascent, steepness
+from quantprop.learning.ascent import GOING, REASONS, Ascent, projected, steepness
 from quantprop.learning.evaluation import (
     ADJOINT,
     Declared,
@@ -25,9 +25,10 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
-from quantprop.learning.landscape import Landscape
+from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.search import FLAT, loose, rough
+from quantprop.learning.remaining import FLAT, expected_gain, trusted
+from quantprop.learning.search import FTOL, End, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
@@ -178,27 +179,39 @@ class BatchSearch:
     def results(self) -> list[Fitted]:
         """What was learned; a problem whose inference failed is learned again alone, with all of `fit`'s remedies."""
         found, loo = self.settled()
-        usable, why = _usable(found), [REASONS[r] for r in self.ascent.reason]
-        slopes = steepness(found.gradient, self.ascent.theta, self.box)
+        usable, slopes = _usable(found), steepness(found.gradient, self.ascent.theta, self.box)
         fitted = []
         for i, surface in enumerate(self.surfaces):
             theta, trace = self.ascent.theta[i], tuple(self.traces[i])
-            ending = ending_of(surface, self.box, theta, float(slopes[i]), why[i], trace)
             if not usable[i]:
                 start = starting_point(surface.parts)[0]
                 fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
             else:
-                one = of(found, i)
+                one, slope = of(found, i), float(slopes[i])
+                ending = ending_of(surface, self.box, self._end(i, one, slope), slope, trace)
                 end = fitted_from(surface, theta, float(one.value), one.out, loo[i], trace, ending)
                 fitted.append(self._gone_further(surface, end))
         return fitted
 
+    def _end(self, i: int, found: Found, slope: float) -> End:
+        """Where one search ended, with what can be expected by the curvature that it has learned."""
+        theta, reason = self.ascent.theta[i], REASONS[self.ascent.reason[i]]
+        gain = expected_gain(projected(found.gradient, theta, self.box), self.ascent.curvature[i])
+        values = [step.value for step in self.traces[i] if step.reason == "converged"]
+        point = Point(theta, float(found.value), found.gradient, None, found.out, "converged", 0.0)
+        return End(point, reason, trusted(gain, slope, values, len(theta)))
+
     def _gone_further(self, surface: Landscape, end: Fitted) -> Fitted:
-        """The end, or a better one from the further start that `fit` would try after it."""
+        """The end, or a better one: from the further start that `fit` would try after it, or from where it has not
+        converged by the search of `fit`, which ends more precisely.
+        """
         rule = None if end.status.reason == "max-evaluations" else further_start(surface, end.theta, self.box)
-        if rule is None:
+        if rule is not None:
+            start = start_by(rule, surface, starting_point(surface.parts)[0], self.box)
+        elif end.status.reason in ("small-gain", "no-progress") and surface.exact and self.ascent.ftol <= FTOL:
+            start = end.theta
+        else:
             return end
-        start = start_by(rule, surface, starting_point(surface.parts)[0], self.box)
         other = learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol)
         return max(end, other, key=lambda e: e.objective_value if e.status.reason != "inference-failed" else -np.inf)
 

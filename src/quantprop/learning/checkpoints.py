@@ -26,7 +26,7 @@ from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, Memory
 from quantprop.model import is_opaque
 from quantprop.parameters import box, labels, values
-from quantprop.runtime.interpreted import all_compiled
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
@@ -205,6 +205,7 @@ class _Series:
 _series: ContextVar[_Series | None] = ContextVar("checkpoints", default=None)
 
 
+@checked()
 @contextmanager
 def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
     """Write a checkpoint of every fit in this block to a file, every so many minutes, and go on from one that is there.
@@ -226,16 +227,13 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
     >>> bool(np.array_equal(first.theta, again.theta))
     True
     """
-    if not 0.0 <= minutes < float("inf"):
-        raise ValueError(f"minutes must be a number from 0 on; got {minutes}")
     folder = os.path.dirname(os.path.abspath(path))
     if not os.access(folder, os.W_OK):
         raise FileNotFoundError(f"the checkpoint {os.fspath(path)} cannot be written: there is no folder {folder}, or "
                                 "it is read-only")  # fmt: skip
     token = _series.set(_Series(os.fspath(path), 60.0 * minutes))
     try:
-        with all_compiled():
-            yield
+        yield
     finally:
         _series.reset(token)
 

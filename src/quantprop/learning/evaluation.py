@@ -15,7 +15,7 @@ from quantprop.data import pad
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
-from quantprop.learning.implicit import Gradient, Slack, gradient
+from quantprop.learning.implicit import Gradient, gradient
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
@@ -69,13 +69,10 @@ class Question(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """How far inference goes, and how much may be missing from a slope (None of many problems at once, where a choice
-    would cost more).
-    """
+    """How far inference goes."""
 
     tol: Any
     max_sweeps: Any
-    slack: Slack | None = None
 
 
 class Found(NamedTuple):
@@ -142,7 +139,7 @@ def evaluated(
     del made  # the gradient needs less of it: the rest can be freed
     out, rest, factor = stages.solved(problem, start, precision.tol, precision.max_sweeps)
     problem = replace(problem, prior=rest)
-    value, by = stages.gradient(problem, objective, out.at, factor, precision.slack, exact=exact)
+    value, by = stages.gradient(problem, objective, out.at, factor, exact=exact)
     value, slope = stages.pull_back(theta, parts, inputs, value, by)
     return Found(value, slope, likelihood, out, by.adjoint_residual)
 

@@ -23,11 +23,13 @@ from quantprop.inference.task import as_method, prepare, settled
 from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.search import FLAT, FTOL, Climb
+from quantprop.learning.remaining import FLAT, converged
+from quantprop.learning.search import FTOL, Climb, End
 from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
+from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
 MOST = 300  # evaluations
@@ -36,6 +38,7 @@ SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (lo
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
 
 
+@checked(model=a(Model), sites=a(Natural))
 @by_factors
 def fit(
     model: Model,
@@ -79,8 +82,8 @@ def fit(
         tol: Of inference, as in `infer`.
         max_evaluations: Of the objective, from one start.
         ftol: The relative gain of one step below which the optimiser stops.
-        gtol: The largest slope at an end that counts as an optimum. A smaller one than by default is reached by
-            Newton's method, for up to 32 numbers: as many evaluations more, and some.
+        gtol: A slope smaller than by default is asked of an optimum beside that nothing is left to gain, and reached by
+            Newton's method, for up to 32 parameters: as many evaluations more, and some.
         sites: A warm start of inference, say another Solution's.
 
     Returns:
@@ -96,11 +99,6 @@ def fit(
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
-    if gradient not in ("exact", "partial"):
-        raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
-    if restarts < 0:
-        raise ValueError(f"restarts must be at least 0; got {restarts}")
-    check_gtol(gtol)
     model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
@@ -110,16 +108,10 @@ def fit(
     if len(theta):
         blind = landscape.compile(partial(blindness, model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of_blindness(blind, task.x, "fit", remedy, 4)
+        warn_of_blindness(blind, task.x, "fit", remedy, 5)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
-
-
-def check_gtol(gtol: float) -> None:
-    """Refuse slopes that no optimum can have."""
-    if not 0.0 < gtol < np.inf:
-        raise ValueError(f"gtol must be a positive number; got {gtol}")
 
 
 def learn(
@@ -132,10 +124,10 @@ def learn(
     gtol: float = FLAT,
 ) -> Fitted:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
-    best, ended, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
+    end, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
     landscape.release()
-    ending = ending_of(landscape, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
-    return fitted_at(landscape, best, tuple(climb.trace), ending)
+    ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
+    return fitted_at(landscape, end.point, tuple(climb.trace), ending)
 
 
 def searched(
@@ -146,27 +138,27 @@ def searched(
     ftol: float,
     report: Callable | None = None,
     gtol: float = FLAT,
-) -> tuple[Point, str, Climb]:
-    """The best point, why the search ended there, and the search. Every evaluation is passed to `report`, or else to
+) -> tuple[End, Climb]:
+    """The best end, and the search. Every evaluation is passed to `report`, or else to
     the callback of `watched`.
     """
     kept = next_checkpoint(landscape)
     climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept, gtol)
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
-        best, ended = climb.best_of(starts)
+        end = climb.best_of(starts)
         tried: set[StartRule] = set()
-        while (more := _further(landscape, best, ended, bounds)) is not None and more not in tried:
+        while (more := _further(landscape, end, bounds)) is not None and more not in tried:
             tried.add(more)
-            best, ended = climb.best_of([start_by(more, landscape, starts[0], bounds)], (best, ended))
-        best = evaluated_at(landscape, best)
-    return best, ended, climb
+            end = climb.best_of([start_by(more, landscape, starts[0], bounds)], end)
+        end = end._replace(point=evaluated_at(landscape, end.point))
+    return end, climb
 
 
-def _further(landscape: Landscape, best: Point, ended: str, bounds: np.ndarray) -> StartRule | None:
+def _further(landscape: Landscape, end: End, bounds: np.ndarray) -> StartRule | None:
     """The rule for a further start, if the search has ended and its best point is suspicious."""
-    an_end = best.usable and ended != "max-evaluations"
-    return further_start(landscape, best.theta, bounds) if an_end else None
+    an_end = end.point.usable and end.why != "max-evaluations"
+    return further_start(landscape, end.point.theta, bounds) if an_end else None
 
 
 @contextmanager
@@ -198,16 +190,16 @@ def fitted_from(
 
 
 def ending_of(
-    landscape: Landscape, bounds: np.ndarray, theta: np.ndarray, slope: float, why: str, trace: Sequence[Step],
-    gtol: float = FLAT,
-) -> Ending:  # fmt: skip
-    """The end in words: an optimiser that stopped for any reason where the slope is small is at an optimum."""
+    landscape: Landscape, bounds: np.ndarray, end: End, slope: float, trace: Sequence[Step], gtol: float = FLAT
+) -> Ending:
+    """The end in words: an optimiser that stopped for any reason where there is nothing left to gain has converged."""
+    (theta, value, *_), why, remaining = end
     stopped = why in ("small-gain", "no-progress", "max-evaluations")
-    reason = "converged" if stopped and slope <= gtol else why
+    reason = "converged" if stopped and converged(remaining, value, slope, gtol) else why
     touching = zip(labels(landscape.parts), at_bounds(theta, bounds), strict=True)
     bounded = tuple(name for name, touches in touching if touches)
     failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)
-    return Ending(reason, len(trace), failed, slope, bounded)
+    return Ending(reason, len(trace), failed, slope, bounded, remaining)
 
 
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:

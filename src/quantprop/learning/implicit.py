@@ -17,7 +17,7 @@ log integral of prior times sites.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -40,21 +40,12 @@ SHARE = 0.1  # and relative to inference's residual: the gradient's error is of 
 LOOSEST = 1e-6  # at most
 
 
-class Slack(NamedTuple):
-    """What may be missing from a derivative in the logarithm of a hyperparameter, roughly; nothing where the residual
-    of inference is no larger than `tol`.
-    """
-
-    size: Any
-    tol: Any
-
-
 class Gradient(Record):
     """dJ in the prior's own numbers and in the likelihood's (flattened)."""
 
     prior: Prior
     likelihood: Float[Array, " l"]
-    adjoint_residual: Scalar  # of the adjoint equation, relative, beyond what was allowed to be missing
+    adjoint_residual: Scalar  # of the adjoint equation, relative
 
 
 class Slopes(Record):
@@ -152,41 +143,14 @@ class LocalCotangent(Record):
 
 
 def gradient(
-    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, slack: Slack | None = None, *,
-    exact: bool,
-) -> tuple[Scalar, Gradient]:  # fmt: skip
-    """The objective at a fixed point and its total derivative; with the sites held fixed if not `exact`.
+    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, *, exact: bool
+) -> tuple[Scalar, Gradient]:
+    """The objective at a fixed point and its total derivative; with the sites fixed if not `exact`.
 
-    `factor` is the prior's for these sites. What comes through the sites may be missing altogether, or in part.
+    `factor` is the prior's for these sites.
     """
     if exact and objective.stationary(problem.method):
         return _stationary(problem, objective, at, factor)
-    size = None if slack is None else jnp.where(at.residual > slack.tol, slack.size, 0.0)
-    quick = problem.method.quick(problem.likelihood, problem.weight)  # else to ask costs as much as the answer
-    if not (exact and quick and objective.nearly_stationary(problem.method)) or size is None:
-        return _total(problem, objective, at, factor, size, exact)
-    return jax.lax.cond(
-        unmatched(problem, at) <= size,  # NaN: in full
-        lambda: _stationary(problem, objective, at, factor),
-        lambda: _total(problem, objective, at, factor, size, exact),
-    )
-
-
-def unmatched(problem: InferenceProblem, at: Evaluation) -> Scalar:
-    """Σ |∂J/∂ log τ_i| over cavity precisions τ_i. What comes through the sites is Σ ∂J/∂ log τ_i times d log τ_i/dθ,
-    which is at most 1 for the logarithm of the prior's scale, and up to some 4 for that of a lengthscale (by hand). For
-    that of a period it can be a hundred, where the slope is as much larger.
-    """
-    rule = partial(problem.method.unmatched, problem.likelihood)
-    new = jax.tree.map(jnp.add, at.sites, at.change)
-    each = rowwise(rule, problem.data, problem.weight, at.marginals, at.sites, new)
-    return jnp.sum(jnp.where(problem.weight.total > 0, each, 0.0))
-
-
-def _total(
-    problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any, slack: Scalar | None, exact: bool
-) -> tuple[Scalar, Gradient]:
-    """The derivative by the adjoint equation."""
     response = problem.prior.response(conditioned(at, factor), problem.negative_sites)
     values, slope = slopes(problem, objective, at.marginals, at.sites)
     value, total = pull(problem, objective, at, values)
@@ -196,8 +160,8 @@ def _total(
     )
     moving = Moving(local, jnp.zeros(()), jnp.zeros(()))
     if exact:
-        moving = with_moving_sites(problem, at, response, slope, total, local, slack)
-    by = response.to_prior(Cotangent(moving.local.around, total.log_determinant, total.mean, slack))
+        moving = with_moving_sites(problem, at, response, slope, total, local)
+    by = response.to_prior(Cotangent(moving.local.around, total.log_determinant, total.mean))
     return value + moving.gain, Gradient(by, moving.local.likelihood, moving.adjoint_residual)
 
 
@@ -229,15 +193,9 @@ class Moving(Record):
 
 
 def with_moving_sites(
-    problem: InferenceProblem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: LocalCotangent,
-    slack: Scalar | None,
-) -> Moving:  # fmt: skip
-    """Let the sites follow the prior and the likelihood.
-
-    A residual r of the adjoint equation changes ∂J/∂θ by rᵀ ∂s/∂θ. Sites move by less than 1 in these coordinates with
-    the logarithm of a hyperparameter, so that |r| may well be three times slack/√n: what is missing then has been at
-    most 0.6 of the slack (by hand, crabs and sonar).
-    """
+    problem: InferenceProblem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: LocalCotangent
+) -> Moving:
+    """Let the sites follow the prior and the likelihood."""
     site = total.site + slope.site[:, 2] * total.value
     site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
     mean, variance = at.marginals.mean, at.marginals.variance
@@ -248,9 +206,8 @@ def with_moving_sites(
     sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
     tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
     scale = sum(jnp.sqrt(jnp.sum(weight.copies * part**2)) for part in (site, sent))
-    missing = 0.0 if slack is None else 3.0 * slack / jnp.sqrt(jnp.sum(weight.total))
-    y, left = adjoint(slope, response, site + sent, weight, tol * scale + missing)
-    left = jnp.maximum(left - missing, 0.0) / jnp.where(scale > 0, scale, 1.0)
+    y, left = adjoint(slope, response, site + sent, weight, tol * scale)
+    left = left / jnp.where(scale > 0, scale, 1.0)
     around = fixed.around + _through(slope.around, y)
     likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
     renewed = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])

@@ -31,7 +31,6 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )
 from quantprop.learning.fingerprints import of_rows, together
-from quantprop.learning.implicit import Slack
 from quantprop.learning.objectives import Objective
 from quantprop.learning.warm_starts import Memory, WarmStarts
 from quantprop.likelihoods.base import Likelihood
@@ -45,8 +44,6 @@ from quantprop.runtime.programs import compile_ahead, program
 
 R = TypeVar("R")
 
-SLACK = 30.0  # times the tolerance of sites may be missing from a slope on the way of a search: 1e-3 of it
-NEARLY = 300.0  # the same of objectives that are nearly stationary, whose estimates of what is missing are good ones
 UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
 PREPARED = ("inputs", "question", "compiled")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
@@ -252,7 +249,7 @@ class Landscape:
         yield PROGRAMS.solved.ahead(*solving)
         yield PROGRAMS.prior.ahead(theta, self.unbounded, self.inputs)
         out, prior, factor = PROGRAMS.solved.shapes(*solving)
-        differentiating = (replace(problem, prior=prior), self.objective, out.at, factor, Slack(0.0, self.tol))
+        differentiating = (replace(problem, prior=prior), self.objective, out.at, factor)
         yield PROGRAMS.gradient.ahead(*differentiating, exact=self.exact)
         value, by = PROGRAMS.gradient.shapes(*differentiating, exact=self.exact)
         yield PROGRAMS.pull_back.ahead(theta, self.unbounded, self.inputs, value, by)
@@ -275,25 +272,15 @@ class Landscape:
         """Whether the next evaluation is tried so."""
         return self.unresolved < UNRESOLVED and self.task.mesh is None and self.integrates
 
-    def _precision(self, tol: float, max_sweeps: int) -> Precision:
-        """With slack on the way only: at the landscape's own tolerance slopes are exact."""
-        return Precision(tol, max_sweeps, Slack(self.missing(tol), self.tol))
-
-    def missing(self, tol: float) -> float:
-        """About what a slope may lack where inference stops at `tol`, as long as that is above the landscape's own."""
-        if self.objective.stationary(self.method) or tol <= self.tol:
-            return 0.0
-        return tol * (NEARLY if self.exact and self.objective.nearly_stationary(self.method) else SLACK)
-
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         """The objective at θ; by few nodes as long as these do."""
         if not self._on_few_nodes:
-            return self._evaluated(theta, start, self._precision(tol, self.max_sweeps), stages)
+            return self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
         quick = stages._replace(posed=InferenceProblem.with_few_nodes)
-        point = self._evaluated(theta, start, self._precision(tol, min(self.max_sweeps, PATIENCE)), quick)
+        point = self._evaluated(theta, start, Precision(tol, min(self.max_sweeps, PATIENCE)), quick)
         if point.usable:
             return point
-        point = self._evaluated(theta, start, self._precision(tol, self.max_sweeps), stages)
+        point = self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
         self.unresolved += point.usable
         return point
 

@@ -6,62 +6,74 @@ it is known to the gradient's error over h.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float
 
-from quantprop.learning.ascent import projected
 from quantprop.learning.landscape import Point
+from quantprop.learning.remaining import expected_gain
 
 DIFFERENCE = 1e-3  # of θ, in its units, over which gradients are differenced: Newton's steps gain three digits each
 STEPS = 5
 MOST = 32  # entries of θ: there are as many evaluations in a Hessian
 
 
-def newton(
-    visit: Callable[[np.ndarray], Point],
-    slope: Callable[[Point], float],
-    best: Point,
-    unit: Float[np.ndarray, " theta"],
-    bounds: Float[np.ndarray, "theta 2"],
-    flat: float,
-    loss: float,
-) -> Point:
-    """A point with a slope of at most `flat`, or as small as the gradient's errors let it become; no lower than `best`
-    by more than `loss`. Where the objective is not concave it is `best`.
+class Trials(Protocol):
+    """What a search does with points."""
+
+    unit: Float[np.ndarray, " theta"]
+    bounds: Float[np.ndarray, "theta 2"]
+    ftol: float
+
+    def visit(self, theta: Float[np.ndarray, " theta"]) -> Point:
+        """One evaluation, as precise as can be."""
+        ...
+
+    def slope(self, point: Point) -> float:
+        """The largest entry of the projected gradient."""
+        ...
+
+    def projected(self, point: Point) -> Float[np.ndarray, " theta"]:
+        """The projected gradient, in units of θ."""
+        ...
+
+    def finished(self, best: Point, left: float) -> bool:
+        """Whether a point, with so much left to gain, is an optimum."""
+        ...
+
+
+def newton(search: Trials, best: Point, left: float) -> tuple[Point, float]:
+    """A point from which there is nothing left to gain, or as little as the gradient's errors let it become, no lower
+    than `best` by more than the search's ftol; and what can be expected from there by the Hessian. Where the objective
+    is not concave it is `best`.
     """
-    free = projected(unit * best.gradient, best.theta, bounds) == unit * best.gradient
-    if not 0 < free.sum() <= MOST or (curvature := _curvature(visit, best, unit, bounds, free)) is None:
-        return best
-    floor = best.value - loss
-    for _ in range(STEPS):
-        if slope(best) <= flat:
+    free = search.projected(best) != 0
+    if not 0 < free.sum() <= MOST or (curvature := _curvature(search, best, free)) is None:
+        return best, left
+    left, loss = expected_gain(search.projected(best)[free], curvature), search.ftol * (1.0 + abs(best.value))
+    floor, lower, upper = best.value - loss, *search.bounds.T
+    for _ in range(STEPS if np.linalg.eigvalsh(curvature)[0] > 0 else 0):
+        if search.finished(best, left):
             break
         step = np.zeros(len(free))
-        step[free] = np.linalg.solve(curvature, (unit * best.gradient)[free])
-        point = visit(np.clip(best.theta + unit * step, bounds[:, 0], bounds[:, 1]))
-        if not point.usable or point.value < floor or slope(point) >= slope(best):
+        step[free] = np.linalg.solve(curvature, (search.unit * best.gradient)[free])
+        point = search.visit(np.clip(best.theta + search.unit * step, lower, upper))
+        better = search.slope(point) < search.slope(best) or point.value > best.value + loss
+        if not point.usable or point.value < floor or not better:
             break
-        best = point
-    return best
+        best, left = point, expected_gain(search.projected(point)[free], curvature)
+    return best, left
 
 
-def _curvature(
-    visit: Callable[[np.ndarray], Point],
-    best: Point,
-    unit: Float[np.ndarray, " theta"],
-    bounds: Float[np.ndarray, "theta 2"],
-    free: Bool[np.ndarray, " theta"],
-) -> Float[np.ndarray, "k k"] | None:
-    """The negated Hessian over the entries of θ that are free to move; None where it is not positive definite."""
-    rows = []
+def _curvature(search: Trials, best: Point, free: Bool[np.ndarray, " theta"]) -> Float[np.ndarray, "k k"] | None:
+    """The negated Hessian over the entries of θ that are free to move; None where inference fails next to the point."""
+    rows, unit = [], search.unit
     for i in np.flatnonzero(free):
-        away, below, above = np.zeros(len(free)), *(np.abs(bounds[i] - best.theta[i]) / unit[i])
+        away, below, above = np.zeros(len(free)), *(np.abs(search.bounds[i] - best.theta[i]) / unit[i])
         away[i] = min(DIFFERENCE, above) if above >= min(below, DIFFERENCE) else -min(DIFFERENCE, below)
-        point = visit(best.theta + unit * away)
+        point = search.visit(best.theta + unit * away)
         if not point.usable:
             return None
         rows.append((unit * (best.gradient - point.gradient))[free] / away[i])
-    found = 0.5 * (np.array(rows) + np.array(rows).T)
-    return found if np.linalg.eigvalsh(found)[0] > 0 else None
+    return 0.5 * (np.array(rows) + np.array(rows).T)

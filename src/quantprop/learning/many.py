@@ -17,12 +17,17 @@ from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FTOL
 from quantprop.methods import QP, Method
 from quantprop.model import Model
+from quantprop.runtime.arguments import SEQUENCE, Rule, checked, several
 from quantprop.runtime.batches import evenly, held, kinds, threads
 from quantprop.runtime.threads import one_blas_thread
 
 Report = Callable[[int, int], None]  # fits done, fits in all
+MODELS = Rule("a Model, or one for each problem",
+              lambda value: isinstance(value, Model) or several(Model, "").holds(value), TypeError)  # fmt: skip
+PROBLEMS = Rule("a sequence with one entry per problem", SEQUENCE.holds, TypeError)
 
 
+@checked(model=MODELS, **dict.fromkeys(("X", "y", "weights", "exposure", "trials"), PROBLEMS))
 @each_by_factors
 def fit_many(
     model: Model | Sequence[Model],
@@ -74,8 +79,6 @@ def fit_many(
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
-    if gradient not in ("exact", "partial"):
-        raise ValueError(f"gradient must be 'exact' or 'partial'; got {gradient!r}")
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]

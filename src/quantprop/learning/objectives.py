@@ -31,10 +31,6 @@ class Objective(Record):
         """
         return False
 
-    def nearly_stationary(self, method: Method) -> bool:
-        """Whether it changes with the sites only as far as moments are left `unmatched`."""
-        return False
-
     def local(
         self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural, renewal: Renewal
     ) -> Scalar:
@@ -53,9 +49,6 @@ class Evidence(Objective):
 
     def stationary(self, method: Method) -> bool:
         return method.stationary
-
-    def nearly_stationary(self, method: Method) -> bool:
-        return method.nearly_stationary
 
     def local(self, likelihood, datum, weight, marginal, site, renewal) -> Scalar:
         return renewal.value

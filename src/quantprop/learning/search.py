@@ -4,30 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from quantprop.inference.results import Step
 from quantprop.learning import limited_memory
-from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, steepness
+from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, projected, steepness
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
+from quantprop.learning.remaining import FLAT, converged, gain_by_secants, trusted
 from quantprop.learning.starts import units
 from quantprop.parameters import free, logarithmic
 
 ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
-FLAT = 1e-4  # largest entry of the projected gradient at which an end counts as an optimum
 FEW = 8  # entries of θ
 ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
 LOOSE = 1e-3  # tolerance of inference on the way, at most
 BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
 PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
 SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
-UNSURE = 0.2  # of a slope may be missing from it where a search starts
 ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
 
 
@@ -42,6 +41,14 @@ def loose(landscape: Any, incline: Any) -> Any:
 def rough(residual: Any, slope: Any, tol: float) -> Any:
     """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
     return residual > np.maximum(ROUGH * slope, tol)
+
+
+class End(NamedTuple):
+    """Where a search ended, the optimiser's reason for stopping, and the gain that can still be expected."""
+
+    point: Point
+    why: str
+    remaining: float
 
 
 class Climb:
@@ -62,22 +69,24 @@ class Climb:
         self.flat = flat
         self.unit = units(landscape)
         self.trace: list[Step] = []
+        self.seen: list[Point] = []  # from this start, without what inference found
         self.restart = -1
         self.alike = 0  # values in a row that are the best one's, but for rounding
 
-    def best_of(self, starts: list[np.ndarray], known: tuple[Point, str] | None = None) -> tuple[Point, str]:
+    def best_of(self, starts: list[np.ndarray], known: End | None = None) -> End:
         """The best end over several starts, and one that is known already."""
         ends = [*([] if known is None else [known]), *(self.from_(start) for start in starts)]
-        return max(ends, key=lambda end: end[0].value if end[0].usable else -np.inf)
+        return max(ends, key=lambda end: end.point.value if end.point.usable else -np.inf)
 
-    def from_(self, theta: np.ndarray) -> tuple[Point, str]:
-        """The best point reached from θ, and the optimiser's reason for stopping."""
+    def from_(self, theta: np.ndarray) -> End:
+        """The best point reached from θ."""
         self.restart += 1
-        best = self._begun(theta)
+        self.seen = []
+        best = self.visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
         if not best.usable:
-            return best, "inference-failed"
+            return End(best, "inference-failed", np.nan)
         if not len(theta):
-            return best, "nothing-to-learn"
+            return End(best, "nothing-to-learn", 0.0)
         first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
         best, why = self._climbed(best, partial(loose, self.landscape), first)
         best = self._settled(best)
@@ -85,22 +94,22 @@ class Climb:
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
             best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
         best = self._settled(best)
-        if self.landscape.exact and why != "max-evaluations" and self.flat < self.slope(best) and self.flat < FLAT:
-            loss = self.ftol * (1.0 + abs(best.value))
-            best = newton(self._visit, self.slope, best, self.unit, self.bounds, self.flat, loss)
-        return best, why
+        left = self._remaining(best)
+        further = self.landscape.exact and (self.ftol <= FTOL or self.flat < FLAT)
+        if further and why != "max-evaluations" and not self.finished(best, left):
+            best, left = newton(self, best, left)
+        return End(best, why, left)
 
-    def _begun(self, theta: np.ndarray) -> Point:
-        """The point at which to start, its slope not mostly what may be missing from it: it could be an optimum."""
-        tol = float(loose(self.landscape, np.inf if len(theta) else 0.0))
-        point = self._visit(theta, tol)
-        while point.usable and self.landscape.missing(tol) > UNSURE * self.slope(point):
-            tol = float(loose(self.landscape, self.slope(point)))
-            finer = self._visit(theta, tol)
-            if not finer.usable:
-                return point
-            point = finer
-        return point
+    def finished(self, best: Point, left: float) -> bool:
+        """Whether a point, with so much left to gain, is an optimum."""
+        return converged(left, best.value, self.slope(best), self.flat)
+
+    def _remaining(self, best: Point) -> float:
+        """The gain that can be expected from the best point, as far as those seen tell."""
+        thetas = np.array([point.theta / self.unit for point in self.seen])
+        gradients = np.array([point.gradient * self.unit for point in self.seen])
+        gain = gain_by_secants(self.projected(best), thetas, gradients)
+        return trusted(gain, self.slope(best), [point.value for point in self.seen], len(self.unit))
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
@@ -124,7 +133,7 @@ class Climb:
 
     def tried(self, best: Point, theta: np.ndarray, tol: float) -> tuple[Point, Point]:
         """The point at θ, and the better one of it and the best so far."""
-        point = self._visit(np.clip(theta, self.bounds[:, 0], self.bounds[:, 1]), tol)
+        point = self.visit(np.clip(theta, self.bounds[:, 0], self.bounds[:, 1]), tol)
         if not point.usable:
             return point, best
         point = self._compared(point) if point.value > best.value else point
@@ -143,28 +152,35 @@ class Climb:
         slope = self.slope(point)
         if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
             return point
-        finer = self._visit(point.theta, float(loose(self.landscape, slope)))
+        finer = self.visit(point.theta, float(loose(self.landscape, slope)))
         return finer if finer.usable else point
 
     def _settled(self, point: Point) -> Point:
         """The same point with inference at the landscape's own tolerance."""
         if float(point.out.at.residual) <= self.landscape.tol:
             return point
-        tight = self._visit(point.theta)
+        tight = self.visit(point.theta)
         return tight if tight.usable else point
 
-    def _visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
+    def visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
+        """One evaluation, noted and reported."""
         point = self.kept.visit(self.landscape, theta, tol)
         slope = self.slope(point)
         self.trace.append(
             Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
         )
         self.report(self.trace[-1], len(self.trace))
+        if point.usable:
+            self.seen.append(point._replace(likelihood=None, out=None))
         return point
 
     def slope(self, point: Point) -> float:
         """The largest entry of the projected gradient, in units of θ."""
         return float(steepness(self.unit * point.gradient, point.theta, self.bounds))
+
+    def projected(self, point: Point) -> Float[np.ndarray, " theta"]:
+        """The gradient, in units of θ, without the entries that point out of the box."""
+        return projected(self.unit * point.gradient, point.theta, self.bounds)
 
 
 def _on_a_natural_scale(landscape: Any) -> bool:

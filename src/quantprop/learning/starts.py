@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,10 @@ from jaxtyping import Float, Int
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.inference.prediction import gram_of
-from quantprop.kernels import VARIANCE, Columns, Kernel, Power, Product, Sum
+from quantprop.kernels import VARIANCE, Columns, Constant, Kernel, Power, Product, Sum, summands
 from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
-from quantprop.parameters import Parameter, at, declared, is_parameter, labels, named, packed, values
+from quantprop.parameters import Parameter, at, declared, free, is_parameter, labels, named, packed, values
 from quantprop.records import changed
 from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
@@ -168,7 +169,7 @@ def further_start(
     signal = float(np.mean(np.diagonal(k)) - np.mean(k))  # how far f varies between rows
     if signal < SUSPICIOUS * noise**2:
         return ROUGH
-    correlation = np.abs(_correlations(k)).max(initial=0.0)
+    correlation = np.abs(_correlations(covariance_of(varying(parts.kernel), landscape.task.x))).max(initial=0.0)
     interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
     return CALM if interpolating or _stopped_by_bound(landscape, end, bounds) else None
 
@@ -178,11 +179,19 @@ def start_by(
 ) -> Float[np.ndarray, " theta"]:
     """θ of a further start: a kernel of the size of y, with noise and lengthscales as the rule says."""
     parts, spread = at(landscape.parts, first), size_in(landscape).spread
-    name, k = parts.likelihood.noise_name, covariance_of(parts.kernel, landscape.task.x)
+    name, k = parts.likelihood.noise_name, covariance_of(varying(parts.kernel), landscape.task.x)
     kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
     noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
     likelihood = changed(parts.likelihood, **{name: noise})
     return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
+
+
+def varying(kernel: Kernel) -> Kernel:
+    """The terms of a kernel with something to learn, constants left aside: what starts are judged by. A fixed wide
+    prior of a level or a slope says nothing of how f varies.
+    """
+    terms = [term for term in summands(kernel) if not isinstance(term, Constant) and free(declared(term))]
+    return reduce(Sum, terms) if terms else kernel
 
 
 def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]) -> Int[np.ndarray, " theta"]:
@@ -262,6 +271,7 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
     """
     if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
         return None
+    kernel = varying(kernel)
     if _without_sight(_correlations(covariance_of(kernel, x[:FEW]))) is None:
         return None
     correlations = _correlations(covariance_of(kernel, x))

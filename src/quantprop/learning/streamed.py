@@ -18,16 +18,18 @@ from quantprop.data import encode, inputs, pad, row_weights
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
 from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of, solve_streamed, total
+from quantprop.inference.inferring import all_finite
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
-from quantprop.learning.fitting import as_given, check_gtol, ending_of, searched, starting_point
+from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.search import FLAT, FTOL
+from quantprop.learning.remaining import FLAT
+from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
@@ -38,6 +40,7 @@ from quantprop.parameters import declared, is_parameter, log_prior, packed, valu
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
 from quantprop.priors.inducing.prior import InducingPredictor
+from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.jobs import LOOKED_AT, several
 from quantprop.runtime.precision import float64, to_numpy
@@ -81,6 +84,7 @@ class Arrays:
         return self.x[numbers], self.y[numbers]
 
 
+@checked(model=a(Model), rows=a(Rows, "rows to read: Arrays(X, y), or an object with __len__, read and take"))
 def fit_streamed(
     model: Model,
     rows: Rows,
@@ -111,13 +115,12 @@ def fit_streamed(
         )
     if several():
         raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
-    check_gtol(gtol)
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
-    best, ended, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
-    ending = ending_of(found, bounds, best.theta, climb.slope(best), ended, climb.trace, gtol)
-    return _fitted(landscape, best, tuple(climb.trace), ending)
+    end, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
+    ending = ending_of(found, bounds, end, climb.slope(end.point), climb.trace, gtol)
+    return _fitted(landscape, end.point, tuple(climb.trace), ending)
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------
@@ -203,10 +206,6 @@ class StreamedLandscape:
         made = StreamedLandscape(model, rows, method, prepare(model, x, y, method, None, None, None), tol)
         made.start()
         return made
-
-    def missing(self, tol: float) -> float:
-        """Nothing, with sites as they are."""
-        return 0.0
 
     def start(self) -> None:
         """Set the sites to the likelihood's own."""
@@ -332,8 +331,10 @@ def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], 
     out: Any = best.out
     marginals, loo = to_numpy(_seen(first.problem, out.factor, own))
     evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
+    finite = all_finite(model, evidence, marginals, loo, np.asarray(first.problem.weight.total))
+    reason = best.reason if finite or best.reason != "converged" else "not-finite"
     status = Status(
-        best.reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
+        reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
     )
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),

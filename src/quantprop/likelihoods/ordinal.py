@@ -30,6 +30,7 @@ class Ordinal(Likelihood):
     name: ClassVar[str] = "ordinal"
     support: ClassVar[str] = "classes 0, 1, ..., as many as there are cutpoints"
     log_concave: ClassVar[bool] = True
+    smooth: ClassVar[bool] = True
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
 
     def __check_init__(self) -> None:

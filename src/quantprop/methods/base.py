@@ -62,11 +62,6 @@ class Method(Record):
         return False
 
     @property
-    def nearly_stationary(self) -> bool:
-        """Whether the evidence changes with the sites only as far as moments are left `unmatched`."""
-        return False
-
-    @property
     def stand_in(self) -> Method | None:
         """The method whose answer `infer` gives, and names, where this one has no fixed point."""
         return None
@@ -96,14 +91,6 @@ class Method(Record):
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         """The site that this datum wants under the current marginal."""
-        raise NotImplementedError
-
-    def unmatched(
-        self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural, new: Natural
-    ) -> Scalar:
-        """How far a datum leaves the evidence from being stationary: |∂ evidence| of its cavity, in relative units.
-        `new` is its renewed site.
-        """
         raise NotImplementedError
 
     def merit(self, values: Array, summary: Summary) -> Scalar:

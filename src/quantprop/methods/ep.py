@@ -12,6 +12,7 @@ from quantprop.likelihoods.tempered import Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
 from quantprop.records import field
+from quantprop.runtime.arguments import is_number
 from quantprop.runtime.display import Form, expression
 from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
@@ -39,7 +40,7 @@ class EP(Method):
         return f"EP({expression(self.projection, form)}, {form(self.power)})"
 
     def __check_init__(self) -> None:
-        if not 0.0 < self.power <= 1.0:
+        if not (is_number(self.power) and 0.0 < self.power <= 1.0):
             raise ValueError(f"power must lie in (0, 1]; got {self.power}")
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
@@ -55,10 +56,6 @@ class EP(Method):
     @property
     def stationary(self) -> bool:
         return isinstance(self.projection, KL)  # the evidence is stationary where moments match
-
-    @property
-    def nearly_stationary(self) -> bool:
-        return True
 
     @property
     def stand_in(self) -> Method | None:
@@ -108,19 +105,6 @@ class EP(Method):
         value = log_ratio / share - 0.5 * kept * marginal.mean**2
         proper = (rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu)
         return Renewal(Natural(part.nu / share, part.tau / share + kept), value, proper)
-
-    def unmatched(
-        self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural, new: Natural
-    ) -> Scalar:
-        """With tilted moments E and V, and m and v as projected, the evidence changes with a cavity of precision τ and
-        ν = τ × mean by (E − m) dν − ½ (V + E² − v − m²) dτ, here in units of the cavity: nothing where they match.
-        """
-        factor, rest, removal = self.tilting(likelihood, datum, weight, marginal, site)
-        tilted, share = KL().project(factor, datum, rest), removal.share
-        nu, tau = share * new.nu, share * (new.tau - removal.kept)
-        ratio = 1.0 / (1.0 + tau * rest.variance)  # of the projected to the cavity's variance
-        shift = (nu - tau * rest.mean) * ratio * rest.variance
-        return (jnp.abs(tilted.shift - shift) / jnp.sqrt(rest.variance) + 0.5 * jnp.abs(tilted.ratio - ratio)) / share
 
     def evidence(self, values: Array, summary: Summary) -> Scalar:
         """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites, both measured at the mean μ:

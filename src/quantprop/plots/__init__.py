@@ -11,7 +11,7 @@ from quantprop.plots.effects import effect, effects
 from quantprop.plots.hyperparameters import hyperparameter
 from quantprop.plots.learning import trace
 from quantprop.plots.posteriors import class_probability, posterior, variances
-from quantprop.plots.series import forecast
+from quantprop.plots.series import decomposition, forecast
 from quantprop.plots.sites import site, variance_ratio
 
 __all__ = [
@@ -24,6 +24,7 @@ __all__ = [
     "class_probability",
     "class_regions",
     "class_reliability",
+    "decomposition",
     "effect",
     "effects",
     "forecast",

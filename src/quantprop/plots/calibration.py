@@ -10,8 +10,10 @@ from scipy.stats import binom
 from quantprop.data import encode, finite_array
 from quantprop.inference.predictive import Predictive
 from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, WILSON, Axes, _axes
+from quantprop.runtime.arguments import checked, whole
 
 
+@checked()
 def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None = None) -> Axes:
     """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or truth values).
 
@@ -30,7 +32,6 @@ def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None 
         raise ValueError(f"probability must lie in [0, 1]; got {p[(p < 0) | (p > 1)][0]}")
     if not (np.isin(came, (0, 1)).all() or np.isin(came, (-1, 1)).all()):
         raise ValueError(f"outcome must hold 0 and 1, or −1 and 1; got {np.unique(came)[:5]}")
-    _check_bins(bins)
     at = np.minimum((p * bins).astype(int), bins - 1)
     n, forecast, true = (np.bincount(at, weights=w, minlength=bins) for w in (np.ones_like(p), p, came > 0))
     used = n > 0
@@ -47,11 +48,6 @@ def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None 
     return ax
 
 
-def _check_bins(bins: int) -> None:
-    if bins < 1:
-        raise ValueError(f"bins must be at least 1; got {bins}")
-
-
 def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Wilson's score interval of a proportion; it holds the share, also at 0 and 1."""
     shrunk = 1.0 / (1.0 + WILSON**2 / n)
@@ -60,6 +56,7 @@ def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.clip(centre - half, 0.0, share), np.clip(centre + half, share, 1.0)  # else rounding at 0 and 1
 
 
+@checked()
 def pit(predictive: Any, y: Any = None, bins: int = 10, ax: Axes | None = None) -> Axes:
     """Histogram of the probability integral transform F(y): flat where forecasts are calibrated.
 
@@ -71,7 +68,6 @@ def pit(predictive: Any, y: Any = None, bins: int = 10, ax: Axes | None = None) 
     >>> [float(bar.get_height()) for bar in plots.pit([0.1, 0.2, 0.3, 0.9], bins=2).containers[0]]
     [1.5, 0.5]
     """
-    _check_bins(bins)
     ends = _transform(predictive, y)
     edges = np.linspace(0.0, 1.0, bins + 1)
     share = np.histogram(ends, edges)[0] / len(ends) if ends.ndim == 1 else np.diff(_mean_uniform(ends, edges))
@@ -102,11 +98,13 @@ def _transform(predictive: Any, y: Any) -> np.ndarray:
         at, lattice = predictive.cdf(y), predictive.likelihood.lattice
         ends = at if lattice is None else np.column_stack([predictive.cdf(y - lattice[1]), at])
     else:
-        ends = finite_array(predictive, "the values of the cdf")
+        ends = finite_array(predictive, "predictive")
     if ends.ndim not in (1, 2) or (ends.ndim == 2 and ends.shape[1] != 2) or not len(ends):
-        raise ValueError(f"values of the cdf must have shape (n,), or (n, 2) for discrete y; got {ends.shape}")
+        raise ValueError(
+            f"predictive: values of the cdf must have shape (n,), or (n, 2) for discrete y; got {ends.shape}"
+        )
     if ((ends < 0) | (ends > 1)).any() or (ends.ndim == 2 and (ends[:, 1] < ends[:, 0]).any()):
-        raise ValueError("values of the cdf must lie in [0, 1], and P(Y < y) not above P(Y ≤ y)")
+        raise ValueError("predictive: values of the cdf must lie in [0, 1], and P(Y < y) not above P(Y ≤ y)")
     return ends
 
 
@@ -120,6 +118,7 @@ def _coded(predictive: Predictive, y: Any) -> np.ndarray:
     return encode(predictive.likelihood, y, np.shape(predictive.latent.mean), **scales).y
 
 
+@checked(most=whole(0))
 def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes | None = None) -> Axes:
     """A hanging rootogram of counts: bars of height √observed hang from the line of √expected.
 
@@ -141,8 +140,8 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
         raise ValueError(f"rootogram needs counts; the {predictive.likelihood.name} likelihood has none")
     y = _coded(predictive, y)
     most = int(y.max()) if most is None else most
-    if not 0 <= most <= 1000:
-        raise ValueError(f"most must lie between 0 and 1000 (a bar for each count); got {most}: give most=")
+    if most > 1000:
+        raise ValueError(f"most must be at most 1000 (a bar for each count); got {most}: give most=")
     k = np.arange(most + 1)
     below = np.array([0.0, *(predictive.cdf(float(count)).sum() for count in k)])
     expected, observed = np.diff(below), np.bincount(y[y <= most].astype(int), minlength=most + 1)

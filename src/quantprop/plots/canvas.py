@@ -13,6 +13,7 @@ try:
     from matplotlib.axes import Axes
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.colors import to_rgb as to_rgb
+    from matplotlib.figure import Figure as Figure
 except ModuleNotFoundError as error:  # pragma: no cover
     raise ModuleNotFoundError("quantprop.plots needs matplotlib: pip install 'quantprop[plots]'") from error
 
@@ -28,11 +29,12 @@ def _axes(ax: Axes | None) -> Axes:
     return plt.subplots(layout="constrained")[1] if ax is None else ax
 
 
-def _solution(source: Any) -> Solution:
+def _solution(source: Any, name: str = "source") -> Solution:
     """The Solution that a source is or carries."""
     for found in (source, getattr(source, "solution_", None), getattr(source, "solution", None)):
         if isinstance(found, Solution):
             return found
     raise TypeError(
-        f"expected a Solution, the result of fit, or a fitted estimator (with solution_); got {type(source).__name__}"
+        f"{name} must be a Solution, the result of fit, or a fitted estimator (with solution_); got "
+        f"{type(source).__name__}"
     )

@@ -10,13 +10,15 @@ import numpy as np
 from quantprop.data import finite_array, inputs
 from quantprop.inference.classes import ClassSolution
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, RED, Axes, _axes, to_rgb
-from quantprop.plots.posteriors import _span
+from quantprop.plots.posteriors import _as_many, _span
+from quantprop.runtime.arguments import SEQUENCE, checked
 
 PURPLE, SKY, YELLOW = "#cc79a7", "#56b4e9", "#f0e442"  # the others of Okabe and Ito
 COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY)
 MARKERS = "osD^vP*X"
 
 
+@checked()
 def class_regions(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | None = None) -> Axes:
     """The likeliest class over two inputs, paler where its probability is nearer to that of a guess; and the data.
 
@@ -29,6 +31,7 @@ def class_regions(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | N
     ['0', '1', '2']
     """
     x, labels = inputs(X, "X", features=2), _labels(source)
+    y = _as_many(y, x)
     _check_colours(labels)
     left, up = np.meshgrid(_span(x[:, 0], points), _span(x[:, 1], points))
     p = _probabilities(source, np.column_stack([left.ravel(), up.ravel()]))
@@ -40,13 +43,14 @@ def class_regions(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | N
     ends = left[0, 0], left[0, -1], up[0, 0], up[-1, 0]
     ax.imshow(shade.reshape(*left.shape, 3), origin="lower", extent=ends, aspect="auto", interpolation="nearest")
     for k, label in enumerate(labels):
-        rows = np.asarray(y) == label
+        rows = y == label
         ax.plot(*x[rows].T, MARKERS[k], color=COLOURS[k], markeredgecolor=BLACK, markersize=5, label=str(label))
     ax.set(xlabel="x1", ylabel="x2")
     ax.legend()
     return ax
 
 
+@checked(labels=SEQUENCE)
 def class_reliability(
     probability: Any, outcome: Any, labels: Sequence[Any] | None = None, bins: int = 5, ax: Axes | None = None
 ) -> Axes:
@@ -64,8 +68,8 @@ def class_reliability(
     labels = range(p.shape[1]) if labels is None else labels
     if np.shape(came) != (len(p),) or not np.isin(came, np.arange(p.shape[1])).all():
         raise ValueError(f"outcome must hold {len(p)} of 0, ..., {p.shape[1] - 1}, one for each row of probability")
-    if ((p < 0) | (p > 1)).any() or len(labels) != p.shape[1] or bins < 1:
-        raise ValueError("probability must lie in [0, 1], labels be as many as its columns, and bins at least 1")
+    if ((p < 0) | (p > 1)).any() or len(labels) != p.shape[1]:
+        raise ValueError("probability must lie in [0, 1], and labels be as many as its columns")
     _check_colours(labels)
     ax = _axes(ax)
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, label="calibrated")
@@ -86,7 +90,9 @@ def _labels(source: Any) -> list[Any]:
         return list(range(source.classes))
     if hasattr(source, "classes_"):
         return list(source.classes_)
-    raise TypeError(f"expected a fitted classifier, or a solution of several classes; got {type(source).__name__}")
+    raise TypeError(
+        f"source must be a fitted classifier, or a solution of several classes; got {type(source).__name__}"
+    )
 
 
 def _probabilities(source: Any, x: np.ndarray) -> np.ndarray:

@@ -11,8 +11,9 @@ from scipy.special import ndtri
 from quantprop.gaussian import Normal
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import terms_of
-from quantprop.kernels import Kernel, columns_of, groups_of
+from quantprop.kernels import Columns, Kernel, Periodic, columns_of, groups_of
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, _axes, _solution, plt
+from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 POINTS = 100  # of a curve
 SIDE = 30  # of a map
@@ -45,6 +46,7 @@ class Panel(NamedTuple):
     groups: tuple[int, ...]
 
 
+@checked(axes=SEQUENCE)
 def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | None = None) -> list[Axes]:
     """The posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
 
@@ -64,7 +66,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     found = panels(solution)
     if not found:
         raise ValueError("the kernel has no term that sees columns of X: there is nothing to draw")
-    scale = _scale(source, solution) if scale is None else scale
+    scale = scale_of(source, solution) if scale is None else scale
     axes = _grid(len(found)) if axes is None else axes
     if len(axes) != len(found):
         raise ValueError(f"axes must be one for each of {len(found)} panels; got {len(axes)}")
@@ -85,10 +87,9 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     """
     solution = _solution(source)
     found = {panel.name: panel for panel in panels(solution)}
-    if name not in found:
-        raise ValueError(f"there is no term {name!r} to draw; there are {', '.join(found)}")
+    choice(found).check("name", name)
     ax = _axes(ax)
-    _draw(solution, found[name], _scale(source, solution) if scale is None else scale, ax)
+    _draw(solution, found[name], scale_of(source, solution) if scale is None else scale, ax)
     ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")
     return ax
 
@@ -104,7 +105,7 @@ def panels(solution: Solution) -> list[Panel]:
     return found
 
 
-def _scale(source: Any, solution: Solution) -> Scale:
+def scale_of(source: Any, solution: Solution) -> Scale:
     """Names from the kernel's columns, levels from an estimator that has coded them."""
     names = {}
     for panel in panels(solution):
@@ -153,15 +154,30 @@ def _span(column: np.ndarray, points: int) -> np.ndarray:
 
 
 def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
-    at, shift = _span(solution.X[:, column], POINTS), scale.centre.get(column, 0.0)
-    term = _at(solution, panel, {column: at})
-    sd = np.sqrt(term.variance)
+    places, shift, period = solution.X[:, column], scale.centre.get(column, 0.0), _period(panel.term)
+    at, name = _span(places, POINTS), scale.name(column)
+    if period is not None and period < np.ptp(places):  # the first says it all
+        low = places.min()
+        places, at, name = low + (places - low) % period, low + np.linspace(0.0, period, POINTS), f"{name}, one period"
+    banded(ax, at + shift, _at(solution, panel, {column: at}))
+    _rug(ax, places + shift)
+    ax.set(xlabel=name, ylabel="effect on f")
+
+
+def _period(term: Kernel) -> float | None:
+    """After which a term repeats itself, if it does."""
+    while isinstance(term, Columns):
+        term = term.kernel
+    return float(term.period) if isinstance(term, Periodic) else None
+
+
+def banded(ax: Axes, at: np.ndarray, of: Normal) -> None:
+    """A curve with its intervals."""
+    sd = np.sqrt(of.variance)
     for inside, opacity in INTERVALS:
         half = float(ndtri(0.5 + 0.5 * inside)) * sd
-        ax.fill_between(at + shift, term.mean - half, term.mean + half, color=BLUE, alpha=opacity, linewidth=0)
-    ax.plot(at + shift, term.mean, color=BLUE)
-    _rug(ax, solution.X[:, column] + shift)
-    ax.set(xlabel=scale.name(column), ylabel="effect on f")
+        ax.fill_between(at, of.mean - half, of.mean + half, color=BLUE, alpha=opacity, linewidth=0)
+    ax.plot(at, of.mean, color=BLUE)
 
 
 def _rug(ax: Axes, places: np.ndarray) -> None:

@@ -8,8 +8,10 @@ import numpy as np
 
 from quantprop.inference.integrated import Integrated
 from quantprop.plots.canvas import BLACK, BLUE, GREY, Axes, _axes
+from quantprop.runtime.arguments import NUMBER, checked
 
 
+@checked(point=NUMBER)
 def hyperparameter(source: Any, name: str, point: float | None = None, ax: Axes | None = None) -> Axes:
     """The posterior density of one hyperparameter with its median and 95 % interval; `point` marks an estimate.
 
@@ -26,8 +28,10 @@ def hyperparameter(source: Any, name: str, point: float | None = None, ax: Axes 
     """
     integrated = getattr(source, "posterior_", source)
     if not isinstance(integrated, Integrated):
-        raise TypeError("expected what integrate returned, or an estimator with hyperparameters='integrated'; got "
-                        f"{type(source).__name__}")  # fmt: skip
+        raise TypeError(
+            "source must be what integrate returned, or an estimator with hyperparameters='integrated'; got "
+            f"{type(source).__name__}"
+        )
     marginal, found, logarithmic = integrated.marginal(name), integrated.parameters[name], integrated.logarithmic[name]
     first, last = (float(end[0]) for end in marginal.quantile(np.array([0.001, 0.999])))
     at = np.linspace(first, last, 300)

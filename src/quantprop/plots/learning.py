@@ -22,7 +22,7 @@ def trace(fitted: Any, ax: Axes | None = None) -> Axes:
     """
     steps = getattr(fitted, "trace", None)
     if not steps:
-        raise TypeError(f"trace needs what fit returned; got {type(fitted).__name__}")
+        raise TypeError(f"fitted must be what fit returned; got {type(fitted).__name__}")
     ax = _axes(ax)
     number = np.arange(1, len(steps) + 1)
     value, gradient = (np.array([getattr(step, name) for step in steps]) for name in ("value", "gradient"))

@@ -11,8 +11,10 @@ from quantprop.data import inputs
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.binary import Binary
 from quantprop.plots.canvas import BLACK, BLUE, GREY, INTERVALS, ORANGE, RED, TWO_CLASSES, Axes, _axes, _solution
+from quantprop.runtime.arguments import checked, choice
 
 
+@checked(of=choice(("y", "f")))
 def posterior(
     source: Any, X: Any, y: Any, of: str = "y", *, Xnew: Any = None, exposure: Any = None, trials: Any = None,
     ax: Axes | None = None,
@@ -29,8 +31,6 @@ def posterior(
     >>> plots.posterior(solution, X, y, of="f").get_ylabel()
     'f'
     """
-    if of not in ("y", "f"):
-        raise ValueError(f"of must be 'y' or 'f'; got {of!r}")
     solution, ax = _solution(source), _axes(ax)
     x, y = _data(solution, X, y, 1, "posterior")
     new = np.sort(inputs(_span(x[:, 0], 200) if Xnew is None else Xnew, "Xnew", features=1), axis=0)
@@ -65,6 +65,7 @@ def _observations(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
         ax.plot(x[rows], ends[rows], marker, color=BLACK, label="data" if marker == "." else None)
 
 
+@checked()
 def class_probability(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | None = None) -> Axes:
     """P(y = 1) over two inputs as colours, with the line where it is ½, and the data.
 
@@ -104,7 +105,10 @@ def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None)
     'QP smaller at 3 of 3, median ratio 0.991'
     """
     ax = _axes(ax)
-    ep, qp = (_solution(source).predict(Xnew).variance for source in (ep_source, qp_source))
+    ep, qp = (
+        _solution(source, name).predict(Xnew).variance
+        for source, name in ((ep_source, "ep_source"), (qp_source, "qp_source"))
+    )
     said = f"QP smaller at {(qp < ep).sum()} of {len(ep)}, median ratio {np.median(qp / ep):.3g}"
     ax.plot(ep, qp, ".", color=RED, label=said)
     ends = min(ep.min(), qp.min()), max(ep.max(), qp.max())
@@ -121,9 +125,14 @@ def _data(solution: Solution, X: Any, y: Any, features: int, function: str) -> t
     for name, columns in (("X", x.shape[1]), ("the model's X", solution.X.shape[1])):
         if columns != features:
             raise ValueError(f"{function} draws over {features} column(s) of X; {name} has {columns}")
+    return x, _as_many(y, x)
+
+
+def _as_many(y: Any, x: np.ndarray) -> np.ndarray:
+    """One observation for each row of x."""
     if np.shape(y)[:1] != (len(x),):
         raise ValueError(f"y must have one entry per row of X, {len(x)}; got shape {np.shape(y)}")
-    return x, np.asarray(y)
+    return np.asarray(y)
 
 
 def _span(column: np.ndarray, points: int, margin: float = 0.05) -> np.ndarray:

@@ -8,12 +8,26 @@ from typing import Any
 import numpy as np
 
 from quantprop.data import finite_array
+from quantprop.gaussian import Normal
+from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
-from quantprop.plots.canvas import BLACK, BLUE, Axes, _axes, to_rgb
+from quantprop.inference.solution import Solution
+from quantprop.likelihoods import DoubleExponential, Gaussian, StudentT
+from quantprop.plots.canvas import BLACK, BLUE, Axes, Figure, _axes, _solution, plt, to_rgb
+from quantprop.plots.effects import Scale, banded, panels, scale_of
+from quantprop.runtime.arguments import BETWEEN, SEQUENCE, Rule, a, checked
 
 FAN = (0.5, 0.8, 0.95)
+POINTS = 400  # of a decomposition's curves, beside the times of the data
+MOST = 20_000  # of them in all
+WITH_NOISE = (Gaussian, StudentT, DoubleExponential)
+LEVELS = Rule(
+    "probabilities between 0 and 1",
+    lambda levels: SEQUENCE.holds(levels) and len(levels) > 0 and all(map(BETWEEN.holds, levels)),
+)
 
 
+@checked(predictive=a((Predictive, MixedPredictive), "a distribution of y, as predict_y returns it"), levels=LEVELS)
 def forecast(
     times: Any, predictive: Predictive, past: Any = None, y: Any = None, *, levels: Sequence[float] = FAN,
     ax: Axes | None = None,
@@ -34,8 +48,6 @@ def forecast(
     at = finite_array(times, "times", ndim=1)
     if at.shape != np.shape(predictive.latent.mean):
         raise ValueError(f"times must be those of the forecasts, {len(predictive.latent.mean)}; got {len(at)}")
-    if not levels or not all(0.0 < level < 1.0 for level in levels):
-        raise ValueError(f"levels must be probabilities between 0 and 1; got {list(levels)}")
     ax, order = _axes(ax), np.argsort(at)
     for level in sorted(levels, reverse=True):
         ends = (predictive.quantile(0.5 - 0.5 * level)[order], predictive.quantile(0.5 + 0.5 * level)[order])
@@ -46,6 +58,66 @@ def forecast(
     ax.set(xlabel="time", ylabel="y")
     ax.legend()
     return ax
+
+
+def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | None = None) -> list[Axes]:
+    """A series taken apart, over time: f less its prior mean, each term that it is the sum of, and what it leaves of y.
+
+    All terms must see one column of X, time. Curves are means with the intervals that hold 50 % and 90 %; the last
+    panel is there where y is f and noise. Draws on `figure`, or on a new one, and returns its Axes.
+
+    >>> import numpy as np
+    >>> from quantprop import Markov, Model, infer, kernels, likelihoods, plots
+    >>> t = np.arange(40.0)
+    >>> kernel = kernels.Matern32(1.0, 20.0).on(0) + kernels.Periodic(1.0, 1.0, 7.0).on(0)
+    >>> solution = infer(Model(kernel, likelihoods.Gaussian(0.1), process=Markov()), t[:, None], np.sin(t), "ep")
+    >>> [ax.get_title(loc="left") for ax in plots.decomposition(solution)]
+    ['all terms', 'matern32(0)', 'periodic(0, period=7)', 'rest']
+    """
+    solution = _solution(source)
+    column, y = time_of(solution), _observed(solution)
+    if column is None:
+        raise ValueError("a decomposition needs a kernel whose terms all see one column of X, time; plots.effects "
+                         "draws terms of several")  # fmt: skip
+    scale = scale_of(source, solution) if scale is None else scale
+    time, shift = solution.X[:, column], scale.centre.get(column, 0.0)
+    at = np.unique(np.concatenate([time, np.linspace(time.min(), time.max(), POINTS)]))
+    at = at[:: -(-len(at) // MOST)]
+    curves = _parts(solution, column, at)
+    count = len(curves) + (y is not None)
+    figure = plt.figure(figsize=(8.0, 1.8 * count), layout="constrained") if figure is None else figure
+    axes = list(figure.subplots(count, sharex=True, squeeze=False)[:, 0])
+    for ax, (name, curve) in zip(axes, curves.items(), strict=False):
+        banded(ax, at + shift, curve)
+        ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")
+    if y is not None:
+        for ax, less in ((axes[0], solution.model.prior_mean(solution.X)), (axes[-1], solution.marginals.mean)):
+            ax.plot(time + shift, y - less, ".", color=BLACK, markersize=2)
+        axes[-1].set_title("rest", fontsize="medium", loc="left")
+    axes[-1].set_xlabel(scale.name(column))
+    return axes
+
+
+def time_of(solution: Solution) -> int | None:
+    """The column that all terms see, where it is one."""
+    seen = {column for panel in panels(solution) for column in panel.columns}
+    return seen.pop() if len(seen) == 1 else None
+
+
+def _parts(solution: Solution, column: int, at: np.ndarray) -> dict[str, Normal]:
+    """All terms together, and each that can be drawn, at these times."""
+    x = np.repeat(solution.X[:1], len(at), axis=0)
+    x[:, column] = at
+    whole, each = solution.predict(x), solution.terms(x)
+    sums = Normal(whole.mean - solution.model.prior_mean(x), whole.variance)
+    return {"all terms": sums} | {panel.name: each[panel.name] for panel in panels(solution)}
+
+
+def _observed(solution: Solution) -> np.ndarray | None:
+    """y of rows that count, where it is f and noise."""
+    if solution.data is None or not isinstance(solution.model.plain_likelihood, WITH_NOISE):
+        return None
+    return solution.data.y if solution.weights is None else np.where(solution.weights > 0, solution.data.y, np.nan)
 
 
 def _tint(level: float) -> tuple[float, ...]:

@@ -14,7 +14,12 @@ from quantprop.parameters import values
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, RATIO, RED, Axes, _axes
 from quantprop.projections import KL, Wasserstein
 from quantprop.projections.single import project
+from quantprop.runtime.arguments import Rule, checked, is_number
 from quantprop.runtime.precision import float64
+
+RANGE = Rule("(lower, upper), lower < upper", lambda ends: isinstance(ends, (tuple, list)) and len(ends) == 2
+             and all(map(is_number, ends)) and ends[0] < ends[1])  # fmt: skip
+POSITIVE_RANGE = Rule("(lower, upper), 0 < lower < upper", lambda ends: RANGE.holds(ends) and ends[0] > 0)
 
 
 def site(
@@ -67,6 +72,7 @@ def _log_prob(likelihood: Any, y: Any, f: np.ndarray, exposure: Any, trials: Any
     return np.asarray(jax.vmap(lambda f: likelihood.log_prob(datum, f))(f))
 
 
+@checked(mean=RANGE, sd=POSITIVE_RANGE)
 def variance_ratio(
     likelihood: Likelihood, y: Any, *, mean: tuple[float, float] = (-5.0, 5.0), sd: tuple[float, float] = (0.1, 10.0),
     points: int = 41, exposure: Any = None, trials: Any = None, ax: Axes | None = None,
@@ -78,9 +84,6 @@ def variance_ratio(
     >>> ax.collections[0].get_array().round(3).ravel().tolist()
     [1.0, 1.0, 1.0, 1.0, 0.999, 1.0, 0.924, 0.938, 0.955]
     """
-    if points < 2 or not (mean[0] < mean[1] and 0 < sd[0] < sd[1]):
-        raise ValueError("mean and sd must be (lower, upper), the sd positive, and points at least 2; "
-                         f"got mean={mean}, sd={sd}, points={points}")  # fmt: skip
     m, s = np.linspace(*mean, points), np.geomspace(*sd, points)
     cavities = np.tile(m, points), np.repeat(s**2, points)
     kl, w2 = (

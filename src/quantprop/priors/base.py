@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, summands
 from quantprop.likelihoods.base import Scalar
 from quantprop.records import Record, changed
 from quantprop.runtime.mesh import is_divided
@@ -41,15 +41,11 @@ class Conditioned(Record):
 
 
 class Cotangent(Record):
-    """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly.
-
-    A backend may leave out what changes ∂J/∂ log s of a prior covariance s K, s = 1, by no more than `slack`.
-    """
+    """∂J of what a prior returns: its response (P, Q), log |I + S K|, and the prior mean where J sees it directly."""
 
     answer: Moves
     log_determinant: Scalar
     mean: Float[Array, " n"]
-    slack: Scalar | None = None  # None: nothing is left out
 
 
 class Joint(NamedTuple):
@@ -235,6 +231,11 @@ class Process(Record):
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
         """What ties values of one term of a sum at new inputs to those of the whole sum, `kernel`, at x."""
         raise TypeError(f"{type(self).__name__} cannot tell the terms of a sum apart: use process=Dense()")
+
+    def cross_terms(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
+        """The same for the terms of a sum, one after the other: all of them at all new inputs."""
+        parts = [self.cross_of(kernel, term, x, new) for term in summands(kernel)]
+        return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
 
     def after(self, message: Any) -> Process:
         """The process whose priors know what rows have said by `Prior.message`, without the rows."""

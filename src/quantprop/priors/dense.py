@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import jax
@@ -35,8 +34,6 @@ from quantprop.priors.cholesky import (
 from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
-MANY = 100  # rows from which on it is worth choosing among the data that a gradient needs
-CHOSEN = (0.25, 0.5)  # of the data, where not all are needed
 HUGE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
 # and the distances of all pairs
@@ -168,31 +165,13 @@ class DenseResponse(Response):
 
     def to_prior(self, by: Cotangent) -> DensePrior:
         """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −W O W S elsewhere;
-        log |I + S K| adds S A. The part with O W D W O, D = ∂J/∂Σ_ii, takes n³ operations: of all data, or of those
-        CHOSEN that matter most, as the slack allows.
+        log |I + S K| adds S A.
         """
-        m, n = self.marginals, len(self.tau)
+        m = self.marginals
         u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
         sent = m.b * u - self.width * self.tau * (self.others @ (self.width * u))  # Aᵀ u
-        inner = self.width**2 * d
-
-        def of_all() -> Float[Array, "n n"]:
-            return self._by_covariance(by, sent, d, folded_product(self.others * inner, self.others))
-
-        if by.slack is None or n < MANY:
-            return DensePrior(by.mean + sent, of_all())
-        matters, counts = self._matters(by), [int(share * n) for share in CHOSEN]
-        first = jnp.argsort(-matters)
-
-        def of_first(count: int) -> Float[Array, "n n"]:
-            rows = first[:count]
-            some = self.others[rows]
-            product = folded_product(transposed(some * inner[rows, None]), some)
-            return self._by_covariance(by, sent, jnp.zeros(n).at[rows].set(d[rows]), product)
-
-        left_out = jnp.stack([jnp.sum(matters[first[count:]]) for count in counts])
-        ways = [*(partial(of_first, count) for count in counts), of_all]
-        return DensePrior(by.mean + sent, jax.lax.switch(jnp.sum(~(left_out <= by.slack)), ways))  # NaN: of all
+        product = folded_product(self.others * (self.width**2 * d), self.others)
+        return DensePrior(by.mean + sent, self._by_covariance(by, sent, d, product))
 
     def _by_covariance(self, by: Cotangent, sent: Array, d: Array, product: Array) -> Float[Array, "n n"]:
         """∂J/∂K, O W D W O being `product`, folded. Of two entries (i, j) and (j, i) only the sum counts."""
@@ -202,13 +181,6 @@ class DenseResponse(Response):
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
         others = self.others * (beside[:, None] * pull + pull[:, None] * beside)
         return outer - others + pull[:, None] * product * pull + own
-
-    def _matters(self, by: Cotangent) -> Float[Array, " n"]:
-        """What each datum's D adds to ∂J/∂ log s of a prior covariance s K: |D_ii (A K Aᵀ)_ii|, and A K Aᵀ = Σ Aᵀ."""
-        variance = unit(self.marginals.variance) ** 2
-        scale = self.width**2 / variance
-        spread = self.marginals.b - scale * (self.squared @ (scale * self.tau * variance))  # (A K Aᵀ)_ii / σ²
-        return jnp.abs(by.answer[1] * spread)
 
 
 class Negative(Record):

@@ -8,14 +8,17 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, encode, finite_array, first_bad, pad
+from quantprop.data import bucket, encode, finite_array, first_bad, pad, real_array
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import values
 from quantprop.projections import KL, Projection
 from quantprop.records import Record
+from quantprop.runtime.arguments import Rule, a, checked
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
+
+PAIR = Rule("a pair (mean, variance)", lambda value: isinstance(value, (tuple, list)) and len(value) == 2)
 
 
 class Projected(Record):
@@ -26,6 +29,9 @@ class Projected(Record):
     variance: Float[np.ndarray, "*shape"]
 
 
+@checked(
+    likelihood=a(Likelihood), projection=a(Projection, "a Projection, such as KL() or Wasserstein(2)"), cavity=PAIR
+)
 @float64
 def project(
     likelihood: Likelihood,
@@ -44,15 +50,13 @@ def project(
     >>> float(kl.mean.round(6)), float(kl.variance.round(6)), float(w2.variance.round(6))
     (1.427299, 1.962817, 1.931829)
     """
-    if not isinstance(projection, Projection):
-        raise TypeError(f"projection must be a Projection, such as KL() or Wasserstein(2); got {projection!r}")
-    likelihood = values(likelihood)
+    likelihood, y = values(likelihood), real_array(y, "y")
     mean, variance = finite_array(cavity[0], "cavity mean"), finite_array(cavity[1], "cavity variance")
     bad = variance <= 0
     if bad.any():
         raise ValueError(f"{first_bad(bad, variance, 'cavity variance')}: must be positive")
     tail = 1 if likelihood.columns > 1 else 0
-    y_shape = np.shape(y)[: np.ndim(y) - tail]
+    y_shape = y.shape[: y.ndim - tail]
     shapes = {"cavity mean": mean.shape, "cavity variance": variance.shape, "y": y_shape,
               "exposure": np.shape(exposure), "trials": np.shape(trials)}  # fmt: skip
     try:

@@ -28,6 +28,7 @@ from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
 from quantprop.records import field
+from quantprop.runtime.arguments import is_number
 
 FARTHEST = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
 NORMAL = 1e-9  # largest error of z's first two moments that is accepted
@@ -39,7 +40,7 @@ class Wasserstein(Projection):
     p: float = field(default=2.0, static=True)
 
     def __check_init__(self) -> None:
-        if not 1.0 <= self.p < math.inf:
+        if not (is_number(self.p) and 1.0 <= self.p < math.inf):
             raise ValueError(f"Wasserstein: p must be a finite number, at least 1; got {self.p}")
 
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:

@@ -12,6 +12,7 @@ from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberFor
 from quantprop.comparison.effects import of_terms, summary
 from quantprop.comparison.insight import relevance
 from quantprop.plots.effects import Scale, panels
+from quantprop.plots.series import time_of
 from quantprop.report.names import called
 from quantprop.report.svg import STYLE
 from quantprop.tables import TableModel
@@ -126,7 +127,13 @@ def effects(model: TableModel) -> Iterator[Picture]:
     columns = model.encoding.columns
     coded = {i: column.levels for i, column in enumerate(columns) if column.treatment == "coded"}
     scale = Scale(dict(enumerate(model.encoding.features)), coded, dict(enumerate(model.encoding.centre)))
-    for panel in panels(solution):
+    drawn = panels(solution)
+    if len(drawn) > 1 and time_of(solution) is not None:
+        figure = Figure(figsize=(SIZE[0], 0.4 * SIZE[1] * (len(drawn) + 2)), layout="constrained")
+        plots.decomposition(solution, scale=scale, figure=figure)
+        caption = "What f is the sum of, over time: means with 50 % and 90 % intervals."
+        yield Picture(figure, caption, caption)
+    for panel in drawn:
         figure = Figure(figsize=SIZE, layout="constrained")
         plots.effect(solution, panel.name, scale=scale, ax=figure.subplots())
         caption = (

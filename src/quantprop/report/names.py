@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from quantprop.comparison.insight import readable
@@ -34,6 +35,7 @@ REASONS = {  # of learning and of inference
     "improper-start": "there was no proper start",
     "no-variance": "some rows have no variance under the kernel",
     "no-covariance": "the kernel gave no covariance matrix",
+    "not-finite": "some results are not finite",
 }
 
 
@@ -68,6 +70,7 @@ def learning_ended(ending: Ending, features: Sequence[str]) -> str:
     """How learning ended, parameters by the names of the table's features."""
     bounds = [readable(name, features) for name in ending.at_bounds]
     text = f"{REASONS[ending.reason]}; {counted(ending.evaluations, 'evaluation')}, slope {ending.gradient:.0e}"
+    text += "" if math.isnan(ending.remaining) else f", {ending.remaining:.0e} nats left to gain"
     text += f"; inference failed at {ending.failed} of them" if ending.failed else ""
     return text + (f"; at a bound: {listed(bounds)}" if bounds else "")
 

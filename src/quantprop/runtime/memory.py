@@ -10,14 +10,14 @@ from typing import Any
 import jax
 
 from quantprop.runtime.jobs import answered, least_memory
-from quantprop.runtime.system import available_memory
+from quantprop.runtime.system import available_memory, limits
 
 SMALL = 2**26  # bytes that are not worth asking the system for, which takes a millisecond or more
 
 
 def check_memory(cost: Any) -> None:
     """Raise before a problem of this cost takes more memory than there is. Where nothing says how much, it is tried."""
-    if cost.peak < SMALL:
+    if cost.peak < SMALL and not limits():
         return
     have = _available()
     if have is not None and cost.peak > have:
@@ -50,7 +50,10 @@ def _own_capacity() -> int | None:
 def ways_out() -> str:
     """What to do about too many rows, where this process computes."""
     if jax.default_backend() == "cpu":
-        return "use fewer rows, end other work that holds memory, or take a computer or container with more of it"
+        raised = f", raise the limits of the process ({', '.join(limits())})" if limits() else ""
+        return (
+            f"use fewer rows, end other work that holds memory{raised}, or take a computer or container with more of it"
+        )
     return "use fewer rows, a device with more memory, or the CPU (JAX_PLATFORMS=cpu in the environment)"
 
 

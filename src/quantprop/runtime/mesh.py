@@ -36,7 +36,10 @@ def sharded(mesh: Mesh | Sequence[Any] | None = None) -> Iterator[None]:
     ...     pass  # infer(...), fit(...), GaussianProcessClassifier(process=Inducing(512)).fit(...)
     """
     devices = jax.devices() if mesh is None else mesh.devices if isinstance(mesh, Mesh) else mesh
-    token = _chosen.set(np.array(devices, dtype=object).ravel())
+    every = np.array(devices, dtype=object).ravel()
+    if not (len(every) and all(isinstance(device, jax.Device) for device in every)):
+        raise ValueError(f"mesh must be a Mesh, or a sequence of JAX's devices (jax.devices()); got {mesh!r}")
+    token = _chosen.set(every)
     try:
         yield
     finally:

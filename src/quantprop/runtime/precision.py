@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from quantprop.runtime.forks import check_fork
 from quantprop.runtime.memory import explained
 
 P = ParamSpec("P")
@@ -23,6 +24,7 @@ def float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(function)
     def in_float64(*args: P.args, **kwargs: P.kwargs) -> R:
+        check_fork()
         with jax.enable_x64(True), explained((args, kwargs)):  # an accelerator may say so only when asked for numbers
             return function(*args, **kwargs)
 

@@ -16,8 +16,8 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from quantprop.runtime.forks import check_fork
 from quantprop.runtime.garbage import uncollected
-from quantprop.runtime.interpreted import Interpreted, Waiting, due, wanted
 from quantprop.runtime.memory import explained
 from quantprop.runtime.mesh import mesh_of
 from quantprop.runtime.stored import kept
@@ -135,15 +135,16 @@ class Program(Generic[P, R]):
         return compiled.eval_shape(*leaves)
 
     def ahead(self, *args: Any, **kwargs: Any) -> Any:
-        """What `compile_ahead` is given before calls with arguments of these shapes: what XLA compiles (once it has, a
-        call with such arguments finds it), or one that waits.
+        """What `compile_ahead` is given before calls with arguments of these shapes: once XLA has compiled it, a call
+        with such arguments finds it.
         """
         compiled, leaves = self._compiled(args, kwargs)
         with mesh_of(leaves):
-            return compiled.ahead(*leaves) if isinstance(compiled, Interpreted) else compiled.lower(*leaves)
+            return compiled.lower(*leaves)
 
     def _compiled(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, list[Any]]:
         """The program for arguments like these, and the arrays in them."""
+        check_fork()
         static = {}
         if self.static_argnames in kwargs:
             kwargs = dict(kwargs)
@@ -167,11 +168,8 @@ class Program(Generic[P, R]):
                 options = _compiler_options() | (_unless_chosen(self.few) if few else {})
             else:
                 options = _unless_chosen(UNTUNED) if few and jax.default_backend() == "gpu" else {}
-            return jax.jit(of_arrays, compiler_options=options)
+            return jax.jit(of_arrays, compiler_options=options, keep_unused=bool(mark))
 
-        if wanted(leaves):
-            of_arrays.__name__ = getattr(function, "__name__", "program")  # by which JAX finds a trace again, too
-            return Interpreted(of_arrays, jitted)
         return kept(jitted, function, static, form, leaves)
 
 
@@ -195,26 +193,15 @@ def part(function: Callable[P, R]) -> Callable[P, R]:
 def compile_ahead(key: Hashable, programs: Iterable[Any], meanwhile: Callable[[], R] = lambda: None) -> R:
     """Compile programs in threads, as they come, unless those of this key are there: XLA does it without Python's lock,
     and mostly on one core for each. What this thread can do `meanwhile` it does, and returns.
-
-    Programs that are interpreted wait until they are due: then all of them are compiled.
     """
     if key in _cache.ahead:
         return meanwhile()
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        tasks, waiting = [], []
-        for one in programs:
-            if isinstance(one, Waiting):
-                waiting.append(one)
-            else:
-                tasks.append(threads.submit(one.compile))
-        if due(waiting):
-            tasks += [threads.submit(one.lowered().compile) for one in waiting]
-            waiting = []
+        tasks = [threads.submit(one.compile) for one in programs]
         done = meanwhile()
         for task in tasks:
             task.result()
-    if not waiting:
-        _cache.ahead.add(key)
+    _cache.ahead.add(key)
     return done
 
 

@@ -4,14 +4,17 @@ JAX's own cache is asked with a program that has been traced and lowered, which 
 of a file here is a digest of all that decides what would be traced: the library's code, the function, the form of its
 arguments with their shapes and types, versions and settings. A program of parts that are not the library's own, such as
 a user's likelihood or function, has no name; JAX's cache is left to find it.
+
+Programs are kept unless the environment forbids it, so that processes which start together, such as the workers of a
+cross-validation, compile each of them once: whoever needs one that another process is compiling waits for it.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import marshal
 import os
-import pickle
 import platform
 import sys
 import warnings
@@ -22,23 +25,26 @@ from pathlib import Path
 from secrets import token_hex
 from threading import Lock
 from types import FunctionType
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jaxlib.version
 import numpy as np
-from jax.experimental import serialize_executable
 
-from quantprop.runtime.seals import MARK, SEALED, sealed, unsealed
+from quantprop.runtime import folders
+from quantprop.runtime.images import LIBRARY, Image, image_of, loaded, packed, unpacked
+from quantprop.runtime.seals import MARK, SEALED, alone, read, write
 from quantprop.runtime.system import cores
 
-LIBRARY = "quantprop"
 PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
 CONTAINERS = (tuple, list, dict, frozenset)
 DOUBLE = "jax_enable_x64"
-SETTINGS = (DOUBLE, "jax_default_matmul_precision", "jax_debug_nans", "jax_debug_infs", "jax_disable_jit")
+CHECKS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")  # of JAX, which programs from files do not make
+SETTINGS = (DOUBLE, "jax_default_matmul_precision")
+JAXS_FOLDER = "jax_compilation_cache_dir"
 
-_folders: list[Path] = []  # the one that programs are kept in, if any
+log = logging.getLogger(LIBRARY)
+_folders: list[Path] = []  # the one that was asked for, if any
 
 
 def keep_in(folder: Path) -> None:
@@ -46,33 +52,42 @@ def keep_in(folder: Path) -> None:
     _folders[:] = [folder]
 
 
-def keeping() -> bool:
-    """Whether programs are kept in a folder."""
-    return bool(_folders)
+def folder() -> Path | None:
+    """Where programs are kept: as asked for, or else the user's cache folder, unless the environment or JAX's settings
+    say otherwise.
+    """
+    if _folders:
+        return _folders[0]
+    return None if getattr(jax.config, JAXS_FOLDER) else _usual(os.environ.get(folders.SWITCH))
+
+
+@cache
+def _usual(told: str | None) -> Path | None:
+    """The folder that nobody asked for here, of such an environment. Where there can be none, a fit takes longer."""
+    try:
+        home = folders.home()
+        return home and folders.opened(home)
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home folder can be found
+        log.warning(
+            "compiled programs are not kept: %s (%s=off in the environment asks for that)", error, folders.SWITCH
+        )
+        return None
 
 
 def kept(jitted: Callable[..., Any], function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
     """The jitted function as a program that is kept; as it is where nothing is, or where it has no name."""
-    if not _folders or jax.device_count() != 1:
+    home = folder()
+    if home is None or jax.device_count() != 1 or any(getattr(jax.config, name) for name in CHECKS):
         return jitted()
     name = _name(function, static, form, leaves)
-    return jitted() if name is None else Kept(jitted, _folders[0] / f"{name}{SEALED}")
-
-
-class Image(NamedTuple):
-    """A program as a file holds it."""
-
-    executable: bytes
-    count: int  # of arguments
-    out: Any  # the results, each its place among them instead of an array
-    shapes: tuple[tuple[tuple[int, ...], str], ...]  # of these, with their types
+    return jitted() if name is None else Kept(jitted, home / f"{name}{SEALED}")
 
 
 class Kept:
     """A jitted function whose program is read from a file, or else compiled on first use and written there."""
 
     def __init__(self, jitted: Callable[..., Any], file: Path) -> None:
-        self.make, self.file, self.record, self.gate = jitted, file, _read(file), Lock()
+        self.make, self.file, self.image, self.gate = jitted, file, _image(file), Lock()
         self.double = getattr(jax.config, DOUBLE)  # a setting of each thread
         self.arguments: tuple[Any, ...] = ()
         self.lowered: Any = None
@@ -94,15 +109,12 @@ class Kept:
 
     def eval_shape(self, *leaves: Any) -> Any:
         """Shapes and types in place of results."""
-        if self.record is None:
-            return self.jitted.eval_shape(*leaves)
-        shapes = self.record.shapes
-        return jax.tree.map(lambda place: jax.ShapeDtypeStruct(*shapes[place]), self.record.out)
+        return self.jitted.eval_shape(*leaves) if self.image is None else self.image.shapes()
 
     def lower(self, *leaves: Any) -> Kept:
         """What `compile` needs: nothing where the program is on file, as long as it can be used."""
         self.arguments = leaves
-        if self.record is None:
+        if self.image is None:
             self.lowered = self.jitted.lower(*leaves)
         return self
 
@@ -110,43 +122,46 @@ class Kept:
         """Load the program, or compile and write it."""
         with self.gate:
             if self.ready is None:
-                self.ready = self._loaded() or self._compiled()
+                self.ready = self._loaded() or self._made()
                 self.arguments, self.lowered = (), None
 
     def _loaded(self) -> Any:
-        if self.record is None:
+        if self.image is None:
             return None
-        arguments, out = jax.tree.structure(((0,) * self.record.count, {})), jax.tree.structure(self.record.out)
         _link_lapack()
         try:
-            return serialize_executable.deserialize_and_load(self.record.executable, arguments, out)
+            return loaded(self.image)
         except jax.errors.JaxRuntimeError as error:
             told = f"a compiled program cannot be used and is compiled again: {error}"
             warnings.warn(told, RuntimeWarning, stacklevel=2)
+            self.file.unlink(missing_ok=True)
             return None
+
+    def _made(self) -> Any:
+        """The program as another process has just made it, or as this one does."""
+        with alone(self.file):
+            self.image = _image(self.file)
+            return self._loaded() or self._compiled()
 
     def _compiled(self) -> Any:
         with jax.enable_x64(self.double):
             lowered = self.jitted.lower(*self.arguments) if self.lowered is None else self.lowered
         made = lowered.compile()
-        executable, arguments, out = serialize_executable.serialize(made)
-        shapes = tuple((one.shape, str(one.dtype)) for one in jax.tree.leaves(made.out_info))
-        image = Image(executable, arguments.num_leaves, jax.tree.unflatten(out, range(len(shapes))), shapes)
         try:
-            self.file.write_bytes(sealed(pickle.dumps(image)))
-        except OSError as error:
+            write(self.file, packed(image_of(made)))
+        except (OSError, ValueError) as error:
             warnings.warn(f"a compiled program is not kept: {error}", RuntimeWarning, stacklevel=2)
         return made
 
 
-def _read(file: Path) -> Image | None:
+def _image(file: Path) -> Image | None:
     """What a file holds; None where there is none that can be used."""
     try:
-        packed = unsealed(file.read_bytes()) if file.exists() else None
+        content = read(file)
     except OSError as error:
         warnings.warn(f"a compiled program cannot be read and is compiled again: {error}", RuntimeWarning, stacklevel=2)
         return None
-    return None if packed is None else pickle.loads(packed)
+    return None if content is None else unpacked(content)
 
 
 @cache

@@ -10,6 +10,8 @@ from pathlib import Path
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
+LIMITS = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}  # of a process, and what counts towards them
+COMPILER = 2**29  # bytes that threads and compiling take of them; XLA waits for ever where it gets none
 USUAL_MAPS = 65_530  # memory maps that Linux allows a process unless told otherwise
 
 
@@ -20,11 +22,12 @@ def cores() -> int:
 
 def available_memory() -> int | None:
     """Bytes available without swapping, file caches counted as free: on Linux the kernel's estimate, or what the
-    control groups of the process leave if that is less. Elsewhere the installed memory, and None if that is unknown.
+    control groups or the limits of the process leave if that is less. Elsewhere the installed memory, and None if that
+    is unknown.
     """
     told = [line.split() for line in _text(PROC / "meminfo").splitlines() if line.startswith("MemAvailable:")]
     estimates = [1024 * int(words[1]) for words in told if len(words) > 1 and words[1].isdecimal()]
-    return min([*(estimates or _installed()), *_left_by_groups()], default=None)
+    return min([*(estimates or _installed()), *_left_by_groups(), *_left_by_limits()], default=None)
 
 
 def _installed() -> list[int]:
@@ -56,6 +59,26 @@ def _left_by_groups() -> Iterator[int]:
                 fields = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
                 cached = sum(fields.get(kinds.format(kind), 0) for kind in ("active_file", "inactive_file"))
                 yield min(int(limit), max(0, int(limit) - int(taken) + cached))
+
+
+def limits() -> dict[str, int]:
+    """The limits that the process has (`ulimit -v`, `ulimit -d`), in bytes."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return {}
+    found = {name: resource.getrlimit(getattr(resource, name))[0] for name in LIMITS if hasattr(resource, name)}
+    return {name: limit for name, limit in found.items() if limit != resource.RLIM_INFINITY}
+
+
+def _left_by_limits() -> Iterator[int]:
+    """For each limit what is left of it for arrays."""
+    found = limits()
+    lines = [line.split() for line in _text(PROC / "self" / "status").splitlines()] if found else []
+    used = {words[0].rstrip(":"): 1024 * int(words[1]) for words in lines if len(words) == 3 and words[1].isdecimal()}
+    for name, limit in found.items():
+        if LIMITS[name] in used:
+            yield max(0, limit - used[LIMITS[name]] - COMPILER)
 
 
 def return_freed_memory() -> None:

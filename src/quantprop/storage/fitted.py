@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -44,8 +45,8 @@ STATUS = Kind("status", Status, {
     "reason": TEXT, "sweeps": COUNT, "residual": FLOAT, "tol": FLOAT, "schedule": TEXT, "negative_sites": COUNT,
 })  # fmt: skip
 ENDING = Kind("ending", Ending, {
-    "reason": TEXT, "evaluations": COUNT, "failed": COUNT, "gradient": FLOAT, "at_bounds": NAMES,
-})  # fmt: skip
+    "reason": TEXT, "evaluations": COUNT, "failed": COUNT, "gradient": FLOAT, "at_bounds": NAMES, "remaining": FLOAT,
+}, later={"remaining": math.nan})  # fmt: skip
 _SCALARS = {"log_evidence": FLOAT, "objective": TEXT, "objective_value": FLOAT, "reasons": NAMES}
 _PARTS = ("model", "method", "status", "ending", *_SCALARS)
 _POSTERIOR = ("inverse", "centre")
@@ -210,8 +211,9 @@ def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTR
 
 def ended(kind: Kind, node: Any) -> Any:
     """The record of an end, checked to be one that has words."""
-    require(isinstance(node, dict) and set(node) == set(kind.rules), f"the {kind.name} has the wrong fields")
-    ended = built(kind, {name: decode(field, name) for name, field in node.items()}, kind.name)
+    fits = isinstance(node, dict) and set(kind.rules) - set(kind.later) <= set(node) <= set(kind.rules)
+    require(fits, f"the {kind.name} has the wrong fields")
+    ended = built(kind, {**kind.later, **{name: decode(field, name) for name, field in node.items()}}, kind.name)
     with refusing(f"the {kind.name} has an unknown reason"):
         str(ended)
     return ended

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from quantprop.parameters import LogNormal, Parameter, is_parameter
 from quantprop.priors import PROCESSES, Inducing, Process
 from quantprop.priors.inducing import Message
 from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.runtime.arguments import Rule
 
 DEPTH = MAX_DEPTH + 20
 INLINE = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
@@ -48,14 +49,6 @@ def refusing(where: str) -> Iterator[None]:
 
 
 # --- what may be stored ----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Rule:
-    """What a field must be, in words and as a test."""
-
-    words: str
-    holds: Callable[[Any], bool]
 
 
 def numeric(value: Any, dimensions: int = 1) -> bool:
@@ -113,7 +106,9 @@ RULES = {  # by the name of the field; all others are LEARNED
     ),
     "means": Rule("a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))),
     "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
-    "own": Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value)),
+    **dict.fromkeys(
+        ("own", "centre"), Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value))
+    ),
     **dict.fromkeys(("text", "rows"), instance("text", str)),
     "likelihood": LIKELIHOOD,
     "mean": MEAN,
@@ -189,7 +184,7 @@ def register(make: type) -> type:
 
 _KERNELS = (
     "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Oscillation", "IntegratedWiener", "Linear", "Constant", "White", "Columns", "Categories", "Coregion",
+    "Periodic", "Oscillation", "IntegratedWiener", "Constant", "White", "Columns", "Categories", "Coregion",
     "Terms", "PerClass", "Difference",
 )  # fmt: skip
 _LIKELIHOODS = (
@@ -199,6 +194,7 @@ _LIKELIHOODS = (
 )  # fmt: skip
 REGISTRY = Registry((
     *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
+    record("kernels", kernels.Linear, centre=None),
     *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
     record("likelihoods", SoftmaxFactor),
     *(record("methods", make) for make in (EP, VB, Laplace)),

@@ -241,10 +241,8 @@ class Problem:
             return GaussianProcessClassifier(multi_class="joint", **{**settings, "likelihood": "probit"})
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
-        if self.target.likelihood in REAL:
-            return GaussianProcessRegressor(normalize_y=True, **settings)
         mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own
-        return GaussianProcessRegressor(mean=mean, **settings)
+        return GaussianProcessRegressor(mean=mean, normalize_y=self.target.likelihood in REAL, **settings)
 
 
 def problem(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import encode, inputs, row_weights
+from quantprop.data import encode, inputs, real_array, row_weights
 from quantprop.kernels import PerClass
 from quantprop.likelihoods import Probit, Softmax
 from quantprop.likelihoods.multinomial import ClassLikelihood
@@ -33,8 +33,8 @@ class Factors(NamedTuple):
 def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
     """The factors of every datum. A row of weight w is written w times: its copies have a u each."""
     x, likelihood = inputs(X, "X"), model.plain_likelihood
-    if np.shape(y) != (len(x),):
-        raise ValueError(f"y must have shape {(len(x),)}, one entry per row of X; got shape {np.shape(y)}")
+    if (y := real_array(y, "y")).shape != (len(x),):
+        raise ValueError(f"y must have shape {(len(x),)}, one entry per row of X; got shape {y.shape}")
     labels = encode(likelihood, y, (len(x),)).y.astype(int)
     total = row_weights(weights, len(x))
     if (total != np.rint(total)).any():

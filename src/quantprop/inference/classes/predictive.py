@@ -15,6 +15,7 @@ from quantprop.data import bucket, encode, pad
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
 from quantprop.numerics.largest import FINE, Rule, lattice
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import chunks, each, per_thread, threads
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -72,6 +73,7 @@ class ClassPredictive:
         labels = encode(replace(self.likelihood, classes=classes), y, (k,)).y.astype(int)
         return self.log_probabilities[np.arange(k), labels]
 
+    @checked()
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent draws of the class at every input (rows: draws)."""
         rng = np.random.default_rng(seed)

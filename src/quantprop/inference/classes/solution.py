@@ -15,7 +15,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes.factors import one_function
 from quantprop.inference.classes.predictive import ClassPredictive
 from quantprop.inference.modes import Modes
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, shares
+from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, proper, shares
 from quantprop.inference.solution import Solution, Status
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
@@ -27,6 +27,7 @@ from quantprop.model import Model
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
 from quantprop.priors.classes.layout import LAYOUTS
+from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -182,7 +183,7 @@ class ClassSolution:
             return Normal(joint.mean.reshape(shape), joint.variance.reshape(shape), joint.covariance.reshape(shape * 2))
         parts = [self._functions(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
         mean, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance)
+        return proper(Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance), self.status)
 
     def _functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self._one_difference:
@@ -220,6 +221,7 @@ class ClassSolution:
         """One: the probability of the largest of several functions is log-concave in them."""
         return Modes((self.log_evidence,), ("this start",))
 
+    @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k classes"]:
         """n joint draws of all functions at new inputs."""
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])

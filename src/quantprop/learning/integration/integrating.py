@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Integral
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +37,7 @@ from quantprop.learning.search import FTOL, Climb
 from quantprop.learning.starts import units
 from quantprop.model import Model
 from quantprop.parameters import Parameter, at, box, declared, is_parameter, labels, packed
+from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
 POINTS = 1024  # at most
@@ -68,6 +68,7 @@ class Attempt(NamedTuple):
         return (self.first + kept).tolist(), weights[kept] / weights[kept].sum()
 
 
+@checked(fitted=a(Fitted, "what fit returned (of an estimator: fitted_)"))
 def integrate(
     fitted: Fitted,
     *,
@@ -100,13 +101,6 @@ def integrate(
     >>> integrate(fitted).status.reason
     'converged'
     """
-    for name, value, least in (("max_points", max_points, 1), ("seed", seed, 0)):
-        if not isinstance(value, Integral) or value < least:
-            raise ValueError(f"{name} must be an integer and at least {least}; got {value!r}")
-    if not 0.0 < tol < np.inf:
-        raise ValueError(f"tol must be a positive number; got {tol}")
-    if not isinstance(fitted, Fitted):
-        raise TypeError(f"integrate takes what fit returned (of an estimator: fitted_); got {type(fitted).__name__}")
     solution = fitted.solution
     if not isinstance(solution, Solution):
         raise ValueError(
@@ -165,7 +159,7 @@ def integrated_over(
 
 def _mode(surface: Surface, theta: Float[np.ndarray, " theta"]) -> Point | None:
     climb = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None)
-    point, _ = climb.from_(theta)
+    point = climb.from_(theta).point
     return point if point.usable else None
 
 

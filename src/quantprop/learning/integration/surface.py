@@ -77,10 +77,6 @@ class Surface:
         """Whether its gradient is exact."""
         return self.landscape.exact
 
-    def missing(self, tol: float) -> float:
-        """About what a slope may lack where inference stops at `tol`."""
-        return self.landscape.missing(tol)
-
     @property
     def careful(self) -> bool:
         """Whether a first step to the other end of the box is to be avoided."""

@@ -36,9 +36,17 @@ def chosen_among(
         rows = different()
     if len(rows) < count:
         raise ValueError(f"Inducing: {count} points, but X has only {len(rows)} different rows; use at most as many")
-    spread = rows.std(axis=0)
-    scaled = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
-    return rows[_middles(scaled, _seeds(scaled, count, draw))]
+    unit = np.ldexp(rows, -np.frexp(np.abs(rows).max(axis=0))[1])  # whose squares do not overflow
+    spread = unit.std(axis=0)
+    scaled = (unit - unit.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    picked = _seeds(scaled, count, draw)
+    if len(picked) < count:
+        row, column = np.unravel_index(np.argmax(np.abs(scaled)), scaled.shape)
+        raise ValueError(
+            f"Inducing: {count} points, but beside {rows[row, column]:g} in column {column} of X only {len(picked)} "
+            "rows differ by more than rounding errors: leave that row out, or give the column another scale"
+        )
+    return rows[_middles(scaled, picked)]
 
 
 def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -47,11 +55,11 @@ def _squares(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def _seeds(x: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
     """k-means++ (Arthur and Vassilvitskii 2007): each next row with probability as its squared distance to those
-    before.
+    before; fewer, where no other row is apart from those.
     """
     picked = [int(draw.integers(len(x)))]
     nearest = ((x - x[picked[0]]) ** 2).sum(1)
-    while len(picked) < count:
+    while len(picked) < count and nearest.any():
         picked.append(int(np.searchsorted(np.cumsum(nearest), draw.random() * nearest.sum(), side="right")))
         nearest = np.minimum(nearest, ((x - x[picked[-1]]) ** 2).sum(1))
     return np.array(picked)

@@ -39,7 +39,7 @@ class Message(Record):
     constant: Float[Array, ""]
 
     def belief(self, lower: Float[Array, "m m"]) -> Belief:
-        """About v under a kernel whose Cholesky factor at the points is `lower`."""
+        """About v under a kernel by which the values at the points are `lower` v."""
         turn = solve_triangular(jnp.asarray(self.lower), lower, lower=True)  # from its v to the message's
         precision, linear = jnp.eye(len(lower)) + turn.T @ self.precision @ turn, turn.T @ self.linear
         precision = 0.5 * (precision + precision.T)

@@ -16,6 +16,7 @@ from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
 from quantprop.records import field
+from quantprop.runtime.arguments import is_number
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory
@@ -57,7 +58,7 @@ class Inducing(Process):
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")
         if np.ndim(points) == 0:
-            if not (float(points) == int(points) and points >= 1):
+            if not (is_number(points) and float(points).is_integer() and points >= 1):
                 raise ValueError(f"Inducing: points must be a whole number of at least 1, or an array; got {points}")
             return
         array = np.asarray(points, dtype=np.float64)
@@ -102,7 +103,7 @@ class Inducing(Process):
         n = len(prepared)
         basis, before = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter), None
         if self.message is not None:
-            before = self.message.belief(basis.lower())
+            before = self.message.belief(basis.values())
             mean = mean + means_given(basis, before.centre, prepared)
         mean, x, share = divided((mean, prepared, jnp.ones(n)))
         return InducingPrior(mean, basis, x, share, before, None, self._holds(rows_in_one_memory(n)), self.learn)
@@ -113,8 +114,11 @@ class Inducing(Process):
         return Inducing(points, False, self.seed, self.jitter, message)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
+        return self.cross_of(kernel, kernel, x, new)
+
+    def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
         basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
-        return basis.whitening() @ kernel.cross(basis.z, new)
+        return basis.whitening() @ term.cross(basis.z, new)
 
     def _holds(self, n: int) -> bool:
         size = 8 * n * self.count

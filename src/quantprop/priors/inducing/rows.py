@@ -1,6 +1,7 @@
 """V = L⁻¹ K_uf and d, the numbers of a prior VᵀV + diag d, in chunks of rows: an M × n array exists only where it fits.
 
-L Lᵀ = K_uu + jitter · diag K_uu, and d_n = k_nn − |V_n|² is what the M points leave unexplained of a variance.
+L Lᵀ = K_uu + jitter · diag K_uu, of the points that add something to the others; d_n = k_nn − |V_n|² is what all leave
+unexplained of a variance.
 
 Where rows are divided among devices, each goes over chunks of its own rows (`by_device`); only sums over rows travel.
 """
@@ -23,6 +24,7 @@ from quantprop.runtime.mesh import by_device
 CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
 CPU_ROWS = 2**13  # of one chunk, however few points there are: longer ones leave the cache between two products
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
+ROUNDINGS = 8  # rounding errors per point, up to which what a point adds to the others cannot be told from 0
 
 
 def chunk_bytes() -> int:
@@ -56,19 +58,65 @@ class Basis(Record):
     scale: Float[Array, ""]  # of the covariance
     jitter: float = field(static=True)
 
-    def lower(self) -> Float[Array, "m m"]:
-        """L, NaN where K_uu is not positive definite."""
+    def covariance(self) -> Float[Array, "m m"]:
+        """K_uu with the jitter."""
         k = self.kernel.cross(self.z, self.z)
-        return jnp.linalg.cholesky(k + self.jitter * jnp.diag(jnp.diagonal(k)))
+        return k + self.jitter * jnp.diag(jnp.diagonal(k))
+
+    def factored(self) -> tuple[Array, Array]:
+        """L, and which points it is of: 0 for those left out, because others determine their values. These have rows
+        and columns of I.
+        """
+        k, m = self.covariance(), len(self.z)
+        least = ROUNDINGS * m * jnp.finfo(k.dtype).eps
+        if self.jitter > least:
+            return jnp.linalg.cholesky(k), jnp.ones(m)
+        kept = independent(jax.lax.stop_gradient(k), least)
+        return jnp.linalg.cholesky(jnp.where(jnp.outer(kept, kept) > 0, k, jnp.eye(m))), kept
+
+    def lower(self) -> Float[Array, "m m"]:
+        """L, NaN where K_uu has negative eigenvalues."""
+        return self.factored()[0]
 
     def whitening(self) -> Float[Array, "m m"]:
-        """L⁻¹: products with it take half as long as triangular solves."""
-        return solve_triangular(self.lower(), jnp.eye(len(self.z)), lower=True)
+        """L⁻¹, with rows of 0 for points left out: products with it take half as long as triangular solves."""
+        lower, kept = self.factored()
+        return solve_triangular(lower, jnp.diag(kept), lower=True)
+
+    def values(self) -> Float[Array, "m m"]:
+        """What turns v into u: L, and for points left out what the others say of them."""
+        lower, kept = self.factored()
+        return jnp.where(kept[:, None] > 0, lower * kept, self.covariance() @ self.whitening().T)
 
     def explained(self, whitening: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
         """V and d of some rows. d is a variance: what rounding leaves below 0 is 0."""
         v = jnp.sqrt(self.scale) * lower_product(whitening, self.kernel.cross(self.z, x))
         return v, jnp.maximum(self.scale * self.kernel.diagonal(x) - jnp.sum(v**2, axis=0), 0.0)
+
+
+def independent(k: Float[Array, "m m"], least: float) -> Float[Array, " m"]:
+    """1 for points that a Cholesky factorisation with pivots takes, 0 for those whose variance, given these, is at most
+    `least` of what it was; NaN where it is negative. Where no pivot is so small without exchanging any, all are taken.
+    """
+    m, variance = len(k), jnp.diagonal(k)
+    scale = jnp.where(variance > 0, jax.lax.rsqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
+    correlation = scale[:, None] * k * scale
+
+    def step(i, state):
+        rest, kept, columns = state
+        j = jnp.argmax(jnp.where(kept > 0, -1.0, rest))
+        takes = rest[j] > least
+        column = (correlation[:, j] - columns @ columns[j]) / jnp.sqrt(jnp.where(takes, rest[j], 1.0))
+        column = jnp.where(takes, column, 0.0)
+        return rest - column**2, kept.at[j].add(jnp.where(takes, 1.0, 0.0)), columns.at[:, i].set(column)
+
+    def chosen() -> Array:
+        start = jnp.where(variance > 0, 1.0, 0.0), jnp.zeros(m), jnp.zeros((m, m))
+        rest, kept, _ = jax.lax.fori_loop(0, m, step, start)
+        return jnp.where(jnp.all(rest > -jnp.sqrt(jnp.finfo(k.dtype).eps)), kept, jnp.nan)
+
+    pivots = jnp.diagonal(jnp.linalg.cholesky(correlation)) ** 2
+    return jax.lax.cond(jnp.all(pivots > least), lambda: jnp.ones(m), chosen)
 
 
 class Rows(Record):
@@ -169,7 +217,7 @@ def carried_back(
 
 def means_given(basis: Basis, v: Float[Array, " m"], x: Float[Array, "n d"]) -> Float[Array, " n"]:
     """Vᵀ v of every row, chunk by chunk; its derivative computes the chunks again."""
-    u = solve_triangular(basis.lower(), v, lower=True, trans=1)
+    u = basis.whitening().T @ v
     split = x.reshape(chunks_of(len(x), len(basis.z)), -1, x.shape[1])
 
     @jax.checkpoint

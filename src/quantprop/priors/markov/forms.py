@@ -130,9 +130,9 @@ def _(kernel: kernels.Constant, before, now, harmonics):
 
 @form.register
 def _(kernel: kernels.Linear, before, now, harmonics):
-    """f = x t with a constant x."""
+    """f = x (t − centre) with a constant x."""
     one = jnp.ones_like(now)[None]
-    return Form(one[None], 0.0 * one[None], kernel.variance * one[None], now[None] * one)
+    return Form(one[None], 0.0 * one[None], kernel.variance * one[None], kernel.about(now)[None] * one)
 
 
 @form.register
@@ -183,13 +183,14 @@ def _rotation(angle: Times) -> Array:
 @form.register
 def _(kernel: kernels.Periodic, before, now, harmonics):
     """Σ_j q_j cos(2π j r/period), cut after so many harmonics (Solin and Särkkä 2014): nothing is forgotten, Q = 0."""
-    step, share = now - before, series(kernel.lengthscale, harmonics)
-    a, p = jnp.ones((1, 1, *step.shape)), _spread(np.ones((1, 1)), step) * share[0]
-    for j in range(1, harmonics + 1):
-        a = _beside(a, _rotation(2.0 * jnp.pi * j * step / kernel.period))
-        p = _beside(p, _spread(np.eye(2), step) * share[j])
-    h = _spread(np.array([1.0] + [1.0, 0.0] * harmonics), step)
-    return Form(a, jnp.zeros_like(a), kernel.variance * p, h)
+    order = (np.arange(2 * harmonics + 1) + 1) // 2  # of each state: cosine and sine of one harmonic are neighbours
+    step, share = now - before, kernel.variance * series(kernel.lengthscale, harmonics)[order]
+    angle = 2.0 * jnp.pi * step / kernel.period * _spread(order.astype(float), step)
+    turned = np.diag(np.tile([0.0, 1.0], harmonics), 1)[: len(order), : len(order)]
+    one = _spread(np.eye(len(order)), step)
+    a = one * jnp.cos(angle) + _spread(turned - turned.T, step) * jnp.sin(angle)
+    h = _spread(np.where(order > 0, np.arange(len(order)) % 2, 1.0), step)
+    return Form(a, jnp.zeros_like(a), one * share.reshape((-1,) + (1,) * step.ndim), h)
 
 
 def series(lengthscale: Any, harmonics: int) -> Float[Array, " j"]:

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, summands
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.markov.forms import form, series
 from quantprop.priors.markov.inputs import time_column
@@ -80,6 +81,15 @@ class Markov(Process):
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Ties:
         time = time_column(kernel, x.shape[1])
         return ties_of(partial(form, kernel, harmonics=self.harmonics), kernel.noise(new), x[:, time], new[:, time])
+
+    def cross_terms(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Ties:
+        """A term is what h sees of its own block of the state."""
+        terms, none = summands(kernel), jnp.zeros(1)
+        ties = self.cross(kernel, x, jnp.tile(new, (len(terms), 1)))
+        owner = np.repeat(np.arange(len(terms)), [len(form(term, none, none, self.harmonics).h) for term in terms])
+        own = owner[:, None] == np.repeat(np.arange(len(terms)), len(new))
+        noise = jnp.concatenate([term.noise(new) for term in terms])
+        return ties._replace(to=ties.to._replace(h=jnp.where(own, ties.to.h, 0.0)), noise=noise)
 
     def cost(self, n: int) -> Cost:
         one = 8 * n
