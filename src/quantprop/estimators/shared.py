@@ -90,6 +90,7 @@ class GaussianProcess(BaseEstimator):
     _items: ClassVar[bool] = False  # whether a row of X stands in several data
     _remedy = ""  # of learning that did not converge
     hyperparameters: str
+    _parameter_constraints: ClassVar[dict]
 
     def save(self, path):
         """Write the estimator to one file, to be read by `quantprop.load`."""
