@@ -60,11 +60,12 @@ def predict(
         raise typer.BadParameter("give one of --drop-missing and --blank-missing")
     with plainly(debug), prepared():
         from quantprop import tables
+        from quantprop.tables.reading import polars_for
 
         if out is not None:
             check_place(out)
             if out.suffix == ".parquet":
-                tables.reading.polars_for(str(out))
+                polars_for(str(out))
         learned = tables.load(model)
         if quantiles and learned.forecast_names(levels) == learned.forecast_names(()):
             raise typer.BadParameter("the model is of classes, which have no quantiles", param_hint="--quantiles")

@@ -14,7 +14,7 @@ from typing import Any
 
 import typer
 
-from quantprop.cli import INTERRUPTED, end
+from quantprop.cli.interrupts import INTERRUPTED, end
 
 USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."

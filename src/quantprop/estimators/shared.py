@@ -91,6 +91,7 @@ class GaussianProcess(BaseEstimator):
     _remedy = ""  # of learning that did not converge
     _parameter_constraints: ClassVar[dict]
     hyperparameters: str
+    _parameter_constraints: ClassVar[dict]
 
     def save(self, path):
         """Write the estimator to one file, to be read by `quantprop.load`."""

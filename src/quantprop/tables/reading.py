@@ -98,8 +98,9 @@ def from_columns(columns: Mapping[str, Iterable[Any]] | Any, source: str) -> Tab
     """A table from columns in memory, a mapping or a pandas or polars frame. Numbers keep every digit; None, NaN, NaT
     and NA are missing.
     """
-    if hasattr(columns, "iter_columns"):  # polars
-        named = [(column.name, column) for column in columns.iter_columns()]
+    polars: Any = getattr(columns, "iter_columns", None)
+    if polars is not None:
+        named = [(column.name, column) for column in polars()]
     elif hasattr(columns, "items"):
         named = [(str(name), values) for name, values in columns.items()]
     else:
