@@ -29,11 +29,12 @@ _workspaces: dict[str, Path] = {}  # of this process, by the folder they belong 
 
 @checked()
 def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Keep compiled programs on disk from now on: in the user's cache folder, or in the one given. Returns it.
+    """Keep compiled programs on disk, JAX's own too: in the user's cache folder, or in the one given. Returns it.
 
-    At most 512 MB are kept, and the folder may be deleted at any time. `QUANTPROP_CACHE=off` in the environment forbids
-    it (None is returned), `QUANTPROP_CACHE=folder` says where; a cache folder that JAX was told of already is left as
-    it is. On the command line it is on by default.
+    The library's own are kept in the user's folder without being asked to. At most 512 MB are kept, and the folder may
+    be deleted at any time. `QUANTPROP_CACHE=off` in the environment forbids it (None is returned),
+    `QUANTPROP_CACHE=folder` says where; a cache folder that JAX was told of already is left as it is. A PermissionError
+    names a folder that others than this user could write to.
 
     >>> import tempfile
     >>> import quantprop
