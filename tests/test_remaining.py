@@ -9,7 +9,7 @@ import pytest
 from quantprop import Dense, Inducing, Markov, Model, Parameter, fit, fit_many, kernels, likelihoods
 from quantprop.inference.results import Ending
 from quantprop.learning.ascent import projected
-from quantprop.learning.remaining import converged, expected_gain, gain_by_secants, trusted
+from quantprop.learning.remaining import Seen, converged, expected_gain, gain_by_secants, remaining_gain
 from quantprop.storage.fitted import ENDING, ended
 
 RNG = np.random.default_rng(5)
@@ -81,18 +81,35 @@ def test_secants_along_the_axes_tell_the_whole_curvature(size):
     bend = np.full(size, 7.0)
     bend[:3] = (1.0, 10.0, 1e4)
     places = np.vstack([np.zeros(size), np.tril(np.ones((3, size)))])
-    slopes = -bend * places
+    seen = [Seen(place, 0.0, -bend * place) for place in places]
     slope = np.zeros(size)
     slope[:3] = (0.3, -0.2, 0.1)
-    assert gain_by_secants(slope, places, slopes) == pytest.approx(np.sum(slope**2 / (2.0 * bend)), rel=1e-9)
+    assert gain_by_secants(slope, places[-1], seen) == pytest.approx(np.sum(slope**2 / (2.0 * bend)), rel=1e-9)
+
+
+def test_a_tail_beside_steep_entries_is_seen():
+    """As of the lengthscale of a feature that does not matter: little slope, little curvature, and few steps along."""
+
+    def at(steep, tail, value=-1.0):
+        return Seen(np.array([steep, tail]), value, np.array([-1e3 * steep, 8e-4 * np.exp(-tail)]))
+
+    seen = [at(0.1, -0.5, -9.0), at(0.01, -0.4), at(-1e-3, -0.2), at(1e-5, 0.0), at(1e-6, 0.0)]
+    left = remaining_gain(seen[-1].gradient, seen[-1].theta, seen)
+    assert 8e-4 / 4.0 < left < 8e-4 * 4.0
 
 
 def test_a_curvature_learned_on_the_way_up_is_not_trusted():
-    climbing, resting = [-9.0, -3.0, -2.0, -1.0], [-9.0, -1.0, -1.0, -1.0, -1.0 + 1e-5]
-    assert trusted(1e-9, 0.5, climbing, 2) == 0.5
-    assert trusted(1e-9, 0.5, resting, 2) == 1e-9
-    assert trusted(1e-9, 0.5, resting[:3], 2) == 0.5  # too few to know
-    assert trusted(1e-9, 1e-5, climbing, 2) == 1e-9  # the slope is small itself
+    places, slope = np.linspace(-1.0, -0.5, 5), np.array([0.5, 0.0])
+
+    def left(values, slope):
+        seen = [Seen(np.array([p, 0.0]), v, np.array([-1e9 * p, 0.0])) for p, v in zip(places, values, strict=False)]
+        return remaining_gain(slope, seen[-1].theta, seen)
+
+    climbing, resting = [-9.0, -5.0, -3.0, -2.0, -1.0], [-9.0, -1.0, -1.0, -1.0, -1.0 + 1e-5]
+    assert left(climbing, slope) == 0.5
+    assert left(resting, slope) == pytest.approx(0.5**2 / 2e9)
+    assert left(resting[:3], slope) == 0.5  # too few to know
+    assert left(climbing, np.array([1e-5, 0.0])) == pytest.approx(1e-10 / 2e9)  # the slope is small itself
 
 
 @pytest.mark.parametrize(
