@@ -129,7 +129,7 @@ def test_weights_must_be_at_least_zero():
     refused("weights[1] = nan", PROBIT, X, Y, weights=changed(ones, 1, NAN))
     refused("weights[1] = inf", PROBIT, X, Y, weights=changed(ones, 1, INF))
     refused("weights … (6,) … (5,)", PROBIT, X, Y, weights=ones[:5])
-    refused("weights must not all be 0", PROBIT, X, Y, weights=0.0 * ones)
+    refused("weights must not all be zero", PROBIT, X, Y, weights=0.0 * ones)
 
 
 def test_weights_above_one_are_refused_with_white_noise():

@@ -162,7 +162,7 @@ def row_weights(values: Any, n: int, name: str = "weights") -> np.ndarray:
     """How often each of n rows counts; None stands for 1. Whole but for rounding errors (10 · (0.1 + 0.2)) is whole."""
     total = positive_rows(values, name, (n,), zero_allowed=True)
     if not (total > 0).any():
-        raise ValueError(f"{name} must not all be 0")
+        raise ValueError(f"{name} must not all be zero")
     whole = np.rint(total)
     return np.where(np.abs(total - whole) <= ROUNDING * whole, whole, total)
 

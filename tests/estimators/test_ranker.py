@@ -92,7 +92,7 @@ def test_win_probabilities_are_those_of_the_utilities(ranker):
     first = np.arange(len(PAIRS)) == 0
     assert ranker.score(X, PAIRS, sample_weight=first) == pytest.approx(np.log(p[0]), abs=1e-9)
     for wrong, told in (
-        (0 * first, "not all be 0"),
+        (0 * first, "not all be zero"),
         (-1.0 * first, "at least 0"),
         (np.full(len(PAIRS), np.nan), "NaN"),
     ):

@@ -35,11 +35,6 @@ def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) 
     return Gaussian(Parameter(np.sqrt(known), fixed=True))
 
 
-def is_known(likelihood: Any) -> bool:
-    """Whether the noise is not learned."""
-    return likelihood.scale.fixed
-
-
 def check_factor(core: Core) -> None:
     """Raise scikit-learn's error where the covariance of y, noise included, cannot be factorised."""
     if _singular(core):

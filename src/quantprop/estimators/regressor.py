@@ -16,7 +16,7 @@ from quantprop.data import refuse_others, refuse_sizes, row_weights
 from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
-from quantprop.estimators.noise import ALPHA, REMEDY, check_factor, gaussian_by_name, is_known
+from quantprop.estimators.noise import ALPHA, REMEDY, check_factor, gaussian_by_name
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
 from quantprop.estimators.terms import unknown_mean
@@ -216,10 +216,10 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
     ) -> tuple[np.ndarray, np.ndarray, dict, np.ndarray]:
         """Equal rows (x, y and noise) as one that counts for all; and which one stands for each row.
 
-        For known Gaussian noise only: the tiny default leaves repeated rows few digits. Not with white noise in the
-        kernel, nor with inducing points: equal rows have values of their own then, each of them.
+        For the Gaussian likelihood given by name only: little noise leaves repeated rows few digits. Not with white
+        noise in the kernel, nor with inducing points: equal rows have values of their own then, each of them.
         """
-        if not (self._gaussian() and is_known(model.likelihood)) or model.process.copies_apart:
+        if not self._gaussian() or model.process.copies_apart:
             return X, y, rows, np.arange(len(X))
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
@@ -253,7 +253,8 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     def _of_f(self) -> bool:
         """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
-        return self._gaussian() and is_known(self._core.fitted.model.likelihood)
+        learned: Any = self._core.fitted.model.likelihood
+        return self._gaussian() and learned.scale.fixed
 
     @property
     def _remedy(self) -> str:
@@ -323,7 +324,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     @property
     def solution_(self):
-        """The posterior of the latent function at the learned hyperparameters. With known Gaussian noise, its X holds
+        """The posterior of the latent function at the learned hyperparameters. With Gaussian noise by name, its X holds
         equal training rows once.
         """
         return self._core.fitted.solution
