@@ -400,6 +400,7 @@ CALLS: dict[str, Callable[[], Call]] = {
             "points": [*AT_LEAST_1, 1],
         },
     ),
+    "plots.decomposition": lambda: Call(plots.decomposition, {"source": gaussian().solution}, {"source": OBJECTS}),
     "plots.effects": lambda: Call(plots.effects, {"source": gaussian().solution}, {"source": OBJECTS, "axes": [5, []]}),
     "plots.effect": lambda: Call(
         plots.effect, {"source": gaussian().solution, "name": "se"}, {"source": OBJECTS, "name": CHOICE}

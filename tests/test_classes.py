@@ -87,7 +87,7 @@ def test_what_u_does_to_two_classes(method, apart):
     """Moments of f do not depend on how u is integrated out; W₂ along u + f_y − f_j is not W₂ along f_y − f_j."""
     y = (Y > 0).astype(int)
     kernel = kernels.PerClass((KERNEL,), 2)
-    scalar = infer.__wrapped__  # which takes rows as factors see them
+    scalar = infer.__wrapped__.__wrapped__  # which takes rows as factors see them
     found = ClassSolution(scalar(Model(kernel, likelihoods.Probit()), with_u(y), np.ones(len(y)), method, tol=1e-11))
     binary = infer(JOINT, X, y, method, tol=1e-11)
     least, most = apart

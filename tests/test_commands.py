@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import warnings
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -222,10 +223,54 @@ def test_options_that_do_not_go_together_are_wrong_usage(more, words):
     assert words in re.sub(r"[^\w-]+", " ", result.output)
 
 
+# --- series ----------------------------------------------------------------------------------------------------------
+
+DAYS = np.arange(36.0)
+LEVEL = 0.05 * DAYS + np.sin(2.0 * np.pi * DAYS / 7.0) + 0.1 * (-1.0) ** DAYS
+SERIES = "day,level,other\n" + "".join(f"{day},{y},{day % 5}\n" for day, y in zip(DAYS, LEVEL, strict=True))
+
+
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        "matern32(day) + matern12(day) + linear(day)",
+        pytest.param("matern32(day) + periodic(day, period=7)", marks=pytest.mark.campaign),
+    ],
+)
+def test_a_series_as_a_sum_of_terms(kernel, folder):
+    """Its terms are those of the dense process at the same hyperparameters."""
+    out = folder / "series.safetensors"
+    options = ("--target", "level", "--ignore", "other", "--method", "ep", "--kernel", kernel, "--out", out, "--json")
+    result = call("fit", "-", *options, "--series", stdin=SERIES.encode())
+    assert result.exit_code == 0, result.output
+    explained = call("explain", out, "--json")
+    assert explained.exit_code == 0, explained.output
+    (found,) = json.loads(explained.stdout)["models"]
+    assert found["shares"] == json.loads(result.stdout)["models"][0]["shares"]
+    solution = tables.load(out).fits[0].solution
+    y = (LEVEL - LEVEL.mean()) / LEVEL.std()
+    dense = quantprop.infer(replace(solution.model, process=quantprop.Dense()), solution.X, y, "ep")
+    assert found["shares"] == pytest.approx(
+        {name: share for name, share in dense.terms(solution.X).shares.items() if name not in ("mean", "constant()")},
+        abs=1e-6,
+    )
+    for name, effect in dense.fixed_effects().items():
+        assert solution.fixed_effects()[name] == pytest.approx(effect, abs=1e-6)
+
+
+def test_what_is_no_series_names_options_of_the_command_line():
+    kernel = "matern32(day) + se(other)"
+    result = call("fit", "-", "--target", "level", "--series", "--kernel", kernel, stdin=SERIES.encode())
+    assert result.exit_code == 1
+    assert "leave out --series" in result.output
+
+
 # --- numbers ---------------------------------------------------------------------------------------------------------
 
 NUMBERS = {
-    "gaussian": GaussianProcessRegressor(likelihood=likelihoods.Gaussian(0.5), normalize_y=True, method="laplace"),
+    "gaussian": GaussianProcessRegressor(
+        likelihood=likelihoods.Gaussian(0.5), mean="constant", normalize_y=True, method="laplace"
+    ),
     "poisson": GaussianProcessRegressor(likelihood="poisson", mean="constant", method="laplace"),
 }
 
@@ -318,6 +363,63 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
     captions = re.findall(r'aria-label="([^"]*)"', text)
     for printed in (shown, "\n".join(report.lines(found)), *map(html.unescape, captions)):
         assert not LEAKS.findall(printed), printed
+
+
+COLUMNS = {"test error": "likeliest", "Brier": "half the squared", "RMSE": "root of the mean", "MAE": "mean absolute"}
+
+
+@pytest.fixture(scope="module")
+def compared_numbers(folder):
+    """A folder in which compare has written a page about numbers, and another, and then has met a full disk."""
+    place, kept, real = folder / "twice", [], comparison.compare
+    place.mkdir()
+    (place / "numbers.csv").write_text(numbers(0.5, 10), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(place)
+        patch.setattr(comparison, "compare", lambda *given: (kept or kept.append(real(*given)) or kept)[0])
+        words = ("compare", "numbers.csv", "--target", "calls", "--methods", "laplace", "--folds", "2")
+        results = [call(*words), call(*words)]
+        patch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        results.append(call(*words))
+    return place, results
+
+
+def test_a_page_explains_the_columns_that_it_has(compared, compared_numbers):
+    place, _ = compared_numbers
+    pages = {True: compared[1], False: (place / "report.html").read_text(encoding="utf-8")}
+    for classes, text in pages.items():
+        shown = " ".join(
+            html.unescape(re.sub(r"<(style|pre|svg)\b.*?</\1>|<[^>]*>", " ", text, flags=re.DOTALL)).split()
+        )
+        for name, words in COLUMNS.items():
+            there = name in (("test error", "Brier") if classes else ("RMSE", "MAE"))
+            assert (name in shown) == there
+            assert (words in shown) == there
+        assert "smaller than those of the scores" not in shown
+
+
+def test_pages_that_nobody_asked_to_replace_stay(compared_numbers):
+    place, (first, second, failed) = compared_numbers
+    assert (first.exit_code, second.exit_code, failed.exit_code) == (0, 0, 1)
+    assert "wrote report.html" in first.stdout
+    assert "wrote report-2.html" in second.stdout
+    assert sorted(path.name for path in place.iterdir()) == ["numbers.csv", "report-2.html", "report.html"]
+    assert first.stdout.splitlines()[:-1] == second.stdout.splitlines()[:-1] == failed.stdout.splitlines()
+    assert "No space left on device" in failed.stderr
+
+
+def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("quantprop.comparison.insight.surprise", lambda _: 1 / 0)
+    (folder / "few.csv").write_text(numbers(0.5, 8), encoding="utf-8")
+    words = ("fit", "few.csv", "--target", "calls", "--method", "laplace", "--out", "few.safetensors")
+    for more in ((), ("--json",)):
+        result = call(*words, *more)
+        assert result.exit_code == 0, result.output
+        assert "few.safetensors was written, but cannot be described: division by zero" in result.stderr
+        assert tables.load(folder / "few.safetensors").target == "calls"
+    assert json.loads(result.stdout) == {"model": "few.safetensors", "warning": "division by zero"}
+    assert call(*words, "--debug").exit_code == 1
 
 
 # --- what cannot be done ---------------------------------------------------------------------------------------------

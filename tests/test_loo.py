@@ -95,3 +95,20 @@ def test_an_outlier_that_counts_for_nothing_has_a_density(learned):
     expected = without.predict_y(X[7:8]).log_prob(y[7:8])[0]
     assert whole.converged
     np.testing.assert_allclose(whole.loo[7], expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1e30, 1e100, 1e149])
+@pytest.mark.parametrize(
+    ("likelihood", "method"),
+    [(likelihoods.DoubleExponential(), "vb"), (likelihoods.StudentT(), "laplace"), (likelihoods.Gaussian(), "vb")],
+)
+def test_converged_means_that_all_results_are_finite(likelihood, method, size):
+    """Else the status says so, and the remedy that it names works."""
+    x = np.linspace(0.0, 6.0, 20)[:, None]
+    y = np.sin(x[:, 0]) + 0.1 * np.cos(7.0 * x[:, 0])
+    model = Model(kernels.SquaredExponential(), likelihood)
+    solution = infer(model, x, size * y, method)
+    finite = np.isfinite([*solution.loo, solution.log_evidence, *solution.marginals.variance]).all()
+    assert finite == solution.converged
+    assert finite or (solution.status.reason == "not-finite" and "divide it by its size" in str(solution.status))
+    assert infer(model, x, y, method).converged

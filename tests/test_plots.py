@@ -121,22 +121,22 @@ def test_decomposition_draws_every_term_with_its_bands_and_the_rest():
     model = Model(kernel, likelihoods.Gaussian(0.1), 0.25, Dense())
     found = infer(model, np.column_stack([t, 0.0 * t]), y, "ep", weights=counts)
     axes = plots.decomposition(found)
-    assert [ax.get_title(loc="left") for ax in axes] == ["all terms", "matern32(0)", "periodic(0)", "rest"]
+    assert [ax.get_title(loc="left") for ax in axes] == ["all terms", "matern32(0)", "periodic(0, period=7)", "rest"]
     whole, trend, season, rest = axes
     x = trend.lines[0].get_xdata()
     assert np.isin(t, x).all()
     terms = found.terms(np.column_stack([x, 0.0 * x]))
-    for ax, name in ((trend, "matern32(0)"), (season, "periodic(0)")):
+    for ax, name in ((trend, "matern32(0)"), (season, "periodic(0, period=7)")):
         np.testing.assert_allclose(ax.lines[0].get_ydata(), terms[name].mean, atol=1e-12)
         at, lower, upper = band(ax.collections[0])
         np.testing.assert_allclose(at, x)
         half = 1.6448536269514722 * np.sqrt(terms[name].variance)
         np.testing.assert_allclose(upper - lower, 2.0 * half, rtol=1e-8)
-    sums = sum(terms[name].mean for name in ("matern32(0)", "periodic(0)", "constant()"))
+    sums = sum(terms[name].mean for name in ("matern32(0)", "periodic(0, period=7)", "constant()"))
     np.testing.assert_allclose(whole.lines[0].get_ydata(), sums, atol=1e-10)
     np.testing.assert_allclose(whole.lines[1].get_ydata(), np.where(counts > 0, y - 0.25, np.nan), atol=1e-12)
     np.testing.assert_allclose(rest.lines[0].get_ydata()[counts > 0], (y - found.marginals.mean)[counts > 0])
-    season = plots.effect(found, "periodic(0)")
+    season = plots.effect(found, "periodic(0, period=7)")
     np.testing.assert_allclose(season.lines[0].get_xdata()[[0, -1]], [0.0, 7.0])
     of_two = infer(Model(kernel + kernels.Linear().on(1), likelihoods.Gaussian(0.1)), found.X, y, "ep")
     with pytest.raises(ValueError, match="all see one column of X"):

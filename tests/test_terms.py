@@ -1,6 +1,7 @@
 """Posteriors of the terms of a sum, against dense formulas and statsmodels' mixed models."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,11 @@ def test_terms_add_up(probit):
     error = np.sqrt(whole.variance / 4000)
     assert (np.abs(f.mean(axis=0) - whole.mean) < 4.5 * error).all()
     np.testing.assert_allclose(f.var(axis=0), whole.variance, rtol=0.15)
+
+
+def test_joint_draws_that_memory_does_not_hold_are_refused(probit):
+    with pytest.raises(MemoryError, match=r"the joint posterior of 4 terms at 300000 rows takes .* fewer rows"):
+        replace(probit.terms(NEW), X=np.zeros((300_000, 3))).sample(1)
 
 
 def test_a_level_that_was_not_learned_from_has_its_prior(probit):

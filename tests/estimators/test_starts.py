@@ -4,12 +4,20 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import cross_val_score
 
 import quantprop
-from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, Parameter, fit, likelihoods
+from quantprop import (
+    GaussianProcessClassifier,
+    GaussianProcessRanker,
+    GaussianProcessRegressor,
+    Parameter,
+    fit,
+    likelihoods,
+)
 from quantprop.estimators.core import WEAK
 from quantprop.learning.starts import size_of
 from quantprop.likelihoods import Gaussian, Likelihood
@@ -90,6 +98,44 @@ def test_the_unit_of_x_does_not_matter(settings, y):
     base = numbers(settings, y)
     for unit in (1e6, 1e-6):
         np.testing.assert_allclose(numbers(settings, y, x_unit=unit), base, rtol=1e-6, atol=1e-6)
+
+
+AGE = np.sort(np.random.default_rng(9).integers(40, 80, N)).astype(float)[:, None]  # with repeated rows
+BARE = {  # (estimator, X, y, whether y has a unit)
+    "regressor": (GaussianProcessRegressor(), X, REAL, True),
+    "ard": (GaussianProcessRegressor("ard"), np.column_stack([X, PLANE]), REAL, True),
+    "repeated rows": (GaussianProcessRegressor(), AGE, REAL, True),
+    "terms": (GaussianProcessRegressor("se(0) + linear(1)"), PLANE, REAL + PLANE[:, 1], True),
+    "white": (GaussianProcessRegressor("se(0) + white()"), X, REAL, True),
+    "constant mean": (GaussianProcessRegressor(mean="constant"), X, REAL + 3.0, True),
+    "integrated": (GaussianProcessRegressor(hyperparameters="integrated"), X, REAL, True),
+    "student-t": (GaussianProcessRegressor(likelihood="student-t"), X, REAL, True),
+    "double-exponential": (GaussianProcessRegressor(likelihood="double-exponential"), X, REAL, True),
+    "warped": (GaussianProcessRegressor(likelihood="warped"), X, np.exp(REAL), True),
+    "poisson": (GaussianProcessRegressor(likelihood="poisson", method="laplace"), X, COUNTS, False),
+    "ordinal": (GaussianProcessRegressor(likelihood="ordinal", method="laplace"), X, np.round(REAL), False),
+    "classifier": (GaussianProcessClassifier(), X, REAL > 0, False),
+    "ranker": (GaussianProcessRanker(), X, np.argsort(REAL).reshape(-1, 2)[:, ::-1], False),
+}
+QUICK = ("regressor", "ard", "repeated rows", "terms", "white")
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in QUICK else campaign) for n in BARE])
+def test_no_default_estimator_depends_on_units(name):
+    """The objective, after the Jacobian of y's unit, to 1e-6; and what is predicted."""
+    estimator, x, y, measured = BARE[name]
+
+    def said(x_unit, y_unit):
+        model = clone(estimator).fit(x_unit * x, y_unit * y if measured else y)
+        way = model.predict_quantiles if measured else getattr(model, "predict_log_proba", model.predict)
+        objective = model.log_marginal_likelihood_value_ + measured * len(y) * np.log(y_unit)
+        return objective, way(x_unit * (x[::3] + 0.1)) / y_unit
+
+    base = said(1.0, 1.0)
+    for units in ((1e6, 1.0), (1e-6, 1.0), *([(1.0, 1e6), (1.0, 1e-6), (1e6, 1e-6)] if measured else [])):
+        objective, predicted = said(*units)
+        assert objective == pytest.approx(base[0], abs=1e-6), units
+        np.testing.assert_allclose(predicted, base[1], rtol=1e-5, atol=1e-5)
 
 
 def test_the_unit_of_x_does_not_matter_to_classes():

@@ -85,13 +85,6 @@ class Brownian(kernels.Kernel):
         return jnp.minimum(x[0], z[0])
 
 
-def deep(levels):
-    kernel = kernels.White()
-    for _ in range(levels):
-        kernel = kernel + kernels.White()
-    return kernel
-
-
 CUSTOM = likelihoods.Custom(lambda y, f: -((y - f) ** 2))
 
 
@@ -102,7 +95,6 @@ CUSTOM = likelihoods.Custom(lambda y, f: -((y - f) ** 2))
         (Model(kernels.White(), CUSTOM), TypeError, r"model\.likelihood: Custom"),
         (Model(kernels.White(), likelihoods.Probit(), lambda x: x[:, 0]), TypeError, r"model\.mean must be"),
         (Model(kernels.White(Parameter(1.0, prior=jnp.log)), likelihoods.Probit()), TypeError, "drop the prior"),
-        (Model(deep(60), likelihoods.Probit()), ValueError, "more than 50 deep"),
     ],
 )
 def test_what_cannot_be_stored_is_named_before_anything_is_written(model, error, words, tmp_path):

@@ -1,14 +1,14 @@
 """The command line: `quantprop`."""
 
-import os
 import signal
 from typing import TYPE_CHECKING, Any
+
+from quantprop.cli.interrupts import end
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.cli.commands import app
 
 __all__ = ["app", "main"]
-INTERRUPTED = 130
 
 
 def main() -> None:
@@ -21,12 +21,6 @@ def main() -> None:
     from quantprop.cli.commands import app
 
     app(prog_name="quantprop")
-
-
-def end(number: int, frame: Any) -> None:
-    """End the process at once, on an interrupt."""
-    os.write(2, b"stopped; nothing was written\n")
-    os._exit(INTERRUPTED)
 
 
 def __getattr__(name: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
 import itertools
 import time
@@ -59,9 +60,12 @@ def predict(
         raise typer.BadParameter("give one of --drop-missing and --blank-missing")
     with plainly(debug), prepared():
         from quantprop import tables
+        from quantprop.tables.reading import polars_for
 
         if out is not None:
             check_place(out)
+            if out.suffix == ".parquet":
+                polars_for(str(out))
         learned = tables.load(model)
         if quantiles and learned.forecast_names(levels) == learned.forecast_names(()):
             raise typer.BadParameter("the model is of classes, which have no quantiles", param_hint="--quantiles")
@@ -202,7 +206,7 @@ def _to_csv(parts: Iterator[Columns], path: str) -> None:
 
 def _to_parquet(parts: Iterator[Columns], path: str) -> None:
     """By polars, which writes row groups as chunks come: numbers as numbers, labels and keys as text."""
-    from quantprop.tables.chunks import polars_for
+    from quantprop.tables.reading import polars_for
 
     polars: Any = polars_for(path)
     first = next(parts)
@@ -217,4 +221,7 @@ def _to_parquet(parts: Iterator[Columns], path: str) -> None:
 
     from polars.io.plugins import register_io_source  # pyright: ignore[reportMissingImports]
 
-    register_io_source(frames, schema=schema).sink_parquet(path)
+    try:
+        register_io_source(frames, schema=schema).sink_parquet(path)
+    except (OSError, polars.exceptions.PolarsError) as error:
+        raise OSError(errno.EIO, f"Parquet cannot be written ({error})", path) from error

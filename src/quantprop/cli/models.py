@@ -43,12 +43,13 @@ from quantprop.cli.options import (
     Upper,
     Weights,
     check_place,
+    free_place,
     one_of,
     tell,
     words,
 )
 from quantprop.cli.process import prepared
-from quantprop.cli.screen import CODES, as_json, bars, evaluations, note, plainly
+from quantprop.cli.screen import CODES, as_json, bars, described, evaluations, note, plainly
 from quantprop.cli.told import about, choice_code, comparison_code, told, trust_record
 from quantprop.runtime.names import nearest
 
@@ -119,7 +120,8 @@ def fit(
         if not first:
             return
         model.save(out)
-        typer.echo(as_json({"model": str(out), **about(model)}) if json else "\n".join(told(model)))
+        with described(out, json, debug):
+            typer.echo(as_json({"model": str(out), **about(model)}) if json else "\n".join(told(model)))
         if not json:
             typer.echo(f"wrote {out}")
         if not all(fitted.converged for fitted in model.fits):
@@ -172,8 +174,15 @@ def _grown(given: Given, method: str) -> Problem:
 
 
 def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableModel:
+    from quantprop.priors.markov import NotMarkov
+
     try:
         return problem.fit(method, **settings)
+    except NotMarkov as error:
+        raise RuntimeError(
+            f"{error}; on the command line: leave out --series for exact inference, or replace it by --inducing 512 "
+            "for many rows"
+        ) from None
     except MemoryError as error:
         raise MemoryError(
             f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"
@@ -200,7 +209,10 @@ def compare(
     ignore: Ignore = None,
     drop_missing: Drop = False,
     decimal: Decimal = ".",
-    out: Annotated[Path, typer.Option(help="The page to write; an old one is replaced.")] = Path("report.html"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The page to write; an old one is replaced.  [a new one: report.html, report-2.html, ...]"),
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -216,6 +228,7 @@ def compare(
     with plainly(debug), prepared():
         from quantprop import comparison, report
 
+        out = free_place(Path("report.html")) if out is None else out
         check_place(out)
         if len(kernels) * len(several) > 1:
             return _choose(given, several, kernels, chosen[0], out, json)
@@ -224,14 +237,15 @@ def compare(
             found = comparison.compare(problem, chosen, _folds(problem, folds, seed), progress)
         code = comparison_code(given, problem, f"{chosen}, comparison.folds(problem, {folds}, {seed})")
         title = f"{target}: {', '.join(map(report.called, chosen))} compared"
-        report.write(out, title, f"Learned from {problem.table.source}.", [report.Study("Comparison", "", found, code)])
         if json:
             typer.echo(as_json({"page": str(out), "target": target, "likelihood": problem.target.likelihood,
                                 "conclusion": report.conclusion(found),
                                 "methods": report.records(found),
                                 "baselines": report.records(found, found.baselines)}))  # fmt: skip
-            return
-        typer.echo("\n".join([*report.lines(found), f"wrote {out}"]))
+        else:
+            typer.echo("\n".join(report.lines(found)))
+        study = report.Study("Comparison", "", found, code)
+        _write_page(out, title, f"Learned from {problem.table.source}.", study, json)
 
 
 def _choose(
@@ -250,12 +264,22 @@ def _choose(
     code = choice_code(given, roles, likelihoods, kernels, method)
     about = f"{given.target}: {first.target.why}. {len(table.rows)} rows, learned by {report.called(method)}."
     study = report.ChoiceStudy("Comparison", about, found, code)
-    report.write(out, f"{given.target}: {len(made)} models compared", f"Learned from {table.source}.", [study])
     if json:
         typer.echo(as_json({"page": str(out), "target": given.target, "conclusion": report.concluded(found),
                             "models": report.choice_records(found), "warnings": found.warnings}))  # fmt: skip
-        return
-    typer.echo("\n".join([*report.choice_lines(found), f"wrote {out}"]))
+    else:
+        typer.echo("\n".join(report.choice_lines(found)))
+    title = f"{given.target}: {len(made)} models compared"
+    _write_page(out, title, f"Learned from {table.source}.", study, json)
+
+
+def _write_page(out: Path, title: str, lead: str, study: Any, json: bool) -> None:
+    """After the scores have been printed, which a page that cannot be written does not take along."""
+    from quantprop import report
+
+    report.write(out, title, lead, [study])
+    if not json:
+        typer.echo(f"wrote {out}")
 
 
 def explain(

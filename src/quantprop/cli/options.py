@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -247,8 +248,16 @@ def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) 
 
 def check_place(out: Path) -> None:
     """Say before the work, not after it, that a file cannot be written."""
-    if out.is_dir() or not out.resolve().parent.is_dir():
-        raise typer.BadParameter(f"{out} is a folder, or in one that does not exist", param_hint="--out")
+    if (out.exists() and not out.is_file()) or not out.resolve().parent.is_dir():
+        raise typer.BadParameter(
+            f"{out} is a folder or a device, or in a folder that does not exist", param_hint="--out"
+        )
+
+
+def free_place(first: Path) -> Path:
+    """The first of report.html, report-2.html, ... that is not there: what nobody asked to replace stays."""
+    others = (first.with_stem(f"{first.stem}-{i}") for i in itertools.count(2))
+    return next(place for place in itertools.chain([first], others) if not place.exists())
 
 
 def words(text: str) -> tuple[str, ...]:

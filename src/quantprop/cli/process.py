@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-from quantprop.cli import end
+from quantprop.cli.interrupts import end
 from quantprop.cli.screen import kept_programs
 from quantprop.runtime.garbage import uncollected
 

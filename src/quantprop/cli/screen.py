@@ -9,11 +9,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import typer
 
-from quantprop.cli import INTERRUPTED, end
+from quantprop.cli.interrupts import INTERRUPTED, end
 
 USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."
@@ -116,9 +117,26 @@ def plainly(debug: bool, stopped: str = "stopped; nothing was written") -> Itera
     except Exception as error:
         if debug:
             raise
-        said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
-        note(f"error: {' '.join(said.split()) or type(error).__name__} (--debug shows where)")
+        note(f"error: {_in_words(error)} (--debug shows where)")
         raise typer.Exit(FAILURE) from None
+
+
+@contextmanager
+def described(model: Path, json: bool, debug: bool) -> Iterator[None]:
+    """What is printed of a model that has been written: where that fails it is a warning, since the work is done."""
+    try:
+        yield
+    except Exception as error:
+        if debug:
+            raise
+        note(f"warning: {model} was written, but cannot be described: {_in_words(error)} (--debug shows where)")
+        if json:
+            typer.echo(as_json({"model": str(model), "warning": _in_words(error)}))
+
+
+def _in_words(error: Exception) -> str:
+    said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+    return " ".join(said.split()) or type(error).__name__
 
 
 def note(text: str) -> None:

@@ -17,6 +17,7 @@ from quantprop.comparison.insight import surprise
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.estimators.core import Core
 from quantprop.inference.classes import ClassSolution
+from quantprop.likelihoods import Gaussian
 from quantprop.likelihoods.base import Datum
 from quantprop.runtime.precision import float64
 from quantprop.tables import Problem, TableModel
@@ -39,7 +40,7 @@ class Candidate:
 @dataclass(frozen=True)
 class Standing:
     """A candidate as learned: log p(y_i | other rows) of every row, in units of the table's y, and which rows' cavities
-    are not to be relied on: those that are improper, or whose log density is uncertain a posteriori.
+    are not to be relied on: those that are improper, or approximate with an uncertain log density.
     """
 
     name: str
@@ -146,13 +147,16 @@ def _check_comparable(given: Sequence[Candidate]) -> None:
 
 def unreliable(model: TableModel) -> np.ndarray:
     """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
-    the models of classes.
+    the models of classes. Cavities of the Gaussian likelihood are exact, whatever that variance.
     """
     if isinstance(solution := model.fits[0].solution, ClassSolution):
         return ~(_class_spread(solution) <= UNRELIABLE)
-    return np.any(
-        [~(_spread(core) <= UNRELIABLE) | np.isnan(core.fitted.solution.loo) for core in cores(model)], axis=0
-    )
+    return np.any([np.isnan(core.fitted.solution.loo) | _uncertain(core) for core in cores(model)], axis=0)
+
+
+def _uncertain(core: Core) -> np.ndarray:
+    exact = isinstance(core.fitted.solution.model.likelihood, Gaussian)
+    return np.zeros(len(core.fitted.solution.loo), bool) if exact else ~(_spread(core) <= UNRELIABLE)
 
 
 @float64

@@ -57,8 +57,8 @@ class Forecasts:
             raise ValueError(
                 "return_cov is for the Gaussian likelihood; posterior_.predict(X, full_cov=True) has that of f"
             )
-        latent = self.posterior_.predict(x, full_cov=return_cov) if of_f or return_cov else None
-        y = latent if of_f else self.posterior_.predict_y(x, exposure=exposure, trials=trials)
+        latent: Any = self.posterior_.predict(x, full_cov=return_cov) if of_f or return_cov else None
+        y: Any = latent if of_f else self.posterior_.predict_y(x, exposure=exposure, trials=trials)
         if self._labels is not None:
             if return_std:
                 raise ValueError("labels have no standard deviation; predict_proba(X) has their probabilities")

@@ -6,22 +6,20 @@ from numbers import Integral, Real
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf
 from sklearn.base import RegressorMixin
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length, check_is_fitted
 
 from quantprop import likelihoods, means
-from quantprop.data import bucket, pad, refuse_others, refuse_sizes, row_weights
+from quantprop.data import refuse_others, refuse_sizes, row_weights
 from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
+from quantprop.estimators.noise import ALPHA, REMEDY, check_factor, gaussian_by_name, is_known
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
-from quantprop.estimators.terms import unknown_mean, with_white
-from quantprop.inference.prediction import gram_of
-from quantprop.inference.solution import Solution
+from quantprop.estimators.terms import unknown_mean
 from quantprop.inference.task import has_white_noise
 from quantprop.inference.terms import mean_of, terms_of
 from quantprop.kernels import Kernel, Terms
@@ -30,9 +28,8 @@ from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
-from quantprop.priors import Dense, Process
+from quantprop.priors import Process
 from quantprop.runtime.jobs import sums
-from quantprop.runtime.precision import float64
 
 REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
 LIKELIHOODS: dict[str, Any] = {
@@ -52,8 +49,6 @@ LIKELIHOODS: dict[str, Any] = {
     "warped": likelihoods.Warped,
     "ordinal": None,
 }
-ALPHA = 1e-10  # by default
-NOISE_REMEDY = "learn the noise, by likelihood=likelihoods.Gaussian() or by + WhiteKernel(), or give a larger alpha"
 
 
 class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, GaussianProcess):
@@ -165,11 +160,8 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         y = self._normalised(y, rows)
         x, distinct, rows, which = self._distinct(model, X, y, rows)
         core = build(recipe, chosen, model, x, distinct, rows)
-        if self._gaussian() and singular(core.fitted.solution):
-            raise np.linalg.LinAlgError(
-                f"The kernel, {core.kernel}, is not returning a positive definite matrix. Try gradually increasing the "
-                f"'alpha' parameter of your GaussianProcessRegressor estimator; or {NOISE_REMEDY}"
-            )
+        if self._gaussian():
+            check_factor(core)
         self._finish(core, X, y, which)
         self._warn([self._core])
         return self
@@ -227,7 +219,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         For known Gaussian noise only: the tiny default leaves repeated rows few digits. Not with white noise in the
         kernel, nor with inducing points: equal rows have values of their own then, each of them.
         """
-        if not (self._gaussian() and model.likelihood.scale.fixed) or model.process.copies_apart:
+        if not (self._gaussian() and is_known(model.likelihood)) or model.process.copies_apart:
             return X, y, rows, np.arange(len(X))
         noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
         _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
@@ -257,21 +249,15 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
             return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights))
         if not self._gaussian():
             return LIKELIHOODS[self.likelihood]()
-        known = 1.0 if np.ndim(self.alpha) else float(self.alpha)
-        if known == ALPHA and not isinstance(self.kernel, (SklearnKernel, Kernel)):
-            if not with_white(self.kernel):
-                return likelihoods.Gaussian()
-            known *= 1.0 if self.normalize_y else size_of(y).spread ** 2
-        return likelihoods.Gaussian(Parameter(np.sqrt(known), fixed=True))
+        return gaussian_by_name(self.kernel, self.alpha, y, self.normalize_y)
 
     def _of_f(self) -> bool:
         """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
-        return self._gaussian() and self._core.fitted.model.likelihood.scale.fixed
+        return self._gaussian() and is_known(self._core.fitted.model.likelihood)
 
     @property
     def _remedy(self) -> str:
-        given = self._gaussian() and isinstance(self.kernel, (SklearnKernel, Kernel))
-        return f"; the noise is alpha={self.alpha}: {NOISE_REMEDY}" if given else ""
+        return f"; the noise is alpha={self.alpha}: {REMEDY}" if self._of_f() else ""
 
     def _precisions(self, n: int) -> np.ndarray | None:
         """Of Gaussian noise that differs between rows."""
@@ -386,14 +372,3 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
             return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
         result, self._core = at_theta(self._core, theta, eval_gradient, clone_kernel)
         return result
-
-
-@float64
-def singular(solution: Solution) -> bool:
-    """Whether the covariance of y cannot be factorised, with Gaussian noise: the posterior then has no right digit."""
-    if solution.status.reason == "improper-start" or not isinstance(solution.model.process, Dense):
-        return solution.status.reason == "improper-start"
-    n = len(solution.X)
-    k = np.array(gram_of(solution.model.plain_kernel, pad(solution.X, bucket(n)))[:n, :n])
-    k[np.diag_indices(n)] += 1.0 / solution.sites.tau
-    return bool(dpotrf(k, overwrite_a=True)[1] != 0)

@@ -89,7 +89,9 @@ class GaussianProcess(BaseEstimator):
     process: Any
     _items: ClassVar[bool] = False  # whether a row of X stands in several data
     _remedy = ""  # of learning that did not converge
+    _parameter_constraints: ClassVar[dict]
     hyperparameters: str
+    _parameter_constraints: ClassVar[dict]
 
     def save(self, path):
         """Write the estimator to one file, to be read by `quantprop.load`."""

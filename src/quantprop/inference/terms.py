@@ -18,10 +18,13 @@ from quantprop.gaussian import Normal
 from quantprop.inference.learned_mean import MEAN, LearnedMean, learned_mean
 from quantprop.inference.prediction import PIECE, above_rounding
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
+from quantprop.priors.base import Cost
 from quantprop.runtime.arguments import checked
+from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
+MATRICES = 5  # of all terms at all rows, for a joint posterior and its eigenvectors
 Solution = Any  # of `solution`, which imports this
 
 
@@ -139,9 +142,10 @@ def _crossed(solution: Solution, new: np.ndarray) -> Any:
 @float64
 def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
-    parts, learned = effects_at(solution, x).parts, learned_mean(solution)
     terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
-    more = pad(x, size)
+    need, what = 8 * MATRICES * (len(terms) * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
+    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {len(terms)} terms at {k} rows", what))
+    parts, learned, more = effects_at(solution, x).parts, learned_mean(solution), pad(x, size)
     cross, own = _crossed(solution, more), _covariance(terms, more)
     latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
     kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])

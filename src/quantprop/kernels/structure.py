@@ -97,7 +97,7 @@ def located(kernel: Any, names: Sequence[str]) -> Any:
 def centred(kernel: Any, x: np.ndarray) -> Any:
     """A kernel whose Linear parts pass through 0 at the mean of their columns of x, where they say no centre."""
     if isinstance(kernel, Columns):
-        return dataclasses.replace(kernel, kernel=centred(kernel.kernel, x[:, list(kernel.columns)]))
+        return dataclasses.replace(kernel, kernel=centred(kernel.kernel, x[:, np.array(kernel.columns)]))
     if isinstance(kernel, Linear):
         return kernel if kernel.centre is not None else Linear(kernel.variance, x.mean(axis=0))
     return rebuilt(kernel, lambda part: centred(part, x)) if children(kernel) else kernel

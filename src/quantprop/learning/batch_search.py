@@ -27,7 +27,7 @@ from quantprop.learning.evaluation import (
 from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.remaining import FLAT, expected_gain, trusted
+from quantprop.learning.remaining import FLAT, Seen, remaining_gain
 from quantprop.learning.search import FTOL, End, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
@@ -88,6 +88,7 @@ class BatchSearch:
         self.warm = np.zeros(b, dtype=bool)  # whether it started from extrapolated sites
         self.seen = np.full(b, np.inf)  # slope at the current trial, where that is worth more sweeps
         self.traces: list[list[Step]] = [[] for _ in surfaces]
+        self.known: list[list[Seen]] = [[] for _ in surfaces]
         self.ends: dict[int, Found] = {}  # the last evaluation of problems that ended as precisely as is asked
 
     def evaluate(self, rows: Rows, theta: np.ndarray, tol: np.ndarray) -> Found:
@@ -153,6 +154,8 @@ class BatchSearch:
             value, slope, sweeps = float(found.value[i]), float(slopes[i]), int(self.spent[row])
             step = Step(0, theta[i], value, slope, reason, sweeps, seconds)
             self.traces[row].append(step)
+            if reason == "converged" and np.isfinite([value, *found.gradient[i]]).all():
+                self.known[row].append(Seen(theta[i], value, found.gradient[i]))
 
     def settled(self) -> tuple[Found, np.ndarray]:
         """All problems at their best θ, inference at its own tolerance, and their leave-one-out log densities."""
@@ -188,18 +191,17 @@ class BatchSearch:
                 fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
             else:
                 one, slope = of(found, i), float(slopes[i])
-                ending = ending_of(surface, self.box, self._end(i, one, slope), slope, trace)
+                ending = ending_of(surface, self.box, self._end(i, one), slope, trace)
                 end = fitted_from(surface, theta, float(one.value), one.out, loo[i], trace, ending)
                 fitted.append(self._gone_further(surface, end))
         return fitted
 
-    def _end(self, i: int, found: Found, slope: float) -> End:
-        """Where one search ended, with what can be expected by the curvature that it has learned."""
-        theta, reason = self.ascent.theta[i], REASONS[self.ascent.reason[i]]
-        gain = expected_gain(projected(found.gradient, theta, self.box), self.ascent.curvature[i])
-        values = [step.value for step in self.traces[i] if step.reason == "converged"]
+    def _end(self, i: int, found: Found) -> End:
+        """Where one search ended, and what can be expected from there."""
+        theta = self.ascent.theta[i]
+        left = remaining_gain(projected(found.gradient, theta, self.box), theta, self.known[i])
         point = Point(theta, float(found.value), found.gradient, None, found.out, "converged", 0.0)
-        return End(point, reason, trusted(gain, slope, values, len(theta)))
+        return End(point, REASONS[self.ascent.reason[i]], left)
 
     def _gone_further(self, surface: Landscape, end: Fitted) -> Fitted:
         """The end, or a better one: from the further start that `fit` would try after it, or from where it has not

@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 from jaxtyping import Bool, Float
 
+from quantprop.learning.ascent import by_secant
 from quantprop.learning.landscape import Point
 from quantprop.learning.remaining import expected_gain
 
@@ -62,7 +63,9 @@ def newton(search: Trials, best: Point, left: float) -> tuple[Point, float]:
         better = search.slope(point) < search.slope(best) or point.value > best.value + loss
         if not point.usable or point.value < floor or not better:
             break
-        best, left = point, expected_gain(search.projected(point)[free], curvature)
+        bend = (search.unit * (best.gradient - point.gradient))[free]
+        latest = by_secant(curvature[None], step[None, free], bend[None], np.array([False]))[0]  # along a tail it falls
+        best, left = point, expected_gain(search.projected(point)[free], latest)
     return best, left
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +14,14 @@ GAIN = 1e-4  # nats: a search with less than this to gain has converged
 FLAT = 1e-4  # largest entry of the projected gradient at which a search stops
 RISING = 10 * GAIN  # gain over the latest evaluations above which the curvature learned from them is not trusted
 LATEST = 60  # evaluations that the curvature is learned from
+
+
+class Seen(NamedTuple):
+    """One evaluation of a search."""
+
+    theta: Float[np.ndarray, " theta"]
+    value: float
+    gradient: Float[np.ndarray, " theta"]
 
 
 def converged(remaining: float, value: float, slope: float, gtol: float) -> bool:
@@ -34,24 +43,41 @@ def expected_gain(gradient: Float[np.ndarray, " theta"], curvature: Float[np.nda
 
 
 def gain_by_secants(
-    gradient: Float[np.ndarray, " theta"], thetas: Float[np.ndarray, "k theta"], gradients: Float[np.ndarray, "k theta"]
+    gradient: Float[np.ndarray, " theta"], theta: Float[np.ndarray, " theta"], seen: Sequence[Seen]
 ) -> float:
-    """The expected gain with the curvature that BFGS learns from all points that a search evaluated, in their order."""
+    """The expected gain with the curvature that BFGS learns from the evaluations near θ, in their order.
+
+    It starts from each entry's own: one along which the search need not move much, say the lengthscale of a feature
+    that does not matter, would be taken for as curved as the others, and what it promises be missed.
+    """
     free = gradient != 0
-    steps, bends = np.diff(thetas[-LATEST:, free], axis=0), -np.diff(gradients[-LATEST:, free], axis=0)
+    near = [one for one in seen[-LATEST:] if np.all(np.abs(one.theta - theta)[free] <= LONGEST)]
+    steps = np.diff([one.theta[free] for one in near], axis=0)
+    bends = -np.diff([one.gradient[free] for one in near], axis=0)
+    own = (steps * bends).sum(axis=0) / np.maximum((steps**2).sum(axis=0), TINY)
+    unit = 1.0 / np.sqrt(np.maximum(own, np.abs(gradient[free]) / LONGEST))  # of θ, in which all curvatures are 1
     moved = steps.any(axis=1)
-    basis = np.linalg.qr(np.vstack([gradient[free], steps[moved], bends[moved]]).T)[0]  # H is even outside of its span
-    slope, steps, bends = gradient[free] @ basis, steps[moved] @ basis, bends[moved] @ basis
-    curvature = max(1.0, float(np.sqrt(slope @ slope))) * np.eye(len(slope))[None]
+    slope, steps, bends = unit * gradient[free], steps[moved] / unit, unit * bends[moved]
+    basis = np.linalg.qr(np.vstack([slope, steps, bends]).T)[0]  # outside of its span they stay 1
+    slope, steps, bends = slope @ basis, steps @ basis, bends @ basis
+    curvature = np.eye(len(slope))[None]
     for i in range(len(steps)):
-        curvature = by_secant(curvature, steps[i : i + 1], bends[i : i + 1], np.array([i == 0]))
+        curvature = by_secant(curvature, steps[i : i + 1], bends[i : i + 1], np.array([False]))
     return expected_gain(slope, curvature[0])
 
 
-def trusted(gain: float, slope: float, values: Sequence[float], size: int) -> float:
-    """An expected gain; where the slope is not small, and the search was still rising over as many of its latest
-    evaluations as it takes to learn the curvature of so many entries of θ, the slope at least: what a step of 1 gains.
+def remaining_gain(
+    gradient: Float[np.ndarray, " theta"], theta: Float[np.ndarray, " theta"], seen: Sequence[Seen]
+) -> float:
+    """What can be expected from θ with this projected gradient, as far as the evaluations of the search tell.
+
+    The slope is what a step of 1 gains. Where it is small, no more is expected. Where the search was still rising over
+    the latest evaluations, as many as it takes to learn the curvature, no less is.
     """
-    before = values[: -min(size, LATEST) - 1]
+    gain, slope = gain_by_secants(gradient, theta, seen), float(np.abs(gradient).max(initial=0.0))
+    if slope <= FLAT:
+        return min(gain, slope)
+    values = [one.value for one in seen]
+    before = values[: -min(len(theta), LATEST) - 1]
     rising = not before or max(values) - max(before) > RISING
-    return max(gain, slope) if rising and slope > FLAT else gain
+    return max(gain, slope) if rising else gain

@@ -15,7 +15,7 @@ from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, projected, ste
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
-from quantprop.learning.remaining import FLAT, converged, gain_by_secants, trusted
+from quantprop.learning.remaining import FLAT, Seen, converged, remaining_gain
 from quantprop.learning.starts import units
 from quantprop.parameters import free, logarithmic
 
@@ -69,7 +69,7 @@ class Climb:
         self.flat = flat
         self.unit = units(landscape)
         self.trace: list[Step] = []
-        self.seen: list[Point] = []  # from this start, without what inference found
+        self.seen: list[Seen] = []  # from this start, in units of θ
         self.restart = -1
         self.alike = 0  # values in a row that are the best one's, but for rounding
 
@@ -94,7 +94,7 @@ class Climb:
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
             best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
         best = self._settled(best)
-        left = self._remaining(best)
+        left = remaining_gain(self.projected(best), best.theta / self.unit, self.seen)
         further = self.landscape.exact and (self.ftol <= FTOL or self.flat < FLAT)
         if further and why != "max-evaluations" and not self.finished(best, left):
             best, left = newton(self, best, left)
@@ -103,13 +103,6 @@ class Climb:
     def finished(self, best: Point, left: float) -> bool:
         """Whether a point, with so much left to gain, is an optimum."""
         return converged(left, best.value, self.slope(best), self.flat)
-
-    def _remaining(self, best: Point) -> float:
-        """The gain that can be expected from the best point, as far as those seen tell."""
-        thetas = np.array([point.theta / self.unit for point in self.seen])
-        gradients = np.array([point.gradient * self.unit for point in self.seen])
-        gain = gain_by_secants(self.projected(best), thetas, gradients)
-        return trusted(gain, self.slope(best), [point.value for point in self.seen], len(self.unit))
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
@@ -171,7 +164,7 @@ class Climb:
         )
         self.report(self.trace[-1], len(self.trace))
         if point.usable:
-            self.seen.append(point._replace(likelihood=None, out=None))
+            self.seen.append(Seen(point.theta / self.unit, point.value, self.unit * point.gradient))
         return point
 
     def slope(self, point: Point) -> float:

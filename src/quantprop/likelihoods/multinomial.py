@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.numerics.largest import COARSE, Rule, log_probabilities
+from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, Rule, log_probabilities
 from quantprop.records import field
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
@@ -28,7 +28,7 @@ class ClassLikelihood(Likelihood):
     support: ClassVar[str] = "whole numbers 0, 1, ..., classes − 1"
     log_concave: ClassVar[bool] = True
     lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    over: ClassVar[Rule] = COARSE  # what probabilities are averaged over, to begin with
+    rules: ClassVar[tuple[Rule, ...]] = (SMALL, MIDDLE, COARSE, FINE)  # of probabilities, as far as needed
 
     def __check_init__(self) -> None:
         if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
@@ -36,7 +36,7 @@ class ClassLikelihood(Likelihood):
             raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")
 
     def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
-        """log P(y) of all classes when f ~ N(mean, covariance), over points w of a lattice (of classes − 1 numbers)."""
+        """log P(y) of all classes when f ~ N(mean, covariance), over points w of a lattice."""
         raise NotImplementedError
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:

@@ -36,7 +36,7 @@ class Softmax(ClassLikelihood):
     """
 
     name: ClassVar[str] = "softmax"
-    over: ClassVar[Rule] = FINE
+    rules: ClassVar[tuple[Rule, ...]] = (FINE._replace(first=1),)
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
         """log p(y | f) of one class, f being the values of all functions."""

@@ -72,7 +72,7 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     >>> kernel = kernels.Matern32(1.0, 20.0).on(0) + kernels.Periodic(1.0, 1.0, 7.0).on(0)
     >>> solution = infer(Model(kernel, likelihoods.Gaussian(0.1), process=Markov()), t[:, None], np.sin(t), "ep")
     >>> [ax.get_title(loc="left") for ax in plots.decomposition(solution)]
-    ['all terms', 'matern32(0)', 'periodic(0)', 'rest']
+    ['all terms', 'matern32(0)', 'periodic(0, period=7)', 'rest']
     """
     solution = _solution(source)
     column, y = time_of(solution), _observed(solution)

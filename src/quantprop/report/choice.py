@@ -18,8 +18,8 @@ from quantprop.runtime.markup import Markup, element, table
 MEANING = (
     "LOO is the log density of every row given all the others, summed over rows (larger is better), from the cavities "
     "of one fit. Differences are from the best, paired row by row, with their standard errors: one of less than about "
-    "two of them says little. A row is unreliable if its cavity is improper, or its log density is uncertain a "
-    "posteriori (variance above 0.4, as for WAIC)."
+    "two of them says little. A row is unreliable if its cavity is improper, or if it is approximate and the "
+    "log density is uncertain a posteriori (variance above 0.4, as for WAIC); under Gaussian noise cavities are exact."
 )
 HEADER = ("model", "LOO", "standard error", "less the best", "standard error", "unreliable rows", "converged")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from quantprop.comparison import Comparison, Evaluated
+from quantprop.comparison import ClassForecast, Comparison, Evaluated
 from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
 from quantprop.report.conclusion import conclusion
 from quantprop.report.figures import pictures
@@ -26,15 +26,24 @@ from quantprop.report.names import (
 from quantprop.report.svg import inline
 from quantprop.runtime.markup import Markup, element, table
 
-MEANINGS = (
-    "Smaller is better in every column. NTLL is the negative log-likelihood per row, Brier half the squared distance "
-    "of probabilities from the outcome, calibration the mean gap between stated probabilities and observed shares. "
+MEANINGS = {
+    "error": "the fraction of rows whose class is not the likeliest one",
+    "rmse": "the root of the mean squared error of the mean",
+    "mae": "the mean absolute error of the mean",
+    "ntll": "the negative log-likelihood per row",
+    "brier": "half the squared distance of probabilities from the outcome",
+}
+CALIBRATIONS = {  # of classes, and of numbers
+    True: "the mean gap between stated probabilities and observed frequencies",
+    False: "the mean gap between the levels of quantiles and the fraction of y below them",
+}
+PERFECT = (
     "“If perfect” is the calibration error of a forecaster whose probabilities are the true ones, on as many rows: on "
     "average, and at most in 95 of 100 cases. "
 )
 PAIRED = (
-    "A positive difference is to the advantage of {}. Differences are paired row by row, which makes their errors "
-    "smaller than those of the scores. "
+    "A positive difference is to the advantage of {}. Differences are paired row by row: what makes rows hard for all "
+    "methods alike is not in their errors. "
 )
 ROWS = 8  # of the most surprising and the most influential
 CELLS = 10  # columns of a table that are shown beside them
@@ -61,7 +70,7 @@ def section(study: Study, key: str) -> Markup:
         "section",
         element("h2", study.title), element("p", study.about), element("p", _fitted(found)),
         element("h3", "Conclusion"), element("p", conclusion(found)),
-        element("h3", "Scores"), _scores(found), element("p", MEANINGS, _baselines(found), class_="note"),
+        element("h3", "Scores"), _scores(found), element("p", meanings(found), _baselines(found), class_="note"),
         _differences(found), element("p", PAIRED.format(called(found.first.method)), _errors(found), class_="note"),
         element("h3", "Time"), _times(found),
         element("h3", "Figures"), element("div", *figures, class_="figures"),
@@ -89,6 +98,13 @@ def _fitted(found: Comparison) -> str:
 def _scores(found: Comparison) -> Markup:
     header, *rows = _score_cells(found)
     return table(header, rows, "Scores of rows not learned from, all rows together")
+
+
+def meanings(found: Comparison) -> str:
+    """What the columns of scores are, each of those that there are."""
+    known = {**MEANINGS, "calibration": CALIBRATIONS[isinstance(found.first.forecast, ClassForecast)]}
+    said = ", ".join(f"{SCORES[name]} is {known[name]}" for name in found.first.scores)
+    return f"Smaller is better in every column. {said[0].upper()}{said[1:]}. {PERFECT}"
 
 
 def _score_cells(found: Comparison) -> list[list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import importlib.metadata
 import json
@@ -22,6 +23,7 @@ from quantprop.storage.records import Unreadable, refusing, require
 
 FORMAT, VERSION = "quantprop", 2
 READABLE = (1, 2)  # version 1 had no checksum
+FULL = (errno.ENOSPC, errno.EDQUOT)  # no room for a file
 HEADER = 100_000_000  # bytes of a header at most, as safetensors has it
 COPIES = 2  # of a file's bytes while it is read
 DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
@@ -88,6 +90,8 @@ def replacing(path: str) -> Iterator[str]:
     """The name of a file to write in this block, which then takes the place of the old one, complete and synced; after
     any error the old one is intact.
     """
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise OSError(errno.EINVAL, "Is a folder, a pipe or a device, not a file", path)
     folder, name = os.path.split(path)
     temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
     try:
@@ -95,9 +99,13 @@ def replacing(path: str) -> Iterator[str]:
         with open(temporary, "rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise OSError(error.errno, f"{error.strerror} (make room, or choose another place)", path) from error
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = path
         raise
     with contextlib.suppress(OSError):  # the file is complete; some file systems cannot sync a folder
         _sync_folder(folder)

@@ -211,9 +211,9 @@ def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTR
 
 def ended(kind: Kind, node: Any) -> Any:
     """The record of an end, checked to be one that has words."""
-    node = {**kind.later, **node} if isinstance(node, dict) else {}
-    require(set(node) == set(kind.rules), f"the {kind.name} has the wrong fields")
-    ended = built(kind, {name: decode(field, name) for name, field in node.items()}, kind.name)
+    fits = isinstance(node, dict) and set(kind.rules) - set(kind.later) <= set(node) <= set(kind.rules)
+    require(fits, f"the {kind.name} has the wrong fields")
+    ended = built(kind, {**kind.later, **{name: decode(field, name) for name, field in node.items()}}, kind.name)
     with refusing(f"the {kind.name} has an unknown reason"):
         str(ended)
     return ended

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from quantprop.tables.reading import STDIN, Table, TableError, from_columns, read
+from quantprop.tables.reading import STDIN, Table, from_columns, polars_for, read, readable
 
 ROWS = 65_536  # of a chunk
 
@@ -52,22 +51,3 @@ class Chunks:
         polars = polars_for(self.path)
         with readable(self.path, polars):
             yield from polars.scan_parquet(self.path).collect_batches(chunk_size=rows, maintain_order=True)
-
-
-@contextmanager
-def readable(path: str, polars: Any) -> Iterator[None]:
-    """Errors of polars as one that names the file: a truncated row group, say."""
-    try:
-        yield
-    except (polars.exceptions.PolarsError, OSError) as error:
-        raise TableError(f"{path} cannot be read to its end: {error}; it may have been cut short: copy it again, and "
-                         "compare its size") from error  # fmt: skip
-
-
-def polars_for(path: str) -> Any:
-    """The library that reads Parquet."""
-    try:
-        import polars  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError:
-        raise TableError(f"{path} is Parquet, which needs polars: pip install 'quantprop[parquet]'") from None
-    return polars

@@ -10,6 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -97,8 +98,9 @@ def from_columns(columns: Mapping[str, Iterable[Any]] | Any, source: str) -> Tab
     """A table from columns in memory, a mapping or a pandas or polars frame. Numbers keep every digit; None, NaN, NaT
     and NA are missing.
     """
-    if hasattr(columns, "iter_columns"):  # polars
-        named = [(column.name, column) for column in columns.iter_columns()]
+    polars: Any = getattr(columns, "iter_columns", None)
+    if polars is not None:
+        named = [(column.name, column) for column in polars()]
     elif hasattr(columns, "items"):
         named = [(str(name), values) for name, values in columns.items()]
     else:
@@ -253,14 +255,34 @@ def _separator(text: str) -> str:
 def _parquet(data: bytes, source: str) -> dict[str, list]:
     """The columns of a Parquet file, by polars or by pandas, whichever is there."""
     try:
-        import polars  # pyright: ignore[reportMissingImports]
+        polars = polars_for(source)
+    except TableError:
+        with suppress(ImportError):
+            import pandas  # pyright: ignore[reportMissingImports]
 
+            with readable(source):
+                frame = pandas.read_parquet(io.BytesIO(data))
+            return {str(name): column.tolist() for name, column in frame.items()}
+        raise
+    with readable(source, polars):
         return polars.read_parquet(io.BytesIO(data)).to_dict(as_series=False)
-    except ModuleNotFoundError:
-        pass
-    try:
-        import pandas  # pyright: ignore[reportMissingImports]
 
-        return {str(name): column.tolist() for name, column in pandas.read_parquet(io.BytesIO(data)).items()}
-    except ImportError:
-        raise TableError(f"{source} is Parquet, which needs polars: pip install 'quantprop[parquet]'") from None
+
+def polars_for(path: str) -> Any:
+    """The library that reads and writes Parquet."""
+    try:
+        import polars  # pyright: ignore[reportMissingImports]
+    except ModuleNotFoundError:
+        raise TableError(f"{path} is Parquet, which needs polars: pip install 'quantprop[parquet]'") from None
+    return polars
+
+
+@contextmanager
+def readable(path: str, polars: Any = None) -> Iterator[None]:
+    """Errors of polars, or of pandas without it, as one that names the file: a truncated row group, say."""
+    kinds = (OSError, ValueError if polars is None else polars.exceptions.PolarsError)
+    try:
+        yield
+    except kinds as error:
+        raise TableError(f"{path} cannot be read to its end: {error}; it may have been cut short or damaged: copy it "
+                         "again, and compare its size") from error  # fmt: skip

@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from quantprop.tables.chunks import polars_for, readable
 from quantprop.tables.encoding import LARGEST, MANY, TRUTH, Column, Encoding
-from quantprop.tables.reading import TableError, counted
+from quantprop.tables.reading import TableError, counted, polars_for, readable
 
 ROWS = 2**18  # of a chunk that is encoded at a time
 

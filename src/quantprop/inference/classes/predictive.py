@@ -14,7 +14,7 @@ from jaxtyping import Float
 from quantprop.data import bucket, encode, pad
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
-from quantprop.numerics.largest import FINE, Rule, lattice
+from quantprop.numerics.largest import Rule, lattice
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import chunks, each, per_thread, threads
 from quantprop.runtime.precision import float64
@@ -22,7 +22,8 @@ from quantprop.runtime.programs import program
 
 SHIFTS = (0.0, 0.3)  # of the two lattices
 DOUBT = 3e-6  # of a probability
-NO_SHARE = 1e-8  # the probability up to which a class is left aside by the finer lattice
+DEFECT = 0.2  # what counts of the sum of all classes less 1, which normalising takes away
+NO_SHARE = 1e-8  # the probability up to which a class is left aside by finer lattices
 TOGETHER = 16  # inputs at a time on an accelerator
 CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
 
@@ -38,28 +39,14 @@ class ClassPredictive:
     @float64
     def log_probabilities(self) -> Float[np.ndarray, "k classes"]:
         """Logarithms of the classes' probabilities: the noise of each class, and the correlations of the functions, are
-        integrated out, over two lattices; inputs at which these differ by more than DOUBT, over a finer one.
+        integrated out, over two lattices; inputs at which these differ by more than DOUBT, over finer ones.
         """
         whole = self.latent.mean, self.latent.covariance
-        rule = self.likelihood.over
-        one, other = (_over(self.likelihood, rule, shift, *whole) for shift in SHIFTS)
-        found = np.logaddexp(one, other) - np.log(2.0)
-        doubtful = np.abs(np.exp(one) - np.exp(other)).max(axis=1) > DOUBT
-        if doubtful.any() and rule != FINE:
-            found[doubtful] = self._finer(found[doubtful], *(part[doubtful] for part in whole))
-        return found
-
-    def _finer(self, rough: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-        """Over the finer lattice, by those classes alone that have a share: others can change theirs by no more than
-        they have themselves.
-        """
-        order, found = np.argsort(-rough, axis=1), rough.copy()
-        counts = np.maximum(np.sum(np.exp(rough) > NO_SHARE, axis=1), 2)
-        for count in np.unique(counts):
-            rows = np.flatnonzero(counts == count)
-            kept = order[rows, :count]
-            some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-            found[rows[:, None], kept] = _over(self.likelihood, FINE, SHIFTS[0], *some)
+        found, doubtful = np.zeros_like(whole[0]), np.arange(len(whole[0]))
+        for rule in self.likelihood.rules:
+            some = found[doubtful], *(part[doubtful] for part in whole)
+            found[doubtful], differences = _refined(self.likelihood, rule, *some)
+            doubtful = doubtful[differences > DOUBT]
         return found
 
     @property
@@ -81,11 +68,32 @@ class ClassPredictive:
         return np.sum(rng.uniform(size=(n, len(levels), 1)) > levels, axis=2)
 
 
+def _refined(
+    likelihood: ClassLikelihood, rule: Rule, rough: np.ndarray, mean: np.ndarray, covariance: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The logarithms as means over two lattices, and by how much the probabilities differ; by those classes alone that
+    have a share: others can change theirs by no more than they have themselves.
+    """
+    order, found, differences = np.argsort(-rough, axis=1), rough.copy(), np.zeros(len(rough))
+    counts = np.maximum(np.sum(np.exp(rough) > NO_SHARE, axis=1), 2)
+    for count in np.unique(counts):
+        rows = np.flatnonzero(counts == count)
+        kept = order[rows, :count]
+        some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
+        pair = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS])
+        total = np.logaddexp.reduce(pair, axis=2, keepdims=True)
+        one, other = pair - total
+        found[rows[:, None], kept] = np.logaddexp(one, other) - np.log(2.0)
+        apart = np.abs(np.exp(one) - np.exp(other)).max(axis=1)
+        differences[rows] = np.maximum(apart, DEFECT * np.abs(total).max(axis=(0, 2)))
+    return found, differences
+
+
 def _over(
     likelihood: ClassLikelihood, rule: Rule, shift: float, mean: np.ndarray, covariance: np.ndarray
 ) -> np.ndarray:
     """The logarithms over one lattice, some inputs at a time: on all cores, or as many as an accelerator is to take."""
-    w, n = lattice(rule, mean.shape[1] - 1, shift), len(mean)
+    w, n = lattice(rule, mean.shape[1], shift), len(mean)
     size = CHUNK if jax.default_backend() == "cpu" else min(bucket(n), DEVICE_CHUNK)
 
     @float64

@@ -68,7 +68,7 @@ class Basis(Record):
         and columns of I.
         """
         k, m = self.covariance(), len(self.z)
-        least = ROUNDINGS * m * jnp.finfo(k.dtype).eps
+        least = ROUNDINGS * m * float(jnp.finfo(k.dtype).eps)
         if self.jitter > least:
             return jnp.linalg.cholesky(k), jnp.ones(m)
         kept = independent(jax.lax.stop_gradient(k), least)
