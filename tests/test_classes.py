@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from oracles.nested_ep import nested_ep
-from scipy.special import ndtr
+from scipy.special import log_ndtr, logsumexp, ndtr
 from scipy.stats import multivariate_normal, norm
 
 from quantprop import (
@@ -34,7 +34,7 @@ from quantprop import (
     means,
 )
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.classes import ClassPredictive, ClassSolution, factors_of
+from quantprop.inference.classes import ClassPredictive, ClassSolution, factors_of, predictive
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
@@ -230,6 +230,24 @@ def test_probabilities_of_many_classes(classes):
             top = g[:, None, c] + sd[c] * node  # t, noise of the class
             others = [ndtr((top - g[:, None, j]) / sd[j]) for j in range(classes) if j != c]
             assert found[i, c] == pytest.approx(np.sum(weight * np.prod(others, axis=0)), abs=1e-5)
+
+
+def test_nearly_independent_functions_need_few_points(monkeypatch):
+    """Ten functions as a posterior has them: independent but for a part that all share, which no class sees."""
+    rng = np.random.default_rng(3)
+    mean, own, shared = rng.normal(scale=3.0, size=(6, 10)), rng.uniform(1.0, 6.0, (6, 10)), 2.5
+    covariance = own[:, :, None] * np.eye(10) + shared
+    points, over = [], predictive._over
+    monkeypatch.setattr(predictive, "_over", lambda model, rule, *rest: points.append(rule) or over(model, rule, *rest))
+    found = ClassPredictive(Normal(mean, own + shared, covariance)).log_probabilities
+    assert {rule.points for rule in points} == {509}, points
+    node, sd = np.linspace(-12.0, 12.0, 2001), np.sqrt(1.0 + own)
+    for i, c in np.ndindex(found.shape):
+        top = mean[i, c] + sd[i, c] * node  # the class's value, which no other may exceed
+        others = [log_ndtr((top - mean[i, j]) / sd[i, j]) for j in range(10) if j != c]
+        expected = logsumexp(norm.logpdf(node) + np.sum(others, axis=0)) + np.log(node[1] - node[0])
+        assert found[i, c] == pytest.approx(expected, abs=1e-4)
+        assert np.exp(found[i, c]) == pytest.approx(np.exp(expected), abs=2e-6)
 
 
 def test_probabilities_far_out_keep_their_digits():

@@ -18,7 +18,7 @@ SHIFT = 0.25  # of a step: in one dimension the midpoint rule, and no coordinate
 FEW = 1e-290  # mass of a half-line whose quantiles double precision holds
 FAR = -40.0  # whose Φ has less
 APART = 0.7548776662466927  # between the shifts of two dimensions
-LEAST_COMMON, MOST_COMMON = 0.1, 0.9  # of the variance that all differences can share
+LEAST_COMMON, MOST_COMMON = 0.1, 0.97  # of the variance that all differences can share
 LOGISTIC = 0.75  # scale of the logistic distribution of t in standard deviations: heavier tails than t's
 STEPS = 8  # of Newton's method
 
@@ -40,7 +40,7 @@ MIDDLE = Rule(1021, (
 COARSE = Rule(4093, (
     1, 1210, 1542, 1785, 424, 1717, 801, 79, 450, 194, 368, 1075, 1894, 1380, 1933, 698, 715, 120, 945, 1239, 491, 1511,
     1828, 1468,
-))  # fmt: skip
+), 1)  # fmt: skip
 FINE = Rule(65521, (
     1, 17689, 28549, 2117, 11149, 14612, 12828, 10315, 14188, 21497, 24098, 23351, 1477, 20850, 22454, 31429, 30252,
     14241, 20506, 9396, 11999, 484, 6741, 2281,

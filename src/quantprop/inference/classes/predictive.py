@@ -21,8 +21,8 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
 SHIFTS = (0.0, 0.3)  # of the two lattices
-DOUBT = 3e-6  # of a probability
-DEFECT = 0.2  # what counts of the sum of all classes less 1, which normalising takes away
+DOUBT = 5e-6  # of a probability
+DEFECT = 1 / 3  # share of the sum of all probabilities less 1 that counts, since normalising takes most of it away
 NO_SHARE = 1e-8  # the probability up to which a class is left aside by finer lattices
 TOGETHER = 16  # inputs at a time on an accelerator
 CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
@@ -81,11 +81,11 @@ def _refined(
         kept = order[rows, :count]
         some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
         pair = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS])
-        total = np.logaddexp.reduce(pair, axis=2, keepdims=True)
+        total = np.logaddexp.reduce(pair, axis=2, keepdims=True)  # 0 but for errors
         one, other = pair - total
         found[rows[:, None], kept] = np.logaddexp(one, other) - np.log(2.0)
         apart = np.abs(np.exp(one) - np.exp(other)).max(axis=1)
-        differences[rows] = np.maximum(apart, DEFECT * np.abs(total).max(axis=(0, 2)))
+        differences[rows] = np.maximum(apart, DEFECT * np.abs(total.mean(axis=(0, 2))))
     return found, differences
 
 
