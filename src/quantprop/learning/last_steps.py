@@ -17,6 +17,7 @@ from quantprop.learning.remaining import expected_gain
 
 DIFFERENCE = 1e-3  # of θ, in its units, over which gradients are differenced: Newton's steps gain three digits each
 STEPS = 5
+MARGIN = 10.0  # along a tail the Hessian promises too little
 MOST = 32  # entries of θ: there are as many evaluations in a Hessian
 
 
@@ -55,7 +56,7 @@ def newton(search: Trials, best: Point, left: float) -> tuple[Point, float]:
     left, loss = expected_gain(search.projected(best)[free], curvature), search.ftol * (1.0 + abs(best.value))
     floor, lower, upper = best.value - loss, *search.bounds.T
     for _ in range(STEPS if np.linalg.eigvalsh(curvature)[0] > 0 else 0):
-        if search.finished(best, left):
+        if search.finished(best, MARGIN * left):
             break
         step = np.zeros(len(free))
         step[free] = np.linalg.solve(curvature, (search.unit * best.gradient)[free])
