@@ -224,11 +224,18 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
             )
 
 
+IMPLIED = {
+    "censored": "because ends are open; --likelihood weibull or log-logistic for survival times",
+    "binomial": "because of --trials",
+    "ordinal": "because of --order",
+}
+
+
 def tell(problem: Problem, likelihood: str | None, inducing: int | None = None) -> None:
     """What was made of the table."""
     target = problem.target
     asked = likelihood or problem.roles.implied
-    how = "as asked" if asked else "guessed"
+    how = "as asked" if likelihood else IMPLIED.get(asked or "", "guessed")
     note(f"note: {target.name}: {target.why}: {target.likelihood} likelihood ({how})")
     if not asked and target.others:
         note("note: otherwise, " + "; ".join(f"--likelihood {name} if {when}" for name, when in target.others))

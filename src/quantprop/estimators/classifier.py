@@ -149,7 +149,7 @@ class GaussianProcessClassifier(FurtherLabels, ClassifierMixin, GaussianProcess)
 
     def _fit_all(self, X: np.ndarray, y: np.ndarray, weights: Any, warm: list) -> None:
         """One model for two classes or for all jointly; else one per class, or one per pair of classes."""
-        recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default())
+        recipe, chosen = self._recipe(self.max_iter_predict), self._choice(X, Default(weights=weights))
         if self._jointly():
             self.base_estimator_ = self._joint(recipe, chosen, X, y, weights, warm)
             self.log_marginal_likelihood_value_ = self.base_estimator_.log_marginal_likelihood_value_

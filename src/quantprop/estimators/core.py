@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state
 
 from quantprop.estimators.columns import Coding, level_counts
 from quantprop.estimators.foreign import Source
-from quantprop.estimators.terms import started
+from quantprop.estimators.terms import moments, started
 from quantprop.estimators.translate import Translation, to_sklearn, translate
 from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
@@ -39,7 +39,7 @@ from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
 from quantprop.records import changed
-from quantprop.runtime.jobs import agreed, all_true, sampled, sums
+from quantprop.runtime.jobs import agreed, all_true, sums
 
 MAX_EVALUATIONS = 300
 TOLERANCE = 1e-8  # of inference
@@ -70,6 +70,7 @@ class Default:
     variance: float = 1.0
     prior: LogNormal | None = WEAK
     correlation: Callable[..., sk.Kernel] = sk.RBF
+    weights: np.ndarray | None = field(default=None, repr=False)  # of the rows: one of weight 2 counts as two
 
     def of(self, x: np.ndarray, name: str | None) -> Choice:
         """The kernel for rows x; `name` is None or "ard"."""
@@ -101,7 +102,7 @@ def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, 
         return default.of(x, kernel)
     if isinstance(kernel, (str, Terms)):
         terms = Terms(kernel) if isinstance(kernel, str) else kernel
-        kernel = centred(started(terms, x, coding.names, default), sampled(x))
+        kernel = centred(started(terms, x, coding.names, default), moments(x, default.weights)[0])
     if isinstance(kernel, Kernel):
         kernel = located(kernel, coding.names) if coding.names else kernel
         kernel = with_levels(kernel, level_counts(kernel, coding, x))
@@ -113,15 +114,15 @@ def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, 
     return Choice(kernel, translate(kernel, source))
 
 
-def with_mean(choice: Choice, mean: Kernel | None, x: np.ndarray) -> Choice:
+def with_mean(choice: Choice, mean: Kernel | None, centre: np.ndarray) -> Choice:
     """The same and a prior mean that is not known, as terms of the kernel. Where that has no form in scikit-learn its
-    linear terms pass through 0 at the mean of their columns: the level is not known anyway.
+    linear terms pass through 0 at the `centre` of their columns: the level is not known anyway.
     """
     if mean is None:
         return choice
     kernel = choice.translation.kernel
     if choice.theirs is None or not isinstance(mean, Constant):
-        return untranslated(Sum(centred(kernel, sampled(x)), mean))
+        return untranslated(Sum(centred(kernel, centre), mean))
     return Choice(sk.Sum(choice.theirs, to_sklearn(mean)), replace(choice.translation, kernel=Sum(kernel, mean)))
 
 

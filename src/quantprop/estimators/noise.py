@@ -20,15 +20,17 @@ from quantprop.runtime.precision import float64
 
 ALPHA = 1e-10  # by default
 REMEDY = "learn the noise, by likelihood=likelihoods.Gaussian() or by + WhiteKernel(), or give a larger alpha"
+LEVEL = "where y lies far from 0, use mean='constant' or normalize_y=True"
 
 
 def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) -> Gaussian:
-    """Noise of variance `alpha`; learned, where this is the default and the kernel is not the user's own.
+    """Noise of variance `alpha`, of the mean of an array; learned, where this is the default and the kernel is not the
+    user's own.
 
     A term white() is learned instead. Beside it, `alpha` is in units of the variance of y.
     """
-    known = 1.0 if np.ndim(alpha) else float(alpha)
-    if known == ALPHA and (kernel is None or isinstance(kernel, (str, Terms))):
+    known = float(np.mean(alpha))
+    if np.ndim(alpha) == 0 and known == ALPHA and (kernel is None or isinstance(kernel, (str, Terms))):
         if not with_white(kernel):
             return Gaussian()
         known *= 1.0 if normalize_y else size_of(y).spread ** 2
@@ -38,9 +40,11 @@ def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) 
 def check_factor(core: Core) -> None:
     """Raise scikit-learn's error where the covariance of y, noise included, cannot be factorised."""
     if _singular(core):
+        likelihood: Any = core.fitted.model.likelihood
         raise np.linalg.LinAlgError(
             f"The kernel, {core.kernel}, is not returning a positive definite matrix. Try gradually increasing the "
-            f"'alpha' parameter of your GaussianProcessRegressor estimator; or {REMEDY}"
+            "'alpha' parameter of your GaussianProcessRegressor estimator; or "
+            + (REMEDY if likelihood.scale.fixed else LEVEL)
         )
 
 

@@ -16,13 +16,13 @@ from quantprop.data import refuse_others, refuse_sizes, row_weights
 from quantprop.estimators.core import Choice, Core, Default, build, with_mean
 from quantprop.estimators.forecasts import Forecasts
 from quantprop.estimators.labels import codes, ordered, starting_cutpoints
-from quantprop.estimators.noise import ALPHA, REMEDY, check_factor, gaussian_by_name
+from quantprop.estimators.noise import ALPHA, LEVEL, REMEDY, check_factor, gaussian_by_name
 from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
 from quantprop.estimators.streaming import FurtherObservations
 from quantprop.estimators.terms import unknown_mean
 from quantprop.inference.task import has_white_noise
 from quantprop.inference.terms import mean_of, terms_of
-from quantprop.kernels import Kernel, Terms
+from quantprop.kernels import Constant, Kernel, Terms, summands
 from quantprop.learning.starts import size_of, with_noise_from
 from quantprop.likelihoods import Likelihood
 from quantprop.methods import Method
@@ -153,7 +153,7 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         X, y, rows = self._given_rows(X, y, sample_weight, exposure, trials)
         recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
         likelihood, mean, default = self._starts(likelihood, normalised, rows)
-        chosen, mean = self._with_mean(self._choice(X, default), mean, X, default.variance)
+        chosen, mean = self._with_mean(self._choice(X, default), mean, X, default)
         model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
         if sample_weight is not None:
             X, y, rows = written_out(model, X, y, rows)
@@ -258,17 +258,17 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     @property
     def _remedy(self) -> str:
-        return f"; the noise is alpha={self.alpha}: {REMEDY}" if self._of_f() else ""
+        return f"; the noise is alpha={self.alpha}: {REMEDY}" if self._of_f() else f"; {LEVEL}" * self._gaussian()
 
     def _precisions(self, n: int) -> np.ndarray | None:
-        """Of Gaussian noise that differs between rows."""
+        """Of Gaussian noise that differs between rows, relative to that of its mean variance, which new rows have."""
         if not self._gaussian() or np.ndim(self.alpha) == 0:
             return None
         alpha = np.asarray(self.alpha, dtype=np.float64)
         if alpha.shape != (n,):
             raise ValueError(f"alpha must be a scalar or an array with same number of entries as y. "
                              f"({alpha.shape[0] if alpha.ndim else 0} != {n})")  # fmt: skip
-        return 1.0 / alpha
+        return alpha.mean() / alpha
 
     def _normalised(self, y: np.ndarray, rows: dict) -> np.ndarray:
         """y in units of its own mean and deviation, if asked for (real y only); a row of weight 2 counts as two."""
@@ -294,14 +294,14 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
         kinds = {"zero": 0.0, "constant": centre, "linear": centre}  # what is not known about it is in the kernel
         mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean
         if size is None:
-            return likelihood, mean, Default()
+            return likelihood, mean, Default(weights=rows.get("weights"))
         level = mean.intercept if isinstance(mean, means.Linear) else 0.0 if callable(mean) else mean
         about = float(np.mean(values(level)))
         kept = self.optimizer is None and not isinstance(self.likelihood, str)
         started = likelihood if kept else with_noise_from(likelihood, size)
-        return started, mean, Default(size.variance_about(about), None)
+        return started, mean, Default(size.variance_about(about), None, weights=rows.get("weights"))
 
-    def _with_mean(self, chosen: Choice, mean: Any, X: np.ndarray, variance: float) -> tuple[Choice, Any]:
+    def _with_mean(self, chosen: Choice, mean: Any, X: np.ndarray, default: Default) -> tuple[Choice, Any]:
         """The kernel with a mean that is not known, "constant" or "linear", integrated over; and what is known of it.
 
         Markov has no place for slopes in several columns in its kernel: there they are parameters of the mean.
@@ -313,7 +313,9 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
                              "a linear term in the kernel, linear(column)")  # fmt: skip
         if self.mean == "linear" and X.shape[1] > 1 and self._in_time(chosen, X):
             return chosen, means.Linear(np.zeros(X.shape[1]), Parameter(mean))
-        return with_mean(chosen, unknown_mean(self.mean, X, self._coding.names, variance), X), mean
+        if self.mean == "constant" and any(isinstance(term, Constant) for term in summands(chosen.translation.kernel)):
+            return chosen, mean
+        return with_mean(chosen, *unknown_mean(self.mean, X, self._coding.names, default)), mean
 
     # --- what was learned --------------------------------------------------------------------------------------------
 

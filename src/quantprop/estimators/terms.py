@@ -25,6 +25,7 @@ class FromData(Start):
     """Starts from rows x, and from the variance that the terms have to explain together."""
 
     x: Float[np.ndarray, "n d"] = field(repr=False)
+    weights: Float[np.ndarray, " n"] | None = field(repr=False)
     each: float  # of a term
     whole: float
     prior: LogNormal | None
@@ -41,7 +42,7 @@ class FromData(Start):
         """The variance between rows that a linear term of variance 1 gives to f."""
         if place.kind != "linear":
             return 1.0
-        spread = float(np.sum(np.var(sampled(self.x)[:, np.array(place.columns)], axis=0)))
+        spread = float(np.sum(moments(self.x[:, np.array(place.columns)], self.weights)[1]))
         return spread if spread > 0 else 1.0
 
     def lengthscale(self, place: Place, ard: bool) -> Any:
@@ -53,15 +54,26 @@ class FromData(Start):
         return Parameter(lengths, bounds=(tuple(ends[0].tolist()), tuple(ends[1].tolist())))
 
 
-def unknown_mean(kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], variance: float) -> Kernel | None:
-    """A prior mean that is "constant" or "linear" and not known, as terms with wide priors; None where it is "zero"."""
-    level = Constant(Parameter(WIDE * variance, fixed=True))
+def moments(
+    x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"] | None
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
+    """Mean and variance of each column; a row of weight 2 counts as two."""
+    rows, counts = sampled(x), sampled(np.ones(len(x)) if weights is None else weights)
+    centre = np.average(rows, axis=0, weights=counts)
+    return centre, np.average((rows - centre) ** 2, axis=0, weights=counts)
+
+
+def unknown_mean(
+    kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: Any
+) -> tuple[Kernel | None, Float[np.ndarray, " d"]]:
+    """A prior mean that is "constant" or "linear" and not known, as terms with wide priors; None where it is "zero".
+    And where slopes are 0: at the mean of x.
+    """
+    level, (centre, spread) = Constant(Parameter(WIDE * default.variance, fixed=True)), moments(x, default.weights)
     if kind == "linear":
-        x = sampled(x)
-        spread, columns = x.var(axis=0), tuple(range(x.shape[1]))
-        slopes = Linear(Parameter(WIDE * variance / np.where(spread > 0, spread, 1.0), fixed=True), x.mean(axis=0))
-        return Sum(Columns(slopes, columns, names), level)
-    return level if kind == "constant" else None
+        variance = Parameter(WIDE * default.variance / np.where(spread > 0, spread, 1.0), fixed=True)
+        return Sum(Columns(Linear(variance, centre), tuple(range(x.shape[1])), names), level), centre
+    return level if kind == "constant" else None, centre
 
 
 def with_white(kernel: Terms | str | None) -> bool:
@@ -79,5 +91,5 @@ def started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], d
                 raise ValueError(f"kernel: column {named.column!r} is none of the {features} columns of X, which has "
                                  "no names: give positions from 0, or a frame")  # fmt: skip
     learned = [part for part in summed(terms.tree) if not (len(terms_of(part)) == 1 and terms_of(part)[0].kind in FLAT)]
-    start = FromData(x, default.variance / max(len(learned), 1), default.variance, default.prior)
+    start = FromData(x, default.weights, default.variance / max(len(learned), 1), default.variance, default.prior)
     return terms.kernel(start, called)

@@ -179,9 +179,14 @@ def _effect(estimate: float, variance: float) -> FixedEffect:
 def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
     """The coefficients of linear terms, and the mean where it was learned or is a term, by name."""
     found, kernels = {}, terms_of(solution.model.plain_kernel)
-    for name, term in kernels.items():
-        if isinstance(term, Columns) and isinstance(term.kernel, Linear):
-            found |= _slopes(solution, name, term)
+    linear = {
+        name: term for name, term in kernels.items() if isinstance(term, Columns) and isinstance(term.kernel, Linear)
+    }
+    columns = [column for term in linear.values() for column in term.columns]
+    for name, term in linear.items():
+        found |= _slopes(solution, name, term)
+    for column in {column for column in columns if columns.count(column) > 1}:
+        found |= _whole_slope(solution, linear, column)
     learned = learned_mean(solution)
     variances = np.sum(learned.root**2, axis=1)
     found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
@@ -214,6 +219,20 @@ def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffe
     at = effects_at(solution, _units(solution.X.shape[1], term))[name]
     called = term.names or term.columns
     return {f"linear({column})": _effect(at.mean[i], at.variance[i]) for i, column in enumerate(called)}
+
+
+def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dict[str, FixedEffect]:
+    """The coefficient of a column in several linear terms: how their sum changes over one unit."""
+    ends = np.zeros((2, solution.X.shape[1]))
+    ends[1, int(column)] = 1.0
+    joint, names = joint_of(solution, ends), list(terms_of(solution.model.plain_kernel))
+    change = np.zeros(len(joint.mean))
+    for name in linear:
+        change[2 * names.index(name) : 2 * names.index(name) + 2] = -1.0, 1.0
+    own = {
+        (term.names or term.columns)[term.columns.index(column)] for term in linear.values() if column in term.columns
+    }
+    return {f"linear({called})": _effect(change @ joint.mean, change @ joint.covariance @ change) for called in own}
 
 
 def _units(features: int, term: Columns) -> Float[np.ndarray, "k d"]:

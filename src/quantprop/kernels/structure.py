@@ -94,13 +94,13 @@ def located(kernel: Any, names: Sequence[str]) -> Any:
     return Columns(located(kernel.kernel, called), at, called)
 
 
-def centred(kernel: Any, x: np.ndarray) -> Any:
-    """A kernel whose Linear parts pass through 0 at the mean of their columns of x, where they say no centre."""
+def centred(kernel: Any, centre: np.ndarray) -> Any:
+    """A kernel whose Linear parts pass through 0 at the centre of their columns, where they have none of their own."""
     if isinstance(kernel, Columns):
-        return dataclasses.replace(kernel, kernel=centred(kernel.kernel, x[:, np.array(kernel.columns)]))
+        return dataclasses.replace(kernel, kernel=centred(kernel.kernel, centre[np.array(kernel.columns)]))
     if isinstance(kernel, Linear):
-        return kernel if kernel.centre is not None else Linear(kernel.variance, x.mean(axis=0))
-    return rebuilt(kernel, lambda part: centred(part, x)) if children(kernel) else kernel
+        return kernel if kernel.centre is not None else Linear(kernel.variance, centre)
+    return rebuilt(kernel, lambda part: centred(part, centre)) if children(kernel) else kernel
 
 
 def with_levels(kernel: Any, levels: dict[int, int], seen: Seen = None) -> Any:

@@ -92,7 +92,7 @@ def _evict(home: Path, most: int = MOST) -> None:
         if time.time() - _modified(workspace) > STALE:
             shutil.rmtree(workspace, ignore_errors=True)
     total = 0
-    files = [(_modified(file), file) for file in (home / STORE).iterdir()]
+    files = [(_modified(file), file) for file in (home / STORE).iterdir() if not file.is_dir()]
     for _, file in sorted(files, reverse=True):
         total += _size(file)
         if total > most:

@@ -21,8 +21,12 @@ def check_memory(cost: Any) -> None:
         return
     have = _available()
     if have is not None and cost.peak > have:
-        need = f"{cost.words} takes about {cost.peak / 2**30:.1f} GiB ({cost.parts})"
-        raise MemoryError(f"{need}, and at most {have / 2**30:.1f} GiB are available: {ways_out()}")
+        need = f"{cost.words} takes about {_written(cost.peak)} ({cost.parts})"
+        raise MemoryError(f"{need}, and at most {_written(have)} are available: {ways_out()}")
+
+
+def _written(size: float) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 0.1 * 2**30 else f"{size / 2**20:.0f} MiB"
 
 
 def _available() -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import time
 import zlib
 from collections.abc import Iterator
@@ -19,23 +20,40 @@ PATIENCE, PAUSE = 120.0, 0.05  # seconds to wait for another process: it may hav
 
 
 def write(file: Path, content: bytes) -> None:
-    """The content compressed, behind a digest of what follows, in a new file that is this user's alone."""
+    """The content compressed, behind a digest of it and the file's name, in a new file that is this user's alone."""
     body = zlib.compress(content, 1)
     file.unlink(missing_ok=True)
-    with open(file, "xb", opener=_private) as new:
-        new.write(hashlib.sha256(body).digest() + body)
+    try:
+        with open(file, "xb", opener=_private) as new:
+            new.write(_digest(file, body) + body)
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
 
 
 def read(file: Path) -> bytes | None:
-    """What was written; None where there is no such file, or where a part of it is missing."""
+    """What was written; None where there is no such file, where a part of it is missing, or it had another name."""
     try:
-        with file.open("rb") as opened:
+        with open(file, "rb", opener=_regular) as opened:
             if not is_own(os.fstat(opened.fileno())):
                 raise PermissionError(f"others than its user could have written {file}")
             digest, body = opened.read(DIGEST), opened.read()
     except FileNotFoundError:
         return None
-    return zlib.decompress(body) if hashlib.sha256(body).digest() == digest else None
+    return zlib.decompress(body) if _digest(file, body) == digest else None
+
+
+def _digest(file: Path, body: bytes) -> bytes:
+    return hashlib.sha256(file.name.encode() + b"\n" + body).digest()
+
+
+def _regular(path: str, flags: int) -> int:
+    """A file opened to be read; a pipe is not waited for, and like a folder it is none."""
+    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(f"{path} is not a regular file; remove it")
+    return opened
 
 
 @contextmanager

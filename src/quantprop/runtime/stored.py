@@ -158,10 +158,10 @@ def _image(file: Path) -> Image | None:
     """What a file holds; None where there is none that can be used."""
     try:
         content = read(file)
-    except OSError as error:
+        return None if content is None else unpacked(content)
+    except (OSError, ValueError, SyntaxError) as error:
         warnings.warn(f"a compiled program cannot be read and is compiled again: {error}", RuntimeWarning, stacklevel=2)
         return None
-    return None if content is None else unpacked(content)
 
 
 @cache
@@ -241,7 +241,7 @@ def _instructions(table: Path = Path("/proc/cpuinfo")) -> list[str]:
 
 @cache
 def _code() -> tuple[Any, ...]:
-    """The library's files, with their sizes and times."""
+    """The library's files, with digests of what they hold: times do not tell versions apart where tools set them."""
     home = Path(__file__).resolve().parent.parent
     files = sorted(file for file in home.rglob("*") if file.suffix in (".py", ".npz"))
-    return tuple((str(file.relative_to(home)), file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    return tuple((str(file.relative_to(home)), hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)

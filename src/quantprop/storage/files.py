@@ -18,6 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
+from quantprop.runtime.forks import check_fork
 from quantprop.runtime.system import available_memory
 from quantprop.storage.records import Unreadable, refusing, require
 
@@ -129,6 +130,7 @@ class OtherVersion(Unreadable):
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
     """Errors name the file."""
+    check_fork()
     try:
         yield
     except OtherVersion as error:

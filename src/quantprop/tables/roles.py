@@ -114,4 +114,5 @@ def scale(table: Table, role: str, column: str) -> np.ndarray:
 def check_rows(table: Table, name: str, values: np.ndarray, good: np.ndarray, rule: str) -> None:
     if not good.all():
         i = int(np.argmin(good))
-        raise TableError(f"{table.source}, {table.where(i)}: {values[i]:g} in column {name!r} must be {rule}")
+        raise TableError(f"{table.source}, {table.where(i)}: {values[i]:g} in column {name!r} must be {rule}; leave "
+                         "such rows out")  # fmt: skip
