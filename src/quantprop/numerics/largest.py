@@ -29,11 +29,12 @@ class Rule(NamedTuple):
     points: int
     generator: tuple[int, ...]
     first: int = 0  # 1 if the first coordinate is one that all classes share, besides those of c − 2 differences
+    lattices: int = 2  # that are compared; of one the sum of all probabilities says how good it is
 
 
 SMALL = Rule(509, (
     1, 151, 232, 87, 122, 67, 99, 182, 225, 108, 114, 18, 241, 202, 70, 20, 31, 48, 166, 27, 130, 158, 140, 215,
-), 1)  # fmt: skip
+), 1, 1)  # fmt: skip
 MIDDLE = Rule(1021, (
     1, 374, 428, 453, 240, 251, 311, 183, 149, 42, 487, 206, 357, 393, 286, 467, 76, 69, 347, 158, 211, 144, 175, 96,
 ), 1)  # fmt: skip

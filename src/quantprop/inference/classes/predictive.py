@@ -21,8 +21,8 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
 SHIFTS = (0.0, 0.3)  # of the two lattices
-DOUBT = 5e-6  # of a probability
-DEFECT = 1 / 3  # share of the sum of all probabilities less 1 that counts, since normalising takes most of it away
+DOUBT = 1e-5  # of a probability
+DEFECT = 2 / 3  # share of the sum of all probabilities less 1 that counts, since normalising takes most of it away
 NO_SHARE = 1e-8  # the probability up to which a class is left aside by finer lattices
 TOGETHER = 16  # inputs at a time on an accelerator
 CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
@@ -39,7 +39,7 @@ class ClassPredictive:
     @float64
     def log_probabilities(self) -> Float[np.ndarray, "k classes"]:
         """Logarithms of the classes' probabilities: the noise of each class, and the correlations of the functions, are
-        integrated out, over two lattices; inputs at which these differ by more than DOUBT, over finer ones.
+        integrated out, over a lattice; inputs at which DOUBT remains, over two finer ones, that are compared.
         """
         whole = self.latent.mean, self.latent.covariance
         found, doubtful = np.zeros_like(whole[0]), np.arange(len(whole[0]))
@@ -71,8 +71,8 @@ class ClassPredictive:
 def _refined(
     likelihood: ClassLikelihood, rule: Rule, rough: np.ndarray, mean: np.ndarray, covariance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The logarithms as means over two lattices, and by how much the probabilities differ; by those classes alone that
-    have a share: others can change theirs by no more than they have themselves.
+    """The logarithms as means over lattices, and by how much the probabilities differ, or their sum from 1; by those
+    classes alone that have a share: others can change theirs by no more than they have themselves.
     """
     order, found, differences = np.argsort(-rough, axis=1), rough.copy(), np.zeros(len(rough))
     counts = np.maximum(np.sum(np.exp(rough) > NO_SHARE, axis=1), 2)
@@ -80,12 +80,11 @@ def _refined(
         rows = np.flatnonzero(counts == count)
         kept = order[rows, :count]
         some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-        pair = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS])
-        total = np.logaddexp.reduce(pair, axis=2, keepdims=True)  # 0 but for errors
-        one, other = pair - total
-        found[rows[:, None], kept] = np.logaddexp(one, other) - np.log(2.0)
-        apart = np.abs(np.exp(one) - np.exp(other)).max(axis=1)
-        differences[rows] = np.maximum(apart, DEFECT * np.abs(total.mean(axis=(0, 2))))
+        each = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS[: rule.lattices]])
+        total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 but for errors
+        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(rule.lattices)
+        apart = 0.5 * np.ptp(np.exp(each - total), axis=0).max(axis=1)  # of their mean from either
+        differences[rows] = np.maximum(apart, DEFECT / rule.lattices * np.abs(total.mean(axis=(0, 2))))
     return found, differences
 
 
