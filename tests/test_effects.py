@@ -186,6 +186,29 @@ def test_terms_add_up_with_the_level_and_survive_a_file(tmp_path):
     assert loaded.solution_.fixed_effects() == model.solution_.fixed_effects()
 
 
+@pytest.mark.parametrize("mean", ["constant", "linear"])
+def test_a_row_of_weight_two_is_two_rows_to_slopes_too(mean):
+    weights = np.where(X[:, 0] > 50.0, 3.0, 1.0)
+    rows = np.repeat(np.arange(50), weights.astype(int))
+    settings = {"likelihood": likelihoods.Gaussian(), "mean": mean, "method": "ep"}
+    once = GaussianProcessRegressor("linear(0) + se(1)", **settings).fit(X, Y, sample_weight=weights)
+    often = GaussianProcessRegressor("linear(0) + se(1)", **settings).fit(X[rows], Y[rows])
+    assert once.log_marginal_likelihood_value_ == pytest.approx(often.log_marginal_likelihood_value_, abs=1e-6)
+    effects, expected = once.solution_.fixed_effects(), often.solution_.fixed_effects()
+    for name, effect in expected.items():
+        assert effects[name].estimate == pytest.approx(effect.estimate, rel=1e-4)
+        assert effects[name].error == pytest.approx(effect.error, rel=1e-4)
+
+
+def test_the_slopes_of_a_column_in_two_terms_are_added():
+    model = GaussianProcessRegressor("linear(0) + linear(0, 1)", mean="constant", likelihood=likelihoods.Gaussian())
+    effects = model.fit(X, Y).solution_.fixed_effects()
+    theirs = sm.OLS(Y, sm.add_constant(X)).fit()
+    for i in (0, 1):
+        assert effects[f"linear({i})"].estimate == pytest.approx(theirs.params[i + 1], abs=0.01 * theirs.bse[i + 1])
+        assert effects[f"linear({i})"].error == pytest.approx(theirs.bse[i + 1], rel=0.05)
+
+
 # --- coverage --------------------------------------------------------------------------------------------------------
 
 

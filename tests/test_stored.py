@@ -4,6 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import jax
@@ -186,6 +187,44 @@ def test_half_a_file_is_no_program(folder, monkeypatch):
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
         assert float(programs.program(doubled)(x)["sum"]) == 10.0
     assert stored._image(file) is not None  # written anew
+
+
+@pytest.mark.parametrize("what", ["another program", "a pipe", "a folder", "no program"])
+def test_what_else_stands_in_a_programs_place_is_not_taken_for_one(what, folder, monkeypatch):
+    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    x = np.arange(5.0)
+    with jax.enable_x64(True):
+        programs.program(halved)(x)
+        (other,) = folder.iterdir()
+        programs.program(doubled)(x)
+        (file,) = set(folder.iterdir()) - {other}
+        file.unlink()
+        if what == "another program":
+            file.write_bytes(other.read_bytes())
+        elif what == "a pipe":
+            os.mkfifo(file, 0o600)
+        elif what == "a folder":
+            file.mkdir(0o700)
+        else:
+            seals.write(file, b"nothing of that kind")
+        monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            assert float(programs.program(doubled)(x)["sum"]) == 10.0
+
+
+def test_names_follow_what_files_hold_and_not_their_times(tmp_path, monkeypatch):
+    package = tmp_path / "runtime" / "stored.py"
+    package.parent.mkdir()
+    monkeypatch.setattr(stored, "__file__", str(package))
+    found = []
+    for text in ("r * r / 3.0", "r * r / 9.0"):
+        package.write_text(text)
+        os.utime(package, (0, 0))
+        stored._code.cache_clear()
+        found.append(stored._code())
+    stored._code.cache_clear()
+    assert found[0] != found[1]
 
 
 def name(*arguments, static=None):

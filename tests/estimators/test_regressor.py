@@ -213,3 +213,19 @@ def test_weights_that_are_whole_but_for_rounding_are_whole(model):
         np.testing.assert_array_equal(one.X_train_, other.X_train_)
         np.testing.assert_array_equal(one.y_train_, other.y_train_)
     assert rounded.log_marginal_likelihood_value_ == pytest.approx(whole.log_marginal_likelihood_value_, rel=1e-12)
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+def test_noise_given_by_row_is_its_mean_at_new_rows(unit):
+    """Equal noise for all rows, said by an array or by a number, is the same noise, in any unit of y."""
+    y = unit * NOISY
+    by_row, by_number = (
+        GaussianProcessRegressor(alpha=alpha).fit(X, y) for alpha in (np.full(40, 0.09 * unit**2), 0.09 * unit**2)
+    )
+    expected = by_number.predict_interval(NEW, 0.9) / unit
+    np.testing.assert_allclose(by_row.predict_interval(NEW, 0.9) / unit, expected, rtol=1e-6)
+    halves = np.where(np.arange(40) % 2, 0.05, 0.13) * unit**2
+    kernel = ConstantKernel(unit**2) * RBF(1.0)
+    known = gaussian_process.GaussianProcessRegressor(kernel, alpha=halves, optimizer=None).fit(X, y)
+    ours = GaussianProcessRegressor(kernel, alpha=halves, optimizer=None).fit(X, y)
+    np.testing.assert_allclose(ours.predict(NEW), known.predict(NEW), rtol=1e-9, atol=1e-9 * unit)
