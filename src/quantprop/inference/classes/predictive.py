@@ -83,8 +83,8 @@ def _refined(
         each = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS[: rule.lattices]])
         total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 but for errors
         found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(rule.lattices)
-        apart = 0.5 * np.ptp(np.exp(each - total), axis=0).max(axis=1)  # of their mean from either
-        differences[rows] = np.maximum(apart, DEFECT / rule.lattices * np.abs(total.mean(axis=(0, 2))))
+        apart = np.ptp(np.exp(each - total), axis=0).max(axis=1)
+        differences[rows] = np.maximum(apart, DEFECT * np.abs(total.mean(axis=(0, 2))))
     return found, differences
 
 
