@@ -176,6 +176,14 @@ def scales(likelihood: Likelihood, shape: tuple[int, ...], exposure: Any, trials
     return {name: positive_rows(value, name, shape) for name, value in given.items()}
 
 
+def observed(y: Any, likelihood: Likelihood, n: int) -> np.ndarray:
+    """The observations of n rows, in the shape that the likelihood takes."""
+    expected = (n,) if likelihood.columns == 1 else (n, likelihood.columns)
+    if (array := real_array(y, "y")).shape != expected:
+        raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {array.shape}")
+    return array
+
+
 def encode(likelihood: Likelihood, y: Any, shape: tuple[int, ...], exposure: Any = None, trials: Any = None) -> Datum:
     """Observations as the likelihood takes them, every one checked against its support."""
     tail = (likelihood.columns,) if likelihood.columns > 1 else ()

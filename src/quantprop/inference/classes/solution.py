@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from operator import attrgetter
+from typing import Any, ClassVar, NoReturn
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,17 +13,16 @@ from jaxtyping import Float
 
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.classes.factors import one_function
 from quantprop.inference.classes.predictive import ClassPredictive
+from quantprop.inference.factors import one_function
 from quantprop.inference.modes import Modes
 from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, proper, shares
-from quantprop.inference.solution import Solution, Status
+from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
 from quantprop.likelihoods import MultinomialProbit, Softmax
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.likelihoods.softmax import SoftmaxFactor
-from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
@@ -46,6 +46,14 @@ class ClassSolution:
 
     factors: Solution
 
+    method = property(attrgetter("factors.method"), doc="The method.")
+    sites = property(attrgetter("factors.sites"), doc="ν and τ of every factor: a warm start for another `infer`.")
+    status = property(attrgetter("factors.status"), doc="How inference ended.")
+    converged = property(attrgetter("factors.converged"), doc="True if the fixed point was reached to `tol`.")
+    sweeps = property(attrgetter("factors.sweeps"), doc="The number of sweeps.")
+    log_evidence = property(attrgetter("factors.log_evidence"), doc="The method's approximation of log p(y).")
+    weights: ClassVar[None] = None  # rows of weight w are written w times
+
     def __repr__(self) -> str:
         return text(of_solution(self))
 
@@ -58,14 +66,14 @@ class ClassSolution:
     @cached_property
     def model(self) -> Model:
         """The model with the numbers that inference used."""
-        kernel = self._kernel
+        scalar = self.factors.model
+        kernel: Any = scalar.kernel
         own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
-        process = holding_functions(self.factors.model.process)
-        return Model(own, self.likelihood, self.factors.model.mean, process)
+        return Model(own, self.likelihood, scalar.mean, holding_functions(scalar.process))
 
     @property
     def likelihood(self) -> ClassLikelihood:
-        """That of the classes."""
+        """The likelihood of the classes."""
         kind = Softmax if isinstance(self.factors.model.likelihood, SoftmaxFactor) else MultinomialProbit
         return kind(self.classes)
 
@@ -75,24 +83,13 @@ class ClassSolution:
 
     @property
     def _one_difference(self) -> bool:
-        """Of two classes, by probit."""
+        """True for two classes by probit."""
         return self._layout.each(self.classes) == 1
 
     @property
-    def _kernel(self) -> PerClass:
-        kernel = self.factors.model.kernel
-        assert isinstance(kernel, PerClass)
-        return kernel
-
-    @property
     def classes(self) -> int:
-        """How many there are."""
-        return self._kernel.classes
-
-    @property
-    def method(self) -> Method:
-        """The method."""
-        return self.factors.method
+        """The number of classes."""
+        return self.factors.model.kernel.classes  # pyright: ignore[reportAttributeAccessIssue]  # of PerClass
 
     @property
     def _data(self) -> ClassRows:
@@ -111,36 +108,6 @@ class ClassSolution:
             assert self.factors.data is not None
             return np.argmax(np.asarray(self.factors.data.y).reshape(-1, self.classes), axis=1)
         return np.argmax(self._data.weights, axis=1)
-
-    @property
-    def sites(self) -> Natural:
-        """ν and τ of every factor: a warm start for another `infer`."""
-        return self.factors.sites
-
-    @property
-    def weights(self) -> None:
-        """None: rows of weight w are written w times."""
-        return None
-
-    @property
-    def status(self) -> Status:
-        """How inference ended."""
-        return self.factors.status
-
-    @property
-    def converged(self) -> bool:
-        """Whether the fixed point was reached to `tol`."""
-        return self.factors.converged
-
-    @property
-    def sweeps(self) -> int:
-        """How many sweeps it took."""
-        return self.factors.sweeps
-
-    @property
-    def log_evidence(self) -> float:
-        """The method's approximation of log p(y)."""
-        return self.factors.log_evidence
 
     @cached_property
     def marginals(self) -> Normal:
@@ -245,3 +212,27 @@ def _left_out(prior: Any, share: Any, sites: Natural, means: Any) -> Any:
     """The functions at every datum under the posterior without its factors."""
     mean, covariance = prior.for_shares(share).functions_without(sites)
     return prior.layout.sign * mean + means, covariance
+
+
+def as_classes(result: Any) -> Any:
+    """A solution or fit of scalar factors in terms of the classes; of other models, as it is."""
+    if isinstance(result, Solution):
+        return ClassSolution(result) if isinstance(result.model.kernel, PerClass) else result
+    solution = as_classes(result.solution)
+    if solution is result.solution:
+        return result
+    shared = len(result.model.kernel.kernels) == 1
+    names = tuple(n.replace("kernel.kernels[0]", "kernel") if shared else n for n in result.status.at_bounds)
+    return replace(result, model=solution.model, solution=solution, status=replace(result.status, at_bounds=names))
+
+
+def in_terms_of(model: Model, result: Any) -> Any:
+    """A solution or fit in terms of the model that was given, which `prepare` replaced if it has several classes."""
+    return as_classes(result) if isinstance(model.likelihood, ClassLikelihood) else result
+
+
+def as_factors(fitted: Any) -> Any:
+    """The reverse, for files."""
+    if not isinstance(fitted.solution, ClassSolution):
+        return fitted
+    return replace(fitted, model=fitted.solution.factors.model, solution=fitted.solution.factors)
