@@ -13,7 +13,7 @@ from quantprop.gaussian import Normal
 from quantprop.inference.batched import predict_many
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.prediction import proper
-from quantprop.inference.predictive import Predictive
+from quantprop.inference.predictive import predictive_of
 from quantprop.inference.results import in_words, write
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Datum
@@ -159,11 +159,9 @@ class Integrated:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        latents = self._latents(Xnew)
-        each = [of_output(one.model.plain_likelihood, output) for one in self.components]
-        more = scales(each[0], np.shape(latents[0].mean), exposure, trials)
-        pairs = zip(each, latents, strict=True)
-        return MixedPredictive(self.weights, tuple(Predictive(own, latent, **more) for own, latent in pairs))
+        pairs = zip((one.model.plain_likelihood for one in self.components), self._latents(Xnew), strict=True)
+        each = (predictive_of(likelihood, latent, exposure, trials, output) for likelihood, latent in pairs)
+        return MixedPredictive(self.weights, tuple(each))
 
     @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:

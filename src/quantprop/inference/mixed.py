@@ -109,12 +109,12 @@ class MixedPredictive:
 
     @property
     def exposure(self) -> Float[np.ndarray, " n"]:
-        """Of the new inputs."""
+        """Exposure of the new inputs."""
         return self.components[0].exposure
 
     @property
     def trials(self) -> Float[np.ndarray, " n"]:
-        """Of the new inputs."""
+        """Trials of the new inputs."""
         return self.components[0].trials
 
     @property

@@ -9,16 +9,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import inputs, scales
+from quantprop.data import inputs
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.corrected import Corrected, correct
-from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.modes import Modes, modes_of
-from quantprop.inference.prediction import predicted, predictor_of, process_after, proper
-from quantprop.inference.predictive import Predictive
+from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
+from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
-from quantprop.likelihoods.by_output import of_output
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.parameters import held
@@ -142,10 +140,7 @@ class Solution:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        latent = self.predict(Xnew)
-        likelihood = of_output(self.model.plain_likelihood, output)
-        more = scales(likelihood, np.shape(latent.mean), exposure, trials)
-        return Predictive(likelihood, latent, **more)
+        return predictive_of(self.model.plain_likelihood, self.predict(Xnew), exposure, trials, output)
 
     @checked()
     def forecast(
@@ -170,10 +165,7 @@ class Solution:
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws)."""
-        latent = self.predict(Xnew, full_cov=True)
-        values, vectors = np.linalg.eigh(latent.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
-        return latent.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+        return draws(self.predict(Xnew, full_cov=True), n, seed)
 
     @float64
     def as_prior(self) -> Model:
@@ -194,8 +186,7 @@ class Solution:
         """
         if not np.isfinite(self.log_evidence):
             raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be a prior")
-        process = process_after(self.model, self.method, self.X, self.sites, self.weights, self.log_evidence)
-        return replace(self.model, mean=held(self.model.mean), process=process)
+        return replace(self.model, mean=held(self.model.mean), process=process_after(self))
 
     def terms(self, Xnew: Any) -> Effects:
         """The posterior of each term of a sum of kernels at new inputs, by name: mean and variance; `.sample(n)` has
@@ -249,9 +240,7 @@ class Solution:
 
     @cached_property
     def _predictor(self) -> Predictor:
-        if self.posterior is not None:
-            return self.posterior
-        return predictor_of(self.model, self.method, self.X, self.sites, self.weights)
+        return predictor_of(self, self.model) if self.posterior is None else self.posterior
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the predictor, which is soon computed again and holds arrays of a device."""

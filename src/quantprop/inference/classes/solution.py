@@ -16,7 +16,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes.predictive import ClassPredictive
 from quantprop.inference.factors import one_function
 from quantprop.inference.modes import Modes
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, proper, shares
+from quantprop.inference.prediction import above_rounding, padded_prior, padded_rows, proper
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
@@ -126,13 +126,10 @@ class ClassSolution:
     @float64
     def left_out(self) -> Normal:
         """The functions of all classes at every datum as the other data have them (three or more classes)."""
-        model, sites = self.factors.model, self.factors.sites
-        share = shares(self.method, None, len(sites.nu))
-        prior: Any = padded_prior(model, self.factors.X)
-        means = pad(self._prior_means(self.X), len(prior.labels))
-        mean, covariance = (
-            part[: len(self.X)] for part in to_numpy(_left_out(prior, share, padded_sites(sites), means))
-        )
+        rows, prior = padded_rows(self.factors), padded_prior(self.factors.model, self.factors.X)
+        means = pad(self._prior_means(self.X), len(prior.labels))  # pyright: ignore[reportAttributeAccessIssue]
+        found = to_numpy(_left_out(prior, rows.share, rows.sites, means))
+        mean, covariance = (part[: len(self.X)] for part in found)
         return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)
 
     def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
