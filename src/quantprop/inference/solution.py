@@ -19,7 +19,7 @@ from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_ef
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import held
+from quantprop.parameters import as_fixed
 from quantprop.priors.base import Predictor
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
@@ -186,7 +186,7 @@ class Solution:
         """
         if not np.isfinite(self.log_evidence):
             raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be a prior")
-        return replace(self.model, mean=held(self.model.mean), process=process_after(self))
+        return replace(self.model, mean=as_fixed(self.model.mean), process=process_after(self))
 
     def terms(self, Xnew: Any) -> Effects:
         """The posterior of each term of a sum of kernels at new inputs, by name: mean and variance; `.sample(n)` has
