@@ -189,7 +189,7 @@ def _by_stand_in(
         f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
         f"{stand_in!r}, as solution.method says",
         FixedPointWarning,
-        stacklevel=6,
+        stacklevel=5,
     )
     return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
 
@@ -211,7 +211,7 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +22,10 @@ from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_integrated, text
+from quantprop.runtime.display import of_integrated, summarised
 from quantprop.runtime.names import check_name
 
-LEVEL = 0.95  # of intervals
+INTERVAL_LEVEL = 0.95
 
 _REMEDIES = {
     "converged": "",
@@ -91,6 +92,7 @@ class HyperparameterMarginal:
     prior: str
 
 
+@summarised(of_integrated)
 @dataclass(frozen=True)
 class Integrated:
     """A posterior averaged over its hyperparameters: Σ_k weights_k (the posterior of f at θ_k).
@@ -110,12 +112,6 @@ class Integrated:
     log_evidence: float
     priors: dict[str, str]
     status: IntegrationStatus
-
-    def __repr__(self) -> str:
-        return text(of_integrated(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_integrated(self))
 
     @property
     def model(self) -> Model:
@@ -166,13 +162,13 @@ class Integrated:
     @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
+        return self._drawn(n, seed, lambda rng, one, k: one.sample(Xnew, k, seed=int(rng.integers(2**31))))
+
+    def _drawn(self, n: int, seed: int, draw: Callable[[np.random.Generator, Solution, int], np.ndarray]) -> np.ndarray:
+        """n draws, shuffled, as many of each component as its weight asks for."""
         rng = np.random.default_rng(seed)
         counts = rng.multinomial(n, self.weights)
-        drawn = [
-            component.sample(Xnew, k, seed=int(rng.integers(2**31)))
-            for component, k in zip(self.components, counts, strict=True)
-            if k
-        ]
+        drawn = [draw(rng, one, k) for one, k in zip(self.components, counts, strict=True) if k]
         return rng.permutation(np.concatenate(drawn))
 
     @checked()
@@ -190,30 +186,26 @@ class Integrated:
 
         `exposure`, `trials` and `output` are as in `predict_y`.
         """
-        rng = np.random.default_rng(seed)
-        drawn = []
-        for component, k in zip(self.components, rng.multinomial(n, self.weights), strict=True):
-            if k:
-                likelihood = of_output(component.model.plain_likelihood, output)
-                f = component.sample(Xnew, k, seed=int(rng.integers(2**31)))
-                more = scales(likelihood, f.shape[1:], exposure, trials)
-                rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
-                drawn.append(likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f))
-        return rng.permutation(np.concatenate(drawn))
+
+        def of_component(rng: np.random.Generator, one: Solution, k: int) -> np.ndarray:
+            likelihood = of_output(one.model.plain_likelihood, output)
+            f = one.sample(Xnew, k, seed=int(rng.integers(2**31)))
+            more = scales(likelihood, f.shape[1:], exposure, trials)
+            rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
+            return likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f)
+
+        return self._drawn(n, seed, of_component)
 
     @property
     def parameters(self) -> dict[str, HyperparameterMarginal]:
         """The posterior of every hyperparameter by name: mean, sd, median and 95 % interval, in natural units."""
-        levels = np.array([0.5 * (1.0 - LEVEL), 0.5, 0.5 * (1.0 + LEVEL)])
+        levels = np.array([0.5, 0.5 * (1.0 - INTERVAL_LEVEL), 0.5 * (1.0 + INTERVAL_LEVEL)])
         found = {}
         for name, values in self._values().items():
-            mean = float(self.weights @ values)
-            lower, median, upper = (float(q[0]) for q in self.marginal(name).quantile(levels))
-            ends = np.exp([lower, median, upper]) if self.logarithmic[name] else (lower, median, upper)
-            spread = float(np.sqrt(self.weights @ (values - mean) ** 2))
-            found[name] = HyperparameterMarginal(
-                mean, spread, float(ends[1]), float(ends[0]), float(ends[2]), self.priors[name]
-            )
+            mean, at = float(self.weights @ values), self.marginal(name).quantile(levels)[:, 0]
+            sd = float(np.sqrt(self.weights @ (values - mean) ** 2))
+            ends = (np.exp(at) if self.logarithmic[name] else at).tolist()
+            found[name] = HyperparameterMarginal(mean, sd, *ends, self.priors[name])
         return found
 
     def marginal(self, name: str) -> NormalMixture:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -115,15 +116,17 @@ def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_
 
     Many inputs are taken in pieces, unless their joint covariance is asked for.
     """
-    if full_cov or len(new) <= MAX_INPUTS:
-        return _predicted(by, model, x, new, full_cov)
-    pieces = (new[at : at + MAX_INPUTS] for at in range(0, len(new), MAX_INPUTS))
-    parts = [_predicted(by, model, x, piece, False) for piece in pieces]
-    return Normal(np.concatenate([part.mean for part in parts]), np.concatenate([part.variance for part in parts]))
+
+    def latent(piece: np.ndarray) -> Normal:
+        return _latent(by, at_new(model, x, piece), model.plain_kernel, piece, len(x), full_cov)
+
+    return in_pieces(latent, new, len(new) if full_cov else MAX_INPUTS)
 
 
-def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
-    return _latent(by, at_new(model, x, new), model.plain_kernel, new, len(x), full_cov)
+def in_pieces(function: Callable[[np.ndarray], Any], rows: np.ndarray, most: int) -> Any:
+    """A function of rows, computed for at most this many at a time: a tree of arrays, one entry per row."""
+    parts = [function(rows[at : at + most]) for at in range(0, len(rows), most)]
+    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 
 def predicted_of(by: Predictor, model: Model, other: Kernel, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:

@@ -24,7 +24,7 @@ from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
 from quantprop.records import changed
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import rowwise
-from quantprop.runtime.display import html, of_predictive, text
+from quantprop.runtime.display import of_predictive, summarised
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -35,6 +35,7 @@ TAIL = 1e-3  # probabilities below which a cdf needs all digits
 Latent = Normal | Skewed
 
 
+@summarised(of_predictive)
 @dataclass(frozen=True)
 class Predictive:
     """Distributions of y at n inputs: exact where a closed form exists, by quadrature where not (moments and densities
@@ -48,12 +49,6 @@ class Predictive:
     latent: Any  # Normal, or Skewed where it was corrected
     exposure: Float[np.ndarray, " n"]
     trials: Float[np.ndarray, " n"]
-
-    def __repr__(self) -> str:
-        return text(of_predictive(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_predictive(self))
 
     @property
     def mean(self) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +22,7 @@ from quantprop.model import Model
 from quantprop.parameters import as_fixed
 from quantprop.priors.base import Predictor
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_solution, text
+from quantprop.runtime.display import of_solution, summarised
 from quantprop.runtime.precision import float64
 
 _REMEDIES = {
@@ -79,6 +79,7 @@ class Status:
         return text + (f"; {self.remedy}" if self.remedy else "")
 
 
+@summarised(of_solution)
 @dataclass(frozen=True)
 class Solution:
     """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64.
@@ -109,12 +110,6 @@ class Solution:
     weights: Float[np.ndarray, " n"] | None = None
     data: Datum | None = None
     posterior: Predictor | None = None
-
-    def __repr__(self) -> str:
-        return text(of_solution(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_solution(self))
 
     @property
     def converged(self) -> bool:
@@ -230,13 +225,8 @@ class Solution:
         """
         return self._modes
 
-    @cached_property
-    def _modes(self) -> Modes:
-        return modes_of(self)
-
-    @cached_property
-    def _corrected(self) -> Corrected:
-        return correct(self)
+    _modes: ClassVar[Any] = cached_property(modes_of)
+    _corrected: ClassVar[Any] = cached_property(correct)
 
     @cached_property
     def _predictor(self) -> Predictor:

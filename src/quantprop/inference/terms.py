@@ -15,7 +15,15 @@ from scipy.special import ndtri
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Normal
-from quantprop.inference.prediction import MAX_INPUTS, above_rounding, alpha_of, draws, latent_at, predictor_of
+from quantprop.inference.prediction import (
+    MAX_INPUTS,
+    above_rounding,
+    alpha_of,
+    draws,
+    in_pieces,
+    latent_at,
+    predictor_of,
+)
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
 from quantprop.model import Model
 from quantprop.parameters import declared, is_parameter
@@ -100,16 +108,15 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     named = terms_of(solution.model.plain_kernel)
     terms, most = tuple(named.values()), max(1, MAX_INPUTS // len(named))
     learned, given = learned_mean(solution), solution.model.prior_mean(x)
-    pieces = [_effects_at(solution, terms, learned, x[at : at + most]) for at in range(0, len(x), most)]
-    mean, variance = (np.concatenate(part, axis=1) for part in zip(*pieces, strict=True))
-    parts = {name: Normal(mean[i], variance[i]) for i, name in enumerate(named)}
+    mean, variance = in_pieces(lambda rows: _effects_at(solution, terms, learned, rows), x, most)
+    parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
     return Effects(solution, x, parts)
 
 
 def _effects_at(solution: Solution, terms: tuple[Kernel, ...], learned: LearnedMean, x: np.ndarray) -> Any:
-    """Means and variances, a row for each term."""
+    """Means and variances, a column for each term."""
     k, size = len(x), bucket(len(x))
     more = pad(x, size)
     cross, own = _crossed(solution, more), _variances(terms, more)
@@ -118,7 +125,7 @@ def _effects_at(solution: Solution, terms: tuple[Kernel, ...], learned: LearnedM
         np.reshape(part, (len(terms), size))[:, :k] for part in to_numpy((latent.mean, latent.variance, own))
     )
     moves = _moves(learned, k, cross, own, latent.mean)
-    return mean, above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)
+    return mean.T, (above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
 
 
 def _moves(learned: LearnedMean, k: int, cross: Any, own: Any, mean: Any) -> Float[np.ndarray, "terms k p"]:

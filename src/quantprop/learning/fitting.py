@@ -106,7 +106,7 @@ def fit(
     if len(theta):
         blind = landscape.compile(partial(blindness, task.model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of_blindness(blind, task.x, "fit", remedy, 5)
+        warn_of_blindness(blind, task.x, "fit", remedy, 4)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
     fitted = learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)

@@ -16,7 +16,7 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes.predictive import ClassPredictive
 from quantprop.inference.factors import one_function
 from quantprop.inference.modes import Modes
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_rows, proper
+from quantprop.inference.prediction import above_rounding, in_pieces, padded_prior, padded_rows, proper
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
@@ -28,13 +28,14 @@ from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
 from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_solution, text
+from quantprop.runtime.display import of_solution, summarised
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
-PIECE = 1024  # new inputs that are predicted at a time
+MAX_INPUTS = 1024  # new inputs that are predicted at a time
 
 
+@summarised(of_solution)
 @dataclass(frozen=True)
 class ClassSolution:
     """An approximate posterior of the functions of several classes, from that of the factors of all data.
@@ -53,12 +54,6 @@ class ClassSolution:
     sweeps = property(attrgetter("factors.sweeps"), doc="The number of sweeps.")
     log_evidence = property(attrgetter("factors.log_evidence"), doc="The method's approximation of log p(y).")
     weights: ClassVar[None] = None  # rows of weight w are written w times
-
-    def __repr__(self) -> str:
-        return text(of_solution(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_solution(self))
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -145,8 +140,7 @@ class ClassSolution:
         if full_cov:
             joint, shape = self.factors.predict(one_function(x, self.classes), full_cov=True), (len(x), self.classes)
             return Normal(joint.mean.reshape(shape), joint.variance.reshape(shape), joint.covariance.reshape(shape * 2))
-        parts = [self._functions(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
-        mean, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        mean, covariance = in_pieces(self._functions, x, MAX_INPUTS)
         return proper(Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance), self.status)
 
     def _functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

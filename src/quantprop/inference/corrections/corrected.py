@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.expansion import Shifts, Vertices, cumulants, evidence_shift, shifts, vertices
-from quantprop.inference.prediction import above_rounding, at_new, padded_prior, padded_rows
+from quantprop.inference.prediction import above_rounding, at_new, in_pieces, padded_prior, padded_rows
 from quantprop.inference.predictive import Predictive, predictive_of
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import EP
@@ -55,8 +55,7 @@ class Corrected:
     def predict(self, Xnew: Any) -> Skewed:
         """The corrected distribution of f at new inputs, each by itself."""
         x = inputs(Xnew, "Xnew", features=self.solution.X.shape[1])
-        parts = [self._predicted(x[at : at + MAX_INPUTS]) for at in range(0, len(x), MAX_INPUTS)]
-        return Skewed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return in_pieces(self._predicted, x, MAX_INPUTS)
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
@@ -64,15 +63,14 @@ class Corrected:
         """The corrected distribution of y at new inputs; see `Solution.predict_y`."""
         return predictive_of(self.solution.model.plain_likelihood, self.predict(Xnew), exposure, trials, output)
 
-    def _predicted(self, x: Float[np.ndarray, "k d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _predicted(self, x: Float[np.ndarray, "k d"]) -> Skewed:
         solution, k = self.solution, len(x)
         around, rows = at_new(solution.model, solution.X, x), padded_rows(solution)
         prior = padded_prior(solution.model, solution.X)
         found = to_numpy(_at(prior, rows.share, rows.sites, around, self.vertices, signed=rows.signed))
         latent, by = jax.tree.map(lambda column: column[:k], found)
         variance = above_rounding(latent.variance, np.asarray(around[2])[:k], len(solution.X))
-        skewed = _skewed(Normal(latent.mean, variance), by, "Xnew")
-        return skewed.mean, skewed.variance, skewed.skewness
+        return _skewed(Normal(latent.mean, variance), by, "Xnew")
 
 
 @float64
