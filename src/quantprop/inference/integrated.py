@@ -204,8 +204,8 @@ class Integrated:
         for name, values in self._values().items():
             mean, at = float(self.weights @ values), self.marginal(name).quantile(levels)[:, 0]
             sd = float(np.sqrt(self.weights @ (values - mean) ** 2))
-            ends = (np.exp(at) if self.logarithmic[name] else at).tolist()
-            found[name] = HyperparameterMarginal(mean, sd, *ends, self.priors[name])
+            median, lower, upper = (np.exp(at) if self.logarithmic[name] else at).tolist()
+            found[name] = HyperparameterMarginal(mean, sd, median, lower, upper, self.priors[name])
         return found
 
     def marginal(self, name: str) -> NormalMixture:

@@ -104,57 +104,51 @@ def _name(term: Kernel) -> str:
 
 @float64
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
-    """The posterior of every term at inputs; what is not known of a learned mean is in all of them."""
+    """The posterior of every term at inputs, including the uncertainty of a learned mean."""
     named = terms_of(solution.model.plain_kernel)
-    terms, most = tuple(named.values()), max(1, MAX_INPUTS // len(named))
     learned, given = learned_mean(solution), solution.model.prior_mean(x)
-    mean, variance = in_pieces(lambda rows: _effects_at(solution, terms, learned, rows), x, most)
+
+    def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # a column for each term
+        latent, own, moves = _posterior(solution, learned, x, _variances)
+        mean, variance, prior = (
+            np.reshape(of, (len(named), -1))[:, : len(x)] for of in (latent.mean, latent.variance, own)
+        )
+        return mean.T, (above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
+
+    mean, variance = in_pieces(moments, x, max(1, MAX_INPUTS // len(named)))
     parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
     return Effects(solution, x, parts)
 
 
-def _effects_at(solution: Solution, terms: tuple[Kernel, ...], learned: LearnedMean, x: np.ndarray) -> Any:
-    """Means and variances, a column for each term."""
-    k, size = len(x), bucket(len(x))
-    more = pad(x, size)
-    cross, own = _crossed(solution, more), _variances(terms, more)
-    latent = latent_at(solution._predictor, np.zeros(len(terms) * size), cross, own)
-    mean, variance, prior = (
-        np.reshape(part, (len(terms), size))[:, :k] for part in to_numpy((latent.mean, latent.variance, own))
-    )
-    moves = _moves(learned, k, cross, own, latent.mean)
-    return mean.T, (above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
-
-
-def _moves(learned: LearnedMean, k: int, cross: Any, own: Any, mean: Any) -> Float[np.ndarray, "terms k p"]:
-    """How each term moves with each standardised parameter of a learned mean: f is known only as far as they are."""
-    size = bucket(k)
-    moved = [latent_at(by, np.zeros(len(mean)), cross, own).mean - mean for by in learned.predictors]
-    each = np.reshape(moved, (len(moved), -1, size))[:, :, :k] if moved else np.zeros((0, len(mean) // size, k))
-    return np.moveaxis(each, 0, -1) @ learned.root
-
-
-def _crossed(solution: Solution, new: np.ndarray) -> Any:
-    model, x = solution.model, solution.X
-    return _cross(model.plain_process, model.plain_kernel, pad(x, bucket(len(x))), new)
+def _posterior(solution: Solution, learned: LearnedMean, x: np.ndarray, own_of: Any) -> Any:
+    """The posterior of all terms at padded inputs, their prior (co)variances, and the change of each term with each
+    standardised parameter of a learned mean (terms × k × p).
+    """
+    model, terms, k = solution.model, tuple(summands(solution.model.plain_kernel)), len(x)
+    new, train = (pad(of, bucket(len(of))) for of in (x, solution.X))
+    cross, own = _cross(model.plain_process, model.plain_kernel, train, new), own_of(terms, new)
+    zero = np.zeros(len(terms) * len(new))
+    latent, *greater = (latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))
+    moved = np.array([other.mean - latent.mean for other in greater]).reshape(len(greater), len(terms), len(new))
+    return *to_numpy((latent, own)), np.moveaxis(moved[:, :, :k], 0, -1) @ learned.root
 
 
 @float64
 def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
-    terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
-    need, what = 8 * MATRICES * (len(terms) * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
-    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {len(terms)} terms at {k} rows", what))
-    parts, learned, more = effects_at(solution, x).parts, learned_mean(solution), pad(x, size)
-    cross, own = _crossed(solution, more), _covariance(terms, more)
-    latent = to_numpy(latent_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
-    kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
-    moves = _moves(learned, k, cross, own, latent.mean).reshape(len(kept), len(learned.names))
-    moves = np.concatenate([moves, learned.moves(x)]) if learned.names else moves
+    terms, k, size = len(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
+    need, what = 8 * MATRICES * (terms * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
+    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", what))
+    parts, learned = effects_at(solution, x).parts, learned_mean(solution)
+    latent, _, moves = _posterior(solution, learned, x, _covariance)
+    rows = np.concatenate([np.arange(i * size, i * size + k) for i in range(terms)])
+    moves = moves.reshape(len(rows), len(learned.names))
+    if learned.names:
+        moves = np.concatenate([moves, learned.moves(x)])
     covariance = moves @ moves.T
-    covariance[: len(kept), : len(kept)] += latent.covariance[np.ix_(kept, kept)]
+    covariance[: len(rows), : len(rows)] += latent.covariance[np.ix_(rows, rows)]
     mean = np.concatenate([part.mean for part in parts.values()])[: len(covariance)]
     return Normal(mean, np.diagonal(covariance).copy(), covariance)
 

@@ -84,9 +84,9 @@ def correct(solution: Solution) -> Corrected:
             f"corrections need the joint posterior of all rows, which {type(model.process).__name__} has up to "
             f"{prior.largest_joint} rows; got {n}: use the default process, or fewer rows"
         )
-    weight, *rows, signed = padded_rows(solution)
-    data = pad(solution.data, size)
-    found = _corrected(solution.method, model.plain_likelihood, prior, *rows, data, weight, signed=signed)
+    weight, share, sites, signed = padded_rows(solution)
+    rows = (pad(solution.data, size), weight)
+    found = _corrected(solution.method, model.plain_likelihood, prior, share, sites, *rows, signed=signed)
     by, evidence, marginals, change = to_numpy(found)
     marginals, change = jax.tree.map(lambda column: column[:n], (marginals, change))
     if not np.isfinite(evidence):
