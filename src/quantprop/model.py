@@ -84,7 +84,7 @@ class Model(Record):
 
 
 def is_opaque(mean: Any) -> bool:
-    """Whether a mean is a function about which nothing else is known."""
+    """Return whether a mean is a function about which nothing else is known."""
     return callable(mean) and not is_record(mean)
 
 

@@ -90,7 +90,7 @@ def values(tree: Any) -> Any:
 
 
 def declared(node: Any) -> Any:
-    """The tree with a Parameter, bounds and all, in place of every number."""
+    """The tree with a Parameter, bounds and all, instead of every number."""
     if not is_record(node):
         return node
     numbers = {f.name: getattr(node, f.name) for f in dataclasses.fields(node) if not f.metadata.get("static")}
@@ -132,7 +132,7 @@ def free(tree: Any) -> list[Parameter]:
 
 
 def logarithmic(parameter: Parameter) -> bool:
-    """Whether learning moves its logarithm."""
+    """Return whether learning moves its logarithm."""
     return parameter.bounds is not None and bool(np.all(np.greater(parameter.bounds[0], 0))) and not parameter.ordered
 
 
@@ -149,7 +149,7 @@ def _coordinates(parameter: Parameter) -> np.ndarray:
 
 
 def unpacked(tree: Any, theta: Any) -> Any:
-    """The plain tree at θ: numbers in place of all parameters. Differentiable."""
+    """The plain tree at θ: numbers instead of all parameters. Differentiable."""
     pieces = _pieces(tree, theta)
     return map_parameters(lambda parameter: _plain(parameter, pieces), tree)
 
@@ -216,7 +216,7 @@ def named(tree: Any) -> Iterator[tuple[str, Parameter]]:
 
 
 def logarithms(tree: Any) -> list[bool]:
-    """Whether each entry of θ is a parameter's logarithm; not so of an ordered vector, whose gaps are."""
+    """For each entry of θ, whether it is a parameter's logarithm; not so of an ordered vector, whose gaps are."""
     return [logarithmic(node) for node in free(tree) for _ in range(np.size(node.value))]
 
 

@@ -103,7 +103,7 @@ def changed(record: R, **fields: Any) -> R:
 
 
 def is_record(node: Any) -> bool:
-    """Whether it is a record, or a module of equinox, which is one too."""
+    """Return whether it is a record, or a module of equinox, which is one too."""
     foreign = ((kind.__module__.split(".")[0], kind.__name__) for kind in type(node).__mro__)
     return isinstance(node, Record) or ("equinox", "Module") in foreign
 

@@ -32,8 +32,9 @@ class Factors(NamedTuple):
 
 
 def is_multi_class(model: Model) -> bool:
-    """Whether an observation depends on the functions of all classes; raises if the kernel has several functions and
-    the likelihood takes one.
+    """Return whether an observation depends on the functions of all classes.
+
+    Raises ValueError if the kernel has several functions and the likelihood takes one.
     """
     if isinstance(model.likelihood, ClassLikelihood):
         return True

@@ -120,7 +120,7 @@ class Integrated:
 
     @property
     def converged(self) -> bool:
-        """Whether the hyperparameters were integrated with enough effective points."""
+        """True if the hyperparameters were integrated with enough effective points."""
         return self.status.reason in ("converged", "nothing-to-integrate")
 
     @property
@@ -138,10 +138,14 @@ class Integrated:
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
-        if full_cov:
-            return _joint(self.weights, [component.predict(Xnew, full_cov=True) for component in self.components])
-        latents = self._latents(Xnew)
-        return NormalMixture(self.weights, np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents]))
+        w = self.weights
+        latents = [one.predict(Xnew, full_cov=True) for one in self.components] if full_cov else self._latents(Xnew)
+        means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
+        if not full_cov:
+            return NormalMixture(w, means, variances)
+        within = sum(weight * f.covariance for weight, f in zip(w, latents, strict=True))
+        apart = means - w @ means
+        return NormalMixture(w, means, variances, within + (w[:, None] * apart).T @ apart)
 
     def _latents(self, Xnew: Any) -> list[Normal]:
         found = predict_many(self.components, [Xnew] * len(self.components))
@@ -245,10 +249,3 @@ class Integrated:
             for component in self.components
         ]
         return dict(zip(labels(declared(self.model)), np.stack(rows).T, strict=True))
-
-
-def _joint(weights: Float[np.ndarray, " m"], latents: list[Any]) -> NormalMixture:
-    means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
-    apart = means - weights @ means
-    within = sum(w * f.covariance for w, f in zip(weights, latents, strict=True))
-    return NormalMixture(weights, means, variances, within + (weights[:, None] * apart).T @ apart)

@@ -1,4 +1,4 @@
-"""Whether a posterior has other modes: inference from starts elsewhere."""
+"""Other modes of a posterior, found by inference from other starts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Modes:
 
     @property
     def several(self) -> bool:
-        """Whether another mode matters."""
+        """True if another mode matters."""
         return self.others > MIN_SHARE
 
     def __str__(self) -> str:

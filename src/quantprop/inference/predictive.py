@@ -175,7 +175,7 @@ def _drawn(rng: np.random.Generator, latent: Latent, shape: tuple[int, ...]) -> 
 
 
 def _unless_known(latent: Latent, given: Any, averaged: Callable) -> Any:
-    """What is `given` f = mean, where f has no variance, else what is `averaged` over f."""
+    """The values `given` f = mean if f has no variance, otherwise those `averaged` over f."""
     known = latent.variance < NO_VARIANCE
     spread = changed(latent, variance=jnp.where(known, 1.0, latent.variance))
     return jax.tree.map(lambda at_mean, mixed: jnp.where(known, at_mean, mixed), given, averaged(spread))

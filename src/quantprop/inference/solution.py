@@ -1,4 +1,4 @@
-"""What inference returns: sites, marginals, evidence, predictions, and how it ended."""
+"""The result of inference: sites, marginals, evidence, predictions, and how it ended."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ class Solution:
 
     @property
     def converged(self) -> bool:
-        """Whether the fixed point was reached to `tol`."""
+        """True if the fixed point was reached to `tol`."""
         return self.status.reason == "converged"
 
     @property
     def sweeps(self) -> int:
-        """How many sweeps it took."""
+        """The number of sweeps."""
         return self.status.sweeps
 
     @float64
@@ -219,7 +219,7 @@ class Solution:
         return self._corrected
 
     def modes(self) -> Modes:
-        """Whether starts elsewhere end elsewhere: the posterior then has several modes, and this solution is one.
+        """The results of other starts: if they differ, the posterior has several modes, and this solution is one.
 
         Corrections do not see that. Where the likelihood is log-concave there is one mode, and nothing is computed.
         """

@@ -138,8 +138,8 @@ def weight_of(total: np.ndarray, size: int) -> Weight:
 
 
 def leaves_residuals(model: Model, method: Method, task: Task) -> bool:
-    """Whether marginals hold only a part of what a site does to its own row: then cavities for leaving the row out are
-    not those of the method.
+    """Return whether marginals contain only a fraction of a site's effect on its own row: then cavities for leaving the
+    row out are not those of the method.
     """
     return model.process.copies_apart and not np.array_equal(method.share(task.weight), 1.0 / task.weight.copies)
 
@@ -157,7 +157,7 @@ def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
 
 @float64
 def has_white_noise(kernel: Kernel, x: np.ndarray) -> bool:
-    """Whether equal rows are different data to the kernel: it is shown some rows of x, each of them twice."""
+    """Return whether equal rows are different data to the kernel, by evaluating it at some rows of x, each twice."""
     some = x[:PROBES]
     k = np.asarray(_gram(kernel, pad(np.concatenate([some, some]), 2 * PROBES)))
     own, other = np.diagonal(k)[: len(some)], np.diagonal(k, len(some))[: len(some)]

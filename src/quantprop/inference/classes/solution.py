@@ -156,7 +156,7 @@ class ClassSolution:
         return mean + self._prior_means(x), covariance
 
     def _two_functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of two classes, whose factors are one difference: 2 Cov(f_0, f_1) = Var f_0 + Var f_1 − Var(f_0 − f_1)."""
+        """Two classes, whose factors are one difference: 2 Cov(f_0, f_1) = Var f_0 + Var f_1 − Var(f_0 − f_1)."""
         weights = np.tile([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], (len(x), 1))
         latent = self.factors.predict(np.column_stack([np.repeat(x, 3, axis=0), weights, -np.ones(3 * len(x))]))
         mean, variance = latent.mean.reshape(-1, 3), latent.variance.reshape(-1, 3)

@@ -1,4 +1,4 @@
-"""What `solution.corrected()` returns: evidence and marginals to the next order, and the size of the correction."""
+"""The result of `solution.corrected()`: evidence and marginals to the next order, and the size of the correction."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Corrected:
 
     @property
     def evidence_shift(self) -> float:
-        """What the correction adds to the log evidence, in nats."""
+        """The correction of the log evidence, in nats."""
         return self.log_evidence - self.solution.log_evidence
 
     @float64

@@ -1,4 +1,4 @@
-"""The expansion around a Gaussian posterior: Opper, Paquet and Winther (2013), and what it says of marginals.
+"""The expansion around a Gaussian posterior: Opper, Paquet and Winther (2013), and its marginals.
 
 p(f) = q(f) Π_j F_j(f_j) · const, with F_j the tilted density over the marginal. In F_j's cumulants c_l this is a field
 theory: vertices c_l at rows, edges the posterior correlations ρ between *different* factors. With c_l of the order
@@ -60,7 +60,7 @@ def _of_row(
 
 
 class Vertices(Record):
-    """What the corrected marginals need of the training rows, in units of the Gaussian marginals."""
+    """Summaries of the training rows for the corrected marginals, in units of the Gaussian marginals."""
 
     sd: Float[Array, " n"]
     pull: Float[Array, " n"]  # of the mean: Σ_j ρ_ij pull_j
@@ -96,7 +96,7 @@ def vertices(c: Cumulants, rho: Float[Array, "n n"], w: Float[Array, " n"], sd: 
 
 
 def evidence_shift(c: Cumulants, rho: Float[Array, "n n"], w: Float[Array, " n"]) -> Float[Array, ""]:
-    """What the log evidence lacks, to second order (eq. 27 of Opper, Paquet and Winther 2013 with l up to 3)."""
+    """The correction of the log evidence, to second order (eq. 27 of Opper, Paquet and Winther 2013 with l up to 3)."""
 
     def pairs(power: int, values: Array) -> Array:
         return jnp.sum(w * values * (rho**power @ (w * values) - values))

@@ -1,4 +1,4 @@
-"""Where to evaluate a density that is about normal, and how to weight what is found: pure geometry, in NumPy.
+"""Designs: points at which to evaluate a density that is about normal, and their weights; pure geometry, in NumPy.
 
 All designs live in z, in which the density's mode is 0 and its curvature there the identity.
 """
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """Coordinates v without bounds in place of entries of θ that have two, lower + (upper − lower) / (1 + exp(−v)), or
+    """Coordinates v without bounds instead of entries of θ that have two, lower + (upper − lower) / (1 + exp(−v)), or
     one, bound ± exp(v). A density that bounds cut off is smooth in v; sums over lattices in θ would be wrong there by
     half a cell. Entries with infinite bounds are their own v.
     """
@@ -173,7 +173,7 @@ def _beyond(known: dict[tuple[int, ...], float]) -> list[tuple[int, ...]]:
 
 
 def _fine(index: Int[np.ndarray, "k d"], values: Float[np.ndarray, " k"]) -> bool:
-    """Whether every other point, as on a chessboard, gives the same integral."""
+    """Return whether every other point, as on a chessboard, gives the same integral."""
     half: Bool[np.ndarray, " k"] = index.sum(axis=1) % 2 == 0
     return bool(abs(log_sum(values[half]) + np.log(2.0) - log_sum(values)) < GRID_TOLERANCE)
 

@@ -17,17 +17,8 @@ from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
 from quantprop.learning.fitting import MOST, as_given
-from quantprop.learning.integration.designs import (
-    Ask,
-    Frame,
-    Weighted,
-    composite,
-    frame,
-    grid,
-    importance,
-    log_sum,
-    within,
-)
+from quantprop.learning.integration import designs
+from quantprop.learning.integration.designs import Ask, Frame, Weighted, log_sum
 from quantprop.learning.integration.hyperprior import hyperprior_of
 from quantprop.learning.integration.surface import Answer, Surface
 from quantprop.learning.landscape import Landscape, Point
@@ -126,8 +117,8 @@ def integrated_over(
         mode = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None).from_(theta).point
         if not mode.usable:
             return _alone(fitted, surface.prior.words, "no-mode")
-        by = frame(mode.theta, _precision(surface, mode), surface.prior.widest)
-        inside, by = within(by, mode.gradient, box(surface.parts))
+        by = designs.frame(mode.theta, _precision(surface, mode), surface.prior.widest)
+        inside, by = designs.within(by, mode.gradient, box(surface.parts))
 
         def ask(v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
             return surface.ask(inside.theta(v)) + inside.log_volume(v)
@@ -155,16 +146,16 @@ def _weighted(surface: Surface, ask: Ask, by: Frame, most: int, seed: int) -> At
     """A grid or a central composite design, or if that is not accurate, importance sampling."""
     d, tried, first = len(by.mode), "", len(surface.values)
     if d <= MAX_GRID:
-        found, tried = grid(ask, by, most), "grid"
+        found, tried = designs.grid(ask, by, most), "grid"
         if found is not None:
             return Attempt("grid", first, found)
     elif d <= MAX_COMPOSITE:
-        found, tried = composite(ask, by), "central composite design"
+        found, tried = designs.composite(ask, by), "central composite design"
         if found.efficiency >= MIN_EFFICIENCY:
             return Attempt("central composite design", first, found)
     first = len(surface.values)
     scheme = f"{tried}, then importance sampling" if tried else "importance sampling"
-    return Attempt(scheme, first, importance(ask, by, ENOUGH, most, seed))
+    return Attempt(scheme, first, designs.importance(ask, by, ENOUGH, most, seed))
 
 
 def _result(surface: Surface, attempt: Attempt) -> Integrated:
