@@ -217,7 +217,7 @@ def summarised(summary: Callable[[Any], tuple[str, Rows]]) -> Callable[[type[T]]
 
     def decorated(cls: type[T]) -> type[T]:
         cls.__repr__ = lambda self: text(summary(self))
-        cls._repr_html_ = lambda self: html(summary(self))
+        cls._repr_html_ = lambda self: html(summary(self))  # pyright: ignore[reportAttributeAccessIssue]
         return cls
 
     return decorated
