@@ -12,7 +12,7 @@ LOG_2PI = 1.8378770664093453
 Vector = Any  # floats of any one shape: NumPy arrays at the edge of the library, JAX arrays inside it
 
 
-class Gaussian(Record):
+class GaussianForm(Record):
     """Base of both forms, with a short representation."""
 
     def __repr__(self) -> str:
@@ -22,7 +22,7 @@ class Gaussian(Record):
         return gaussians_html(self)
 
 
-class Normal(Gaussian):
+class Normal(GaussianForm):
     """Normal distributions by mean and variance (one or many); `covariance` where the joint was asked for."""
 
     mean: Vector
@@ -30,7 +30,7 @@ class Normal(Gaussian):
     covariance: Vector = None
 
 
-class Natural(Gaussian):
+class Natural(GaussianForm):
     """exp(ν f − ½ τ f²), one or many: what a Gaussian site is. τ may have any sign."""
 
     nu: Vector

@@ -87,7 +87,7 @@ class NormalMixture:
 @summarised(of_mixture)
 @dataclass(frozen=True)
 class MixedPredictive:
-    """Distributions of y at n inputs, averaged over hyperparameters: what a `Predictive` says, of their mixture.
+    """Distributions of y at n inputs, averaged over hyperparameters, with the methods of `Predictive`.
 
     Attributes:
         weights: of the components; they sum to 1.
@@ -97,15 +97,8 @@ class MixedPredictive:
     weights: Float[np.ndarray, " m"]
     components: tuple[Predictive, ...]
 
-    @property
-    def exposure(self) -> Float[np.ndarray, " n"]:
-        """Exposure of the new inputs."""
-        return self.components[0].exposure
-
-    @property
-    def trials(self) -> Float[np.ndarray, " n"]:
-        """Trials of the new inputs."""
-        return self.components[0].trials
+    exposure = property(lambda self: self.components[0].exposure, doc="Exposure of the new inputs.")
+    trials = property(lambda self: self.components[0].trials, doc="Trials of the new inputs.")
 
     @property
     def latent(self) -> NormalMixture:
