@@ -233,6 +233,20 @@ def test_probabilities_of_many_classes(classes):
             assert found[i, c] == pytest.approx(np.sum(weight * np.prod(others, axis=0)), abs=1e-5)
 
 
+def test_errors_of_few_classes_that_cancel_in_the_sum_are_seen():
+    mean = np.array([1.489268951324601, -4.941215482411521, 17.747506718145612])
+    covariance = np.array(
+        [
+            [3607.6775660448066, 2072.8073751103384, -839.1157886867886],
+            [2072.8073751103384, 1320.3768516055247, -984.4135641500105],
+            [-839.1157886867886, -984.4135641500105, 2866.5566696219303],
+        ]
+    )
+    found = ClassPredictive(Normal(mean[None], np.diagonal(covariance)[None], covariance[None])).probabilities[0]
+    expected = [largest(mean, covariance + np.eye(3), c) for c in range(3)]
+    np.testing.assert_allclose(found, expected, atol=3e-5)
+
+
 def test_nearly_independent_functions_need_few_points(monkeypatch):
     """Ten functions as a posterior has them: independent but for a part that all share, which no class sees."""
     rng = np.random.default_rng(3)

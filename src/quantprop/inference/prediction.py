@@ -19,11 +19,13 @@ from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Prior, Process
-from quantprop.priors.base import Predictor
+from quantprop.priors.base import Cost, Predictor
+from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 
 MAX_INPUTS = 16_384  # new inputs that are predicted at a time
+JOINT_MATRICES = 4  # prior, posterior and intermediate covariances of a joint prediction
 Solution = Any  # of `solution`, which imports this
 
 
@@ -116,6 +118,9 @@ def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_
 
     Many inputs are taken in pieces, unless their joint covariance is asked for.
     """
+    if full_cov:
+        need, what = 8 * JOINT_MATRICES * bucket(len(new)) ** 2, f"{JOINT_MATRICES} matrices of as many rows"
+        check_memory(Cost(need, 0, 0.0, f"the joint posterior at {len(new)} rows", what))
 
     def latent(piece: np.ndarray) -> Normal:
         return _latent(by, at_new(model, x, piece), model.plain_kernel, piece, len(x), full_cov)

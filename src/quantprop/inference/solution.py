@@ -15,7 +15,14 @@ from quantprop.inference.corrections.corrected import Corrected, correct
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
-from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
+from quantprop.inference.terms import (
+    Effects,
+    FixedEffect,
+    effects_at,
+    fixed_effects,
+    learned_mean,
+    with_mean_uncertainty,
+)
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -123,9 +130,12 @@ class Solution:
 
     @float64
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
-        """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too. The uncertainty of a learned
+        mean is included.
+        """
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
-        return proper(predicted(self._predictor, self.model, self.X, x, full_cov), self.status)
+        latent = predicted(self._predictor, self.model, self.X, x, full_cov)
+        return proper(with_mean_uncertainty(self, x, latent), self.status)
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
@@ -227,6 +237,7 @@ class Solution:
 
     _modes: ClassVar[Any] = cached_property(modes_of)
     _corrected: ClassVar[Any] = cached_property(correct)
+    _learned_mean: ClassVar[Any] = cached_property(float64(learned_mean))
 
     @cached_property
     def _predictor(self) -> Predictor:

@@ -22,6 +22,7 @@ from quantprop.inference.prediction import (
     draws,
     in_pieces,
     latent_at,
+    predicted,
     predictor_of,
 )
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
@@ -106,7 +107,7 @@ def _name(term: Kernel) -> str:
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     """The posterior of every term at inputs, including the uncertainty of a learned mean."""
     named = terms_of(solution.model.plain_kernel)
-    learned, given = learned_mean(solution), solution.model.prior_mean(x)
+    learned, given = solution._learned_mean, solution.model.prior_mean(x)
 
     def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # a column for each term
         latent, own, moves = _posterior(solution, learned, x, _variances)
@@ -141,7 +142,7 @@ def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     terms, k, size = len(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
     need, what = 8 * MATRICES * (terms * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
     check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", what))
-    parts, learned = effects_at(solution, x).parts, learned_mean(solution)
+    parts, learned = effects_at(solution, x).parts, solution._learned_mean
     latent, _, moves = _posterior(solution, learned, x, _covariance)
     rows = np.concatenate([np.arange(i * size, i * size + k) for i in range(terms)])
     moves = moves.reshape(len(rows), len(learned.names))
@@ -197,6 +198,18 @@ def learned_mean(solution: Solution) -> LearnedMean:
     return LearnedMean(model, names, values, root, [predictor_of(solution, each) for each in models])
 
 
+def with_mean_uncertainty(solution: Solution, x: Float[np.ndarray, "k d"], latent: Normal) -> Normal:
+    """The posterior of f at inputs with the uncertainty of a learned mean, which `latent` takes as known. If rows were
+    divided among devices it stays so.
+    """
+    if solution.posterior is not None or not (learned := solution._learned_mean).names:
+        return latent
+    greater = [predicted(by, solution.model, solution.X, x, False).mean for by in learned.predictors]
+    moves = (_design(solution.model, x)[2] + np.transpose(greater) - latent.mean[:, None]) @ learned.root
+    variance = latent.variance + np.sum(moves**2, axis=1)
+    return Normal(latent.mean, variance, None if latent.covariance is None else latent.covariance + moves @ moves.T)
+
+
 def _design(model: Model, x: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
     """Names and values of the learned parameters of a linear or constant mean, and the derivative H of the mean."""
     mean, one = model.mean, np.ones((len(x), 1))
@@ -242,7 +255,7 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
         found |= _slopes(solution, name, term)
     for column in {column for column in columns if columns.count(column) > 1}:
         found |= _whole_slope(solution, linear, column)
-    learned = learned_mean(solution)
+    learned = solution._learned_mean
     variances = np.sum(learned.root**2, axis=1)
     found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
     if not learned.names and any(isinstance(term, Constant) for term in kernels.values()):

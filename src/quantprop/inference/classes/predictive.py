@@ -23,6 +23,7 @@ from quantprop.runtime.programs import program
 SHIFTS = (0.0, 0.3)  # of the two lattices
 TOLERANCE = 1e-5  # of a probability
 SUM_WEIGHT = 2 / 3  # of the error of the sum of all probabilities, most of which normalising removes
+FEW_CLASSES = 4
 MIN_PROBABILITY = 1e-8  # of a class that finer lattices refine
 DEVICE_BATCH = 16  # inputs at a time on an accelerator
 CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
@@ -72,7 +73,8 @@ def _refined(
     likelihood: ClassLikelihood, rule: Rule, rough: np.ndarray, mean: np.ndarray, covariance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The logarithms as means over lattices, and by how much the probabilities differ, or their sum from 1; only by
-    classes of relevant probability: others can change theirs by no more than they have themselves.
+    classes of relevant probability: others can change theirs by no more than they have themselves. The sum alone does
+    not show errors of few classes, which may cancel: two lattices are always compared for these.
     """
     order, found, differences = np.argsort(-rough, axis=1), rough.copy(), np.zeros(len(rough))
     counts = np.maximum(np.sum(np.exp(rough) > MIN_PROBABILITY, axis=1), 2)
@@ -80,9 +82,10 @@ def _refined(
         rows = np.flatnonzero(counts == count)
         kept = order[rows, :count]
         some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-        each = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS[: rule.lattices]])
+        shifts = SHIFTS[: rule.lattices if count > FEW_CLASSES else None]
+        each = np.stack([_over(likelihood, rule, shift, *some) for shift in shifts])
         total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 except for errors
-        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(rule.lattices)
+        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(len(shifts))
         apart = np.ptp(np.exp(each - total), axis=0).max(axis=1)
         differences[rows] = np.maximum(apart, SUM_WEIGHT * np.abs(total.mean(axis=(0, 2))))
     return found, differences
