@@ -2,9 +2,8 @@
 
 from quantprop.comparison.choice import Candidate, Choice, Standing, candidates, choose
 from quantprop.comparison.compare import Comparison, Division, Evaluated, Fold, compare, folds, held_out
-from quantprop.comparison.errors import Estimate
 from quantprop.comparison.growth import Growth, grow, possible_terms
-from quantprop.comparison.scores import ClassForecast, NumberForecast
+from quantprop.comparison.scores import ClassForecast, Estimate, NumberForecast
 
 __all__ = ["Candidate", "Choice", "ClassForecast", "Comparison", "Division", "Estimate", "Evaluated", "Fold", "Growth",
            "NumberForecast", "Standing", "candidates", "choose", "compare", "folds", "grow", "held_out",

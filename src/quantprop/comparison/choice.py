@@ -12,17 +12,16 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.comparison.errors import Estimate
+from quantprop.comparison.compare import Report
 from quantprop.comparison.insight import surprise
+from quantprop.comparison.scores import Estimate
 from quantprop.estimators import GaussianProcessClassifier
-from quantprop.estimators.core import Core
 from quantprop.inference.classes import ClassSolution
+from quantprop.inference.solution import Solution
 from quantprop.likelihoods import Gaussian
 from quantprop.likelihoods.base import Datum
 from quantprop.runtime.precision import float64
 from quantprop.tables import Problem, TableModel
-
-Report = Callable[[str, int, int], None]
 
 UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
 NODES = 32
@@ -149,14 +148,15 @@ def unreliable(model: TableModel) -> np.ndarray:
     """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
     the models of classes. Cavities of the Gaussian likelihood are exact, whatever that variance.
     """
-    if isinstance(solution := model.fits[0].solution, ClassSolution):
+    return np.any([_unreliable(fitted.solution) for fitted in model.fits], axis=0)
+
+
+def _unreliable(solution: Solution | ClassSolution) -> np.ndarray:
+    if isinstance(solution, ClassSolution):
         return ~(_class_spread(solution) <= UNRELIABLE)
-    return np.any([np.isnan(core.fitted.solution.loo) | _uncertain(core) for core in cores(model)], axis=0)
-
-
-def _uncertain(core: Core) -> np.ndarray:
-    exact = isinstance(core.fitted.solution.model.likelihood, Gaussian)
-    return np.zeros(len(core.fitted.solution.loo), bool) if exact else ~(_spread(core) <= UNRELIABLE)
+    if isinstance(solution.model.likelihood, Gaussian):
+        return np.isnan(solution.loo)
+    return np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE)
 
 
 @float64
@@ -172,25 +172,15 @@ def _class_spread(solution: ClassSolution) -> Float[np.ndarray, " n"]:
     return np.var(np.asarray(jax.jit(jax.vmap(each, (None, 0)))(Datum(solution.y, one, one), f)), axis=0)
 
 
-def cores(model: TableModel) -> list[Core]:
-    """What an estimator learned, with its data; one for each class, if several."""
-    estimator = model.estimator
-    if isinstance(estimator, GaussianProcessClassifier):
-        return [one.core for one in estimator._models()]
-    return [estimator._core]
-
-
 @float64
-def _spread(core: Core) -> Float[np.ndarray, " n"]:
+def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
     """Var log p(y_i | f_i) under the marginal posterior of f_i: WAIC's penalty of a row."""
-    solution, task = core.fitted.solution, core.landscape.task
-    likelihood, n = solution.model.plain_likelihood, len(task.x)
+    likelihood, latent = solution.model.plain_likelihood, solution.marginals
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     weights = weights / weights.sum()
-    f = solution.marginals.mean[:, None] + np.sqrt(solution.marginals.variance)[:, None] * nodes
-    data = jax.tree.map(lambda column: column[:n], task.data)
+    f = latent.mean[:, None] + np.sqrt(latent.variance)[:, None] * nodes
     each = jax.vmap(lambda datum, fs: jax.vmap(lambda f: likelihood.log_prob(datum, f))(fs))
-    logs = np.asarray(each(data, f))
+    logs = np.asarray(each(solution.data, f))
     with np.errstate(invalid="ignore"):
         mean = logs @ weights
         return ((logs - mean[:, None]) ** 2) @ weights

@@ -13,11 +13,17 @@ from typing import Any
 import numpy as np
 
 from quantprop import kernels
-from quantprop.comparison.errors import Estimate, difference, estimate
-from quantprop.comparison.perfect import drawn_pit
-from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined
+from quantprop.comparison.scores import (
+    ClassForecast,
+    Estimate,
+    Forecast,
+    NumberForecast,
+    difference,
+    drawn_pit,
+    estimate,
+    joined,
+)
 from quantprop.estimators import GaussianProcessClassifier
-from quantprop.estimators.core import Core
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import as_method
 from quantprop.parameters import Parameter
@@ -26,25 +32,21 @@ from quantprop.tables import Problem, TableModel
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
-OFFSET = kernels.Constant(Parameter(100.0, fixed=True))  # any value of f that data could ask for
-
-
+WIDE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
+OFFSET = kernels.Constant(WIDE)
 BASELINES = ("constant", "linear")
 
 
-def simpler_kernels(problem: Problem) -> dict[str, kernels.Kernel]:
-    """What f may be, in place of what the kernel says: constant, or linear in all columns that are no groups."""
-    coded = [column.treatment == "coded" for column in problem.encoding.columns]
-    if not any(coded):
-        return dict(zip(BASELINES, (OFFSET, OFFSET + kernels.Linear()), strict=True))
-    numbers = [i for i, code in enumerate(coded) if not code]
-    groups = [i for i, code in enumerate(coded) if code]
-    wide = kernels.Categories(Parameter(100.0, fixed=True))
-    effects = [wide.on(i) for i in groups] + ([kernels.Linear().on(numbers)] if numbers else [])
-    linear: kernels.Kernel = OFFSET
-    for effect in effects:
-        linear = linear + effect
-    return dict(zip(BASELINES, (OFFSET, linear), strict=True))
+def linear_kernel(problem: Problem) -> kernels.Kernel:
+    """The kernel of an f that is linear in all columns of numbers, and has a level of its own for each group."""
+    groups = [i for i, column in enumerate(problem.encoding.columns) if column.treatment == "coded"]
+    if not groups:
+        return OFFSET + kernels.Linear()
+    numbers = [i for i in range(len(problem.encoding.columns)) if i not in groups]
+    kernel: kernels.Kernel = OFFSET
+    for group in groups:
+        kernel = kernel + kernels.Categories(WIDE).on(group)
+    return kernel + kernels.Linear().on(numbers) if numbers else kernel
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,7 @@ class Comparison:
     division: Division
     methods: tuple[Evaluated, ...]
     baselines: tuple[Evaluated, ...]
-    posteriors: tuple[Solution, ...] = field(
-        repr=False
-    )  # EP's, and QP's with EP's hyperparameters (of the first class); or none, as of all classes jointly
+    posteriors: tuple[Solution, ...] = field(repr=False)  # EP's, and QP's with EP's hyperparameters; or none
 
     @property
     def first(self) -> Evaluated:
@@ -199,15 +199,16 @@ def compare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         jobs = [Job(method, method, {}) for method in methods]
-        simpler = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in simpler_kernels(problem).items()]
+        simpler = zip(BASELINES, (OFFSET, linear_kernel(problem)), strict=True)
+        baselines = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in simpler]
         evaluate = partial(_evaluated, problem, division, report)
         if threads == 1:
-            evaluated, baselines = tuple(map(evaluate, jobs)), tuple(map(evaluate, simpler))
+            found, simple = tuple(map(evaluate, jobs)), tuple(map(evaluate, baselines))
         else:
             with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-                evaluated = tuple(pool.map(evaluate, jobs))
-                baselines = tuple(pool.map(evaluate, simpler))  # after the first method, whose programs they share
-        return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
+                found = tuple(pool.map(evaluate, jobs))
+                simple = tuple(pool.map(evaluate, baselines))  # after the first method, whose programs they share
+        return Comparison(problem, division, found, simple, _posteriors(found))
 
 
 @dataclass(frozen=True)
@@ -221,19 +222,18 @@ class Job:
 
 def _evaluated(problem: Problem, division: Division, report: Report, job: Job) -> Evaluated:
     """One method on every split. The first split is learned from twice: the first time compiles."""
-    same = [i for i, (train, _) in enumerate(division.splits) if np.array_equal(train, division.shown)]
-    done, total, shown = [], 1 + len(division.splits) + (not same), None
+    done, shown = [], None
+    total = 2 + len(division.splits)
     report(job.name, 0, total)
     _, cold = _timed(problem, job, division.splits[0][0])
-    report(job.name, 1, total)
-    for i, (train, test) in enumerate(division.splits):
+    for train, test in division.splits:
+        report(job.name, 1 + len(done), total)
         model, seconds = _timed(problem, job, train)
         done.append(_fold(problem, model, train, test, seconds))
-        shown = model if i in same else shown
-        report(job.name, 1 + len(done), total)
-    if shown is None:
-        shown = problem.fit(job.method, division.shown, **job.settings)
-        report(job.name, total, total)
+        shown = model if np.array_equal(train, division.shown) else shown
+    report(job.name, 1 + len(done), total)
+    shown = shown or problem.fit(job.method, division.shown, **job.settings)
+    report(job.name, total, total)
     return Evaluated(job.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
 
 
@@ -267,15 +267,10 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
 
 
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
-    """EP's posterior at the rows shown, and QP's where EP learned to be; by the program that learned, already there."""
+    """EP's posterior at the rows shown, and QP's at EP's hyperparameters, of the first class; none of joint classes."""
     by = {one.method: one.model for one in evaluated}
     if not {"ep", "qp"} <= set(by) or not isinstance(by["ep"].fits[0].solution, Solution):
         return ()
-    ep, qp = by["ep"].fits[0], _core(by["qp"])
+    ep, estimator = by["ep"].fits[0], by["qp"].estimator
+    qp = estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core
     return ep.solution, qp.moved(qp.landscape.from_cold(ep.theta)).fitted.solution
-
-
-def _core(model: TableModel) -> Core:
-    """What an estimator learned, with its data; of the first class, if several."""
-    estimator = model.estimator
-    return estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core

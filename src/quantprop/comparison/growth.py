@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from quantprop.comparison.choice import Candidate, Report, Standing, standing
-from quantprop.comparison.compare import OFFSET
+from quantprop.comparison.choice import Candidate, Standing, standing
+from quantprop.comparison.compare import OFFSET, Report
 from quantprop.kernels import Terms, columns_of
 from quantprop.kernels.terms import quoted
 from quantprop.tables import Problem

@@ -9,7 +9,7 @@ from typing import Any
 from matplotlib import style
 
 from quantprop.comparison import Choice
-from quantprop.comparison.effects import of_terms, summary
+from quantprop.comparison.insight import has_terms, term_summary
 from quantprop.report.figures import effects
 from quantprop.report.names import inference_ended, learning_ended
 from quantprop.report.svg import STYLE, inline
@@ -84,9 +84,9 @@ def _cells(found: Choice) -> list[list[str]]:
 
 def _terms(found: Choice) -> list[Markup]:
     """The best model in the language of terms, and its linear effects."""
-    if not of_terms(found.best.model):
+    if not has_terms(found.best.model):
         return []
-    known = summary(found.best.model)
+    known = term_summary(found.best.model)
     parts = [
         element("h3", "The learned model, in the language of terms"),
         element("pre", element("code", known.kernel)),

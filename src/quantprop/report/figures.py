@@ -9,8 +9,7 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.comparison.effects import of_terms, summary
-from quantprop.comparison.insight import relevance
+from quantprop.comparison.insight import has_terms, relevance, term_summary
 from quantprop.plots.effects import Scale, panels
 from quantprop.plots.series import time_of
 from quantprop.report.names import called
@@ -121,9 +120,9 @@ def _pit(forecast: NumberForecast) -> np.ndarray:
 
 def effects(model: TableModel) -> Iterator[Picture]:
     """A panel for each term of a model of terms, in the table's units; of the first class, where there are several."""
-    if not of_terms(model):
+    if not has_terms(model):
         return
-    solution, shares = model.fits[0].solution, summary(model).shares
+    solution, shares = model.fits[0].solution, term_summary(model).shares
     columns = model.encoding.columns
     coded = {i: column.levels for i, column in enumerate(columns) if column.treatment == "coded"}
     scale = Scale(dict(enumerate(model.encoding.features)), coded, dict(enumerate(model.encoding.centre)))

@@ -5,9 +5,8 @@ repeats.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +21,8 @@ from quantprop.tables.reading import MISSING, Table, TableError, brief, counted,
 TRUTH = ("false", "true")
 TREATMENTS = ("standardised", "centred", "coded")
 LARGEST = 1e150  # number of a column: squares of it are still finite
-MANY = 50  # categories of one column
-MOSTLY = 0.8  # a column with more numbers than this share, and some words, is one with mistakes
+MAX_LEVELS = 50  # categories of one column
+TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
 OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
 NEW_ROWS = "fill them in, or let --drop-missing or --blank-missing pass over these rows"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -31,9 +30,9 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 @dataclass(frozen=True)
 class Column:
-    """A column that is learned from: one of the levels in each cell where it has some, dates where `dates`, else
-    numbers. Dates become days, and sine and cosine of each of the cycles (year, week, day). For a kernel of terms it is
-    only "centred", in units of its own, or "coded": the place of its level, or one beyond for a level that is new.
+    """A feature column: words (one of its levels in each cell), dates, or numbers. Dates become days, and sine and
+    cosine of each of the cycles (year, week, day). For a kernel of terms it is only "centred", in units of its own, or
+    "coded": the place of its level, or one beyond for a new level.
     """
 
     name: str
@@ -45,12 +44,14 @@ class Column:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of X that it becomes: two levels are one 0-1 column, more are one column each."""
-        if self.treatment == "coded":
-            return (self.name,)
-        if self.levels:
-            shown = self.levels[1:] if len(self.levels) == 2 else self.levels
-            return tuple(f"{self.name}={level}" for level in shown)
+        if self.levels and self.treatment != "coded":
+            return tuple(f"{self.name}={level}" for level in self.shown)
         return (self.name, *(f"{self.name}: {wave} of {cycle}" for cycle in self.cycles for wave in ("sin", "cos")))
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The levels that have a column of X each: of two levels only the second."""
+        return self.levels[1:] if len(self.levels) == 2 else self.levels
 
     def coded(self, table: Table) -> Float[np.ndarray, "n k"]:
         """Its part of X."""
@@ -69,8 +70,7 @@ class Column:
                     f"categories that were learned from ({', '.join(map(repr, self.levels))}): correct it, learn from "
                     "a table that has it, or let --drop-missing or --blank-missing pass over such rows"
                 )
-        hot = np.array([[float(cell == level) for level in self.levels] for cell in cells])
-        return hot[:, 1:] if len(self.levels) == 2 else hot
+        return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
     def new(self, table: Table) -> list[str]:
         """Levels of a coded column that were not learned from."""
@@ -109,8 +109,7 @@ class Encoding:
 
     def _check_columns(self, table: Table) -> None:
         there = set(table.names)
-        absent = [column.name for column in self.columns if column.name not in there]
-        if absent:
+        if absent := [column.name for column in self.columns if column.name not in there]:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
                              "that the model was learned from")  # fmt: skip
 
@@ -150,14 +149,17 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str
     """
     check_name("dates", dates_as, dates.DATES)
     check_complete(table, table.names)
-    columns = [_column(table, name, dates_as) for name in table.names]
-    varies = [np.ptp(column.coded(table), axis=0).any() for column in columns]
-    varying = list(itertools.compress(columns, varies))
-    left_out = tuple(column.name for column, does in zip(columns, varies, strict=True) if not does)
+    columns = {name: _column(table, name, dates_as) for name in table.names}
+    varying = {name: column for name, column in columns.items() if np.ptp(column.coded(table), axis=0).any()}
     if not varying:
         raise TableError(f"{table.source} has no column to learn from besides the target that takes two values or more")
-    blank = Encoding(tuple(varying), (), ())
-    return blank.standardising(blank.raw(table)), left_out
+    return encoding_of(varying.values(), table), tuple(name for name in columns if name not in varying)
+
+
+def encoding_of(columns: Iterable[Column], table: Table) -> Encoding:
+    """The encoding of some columns, centred and scaled by the rows of a table."""
+    blank = Encoding(tuple(columns), (), ())
+    return blank.standardising(blank.raw(table))
 
 
 def _column(table: Table, name: str, dates_as: str) -> Column:
@@ -169,7 +171,7 @@ def _column(table: Table, name: str, dates_as: str) -> Column:
 
 def is_dates(cells: Sequence[str]) -> bool:
     """Whether a column holds dates; a few cells may be something else, which is then named as a mistake."""
-    return sum(dates.days(cell) is not None for cell in cells) > MOSTLY * len(cells)
+    return sum(dates.days(cell) is not None for cell in cells) > TYPICAL_SHARE * len(cells)
 
 
 def levels_of(table: Table, name: str) -> tuple[str, ...]:
@@ -188,11 +190,11 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
     if all(dates.SLASHED.fullmatch(cell) for cell in cells):
         raise TableError(f"{place} is a date with slashes, which some read month first and others day first: write the "
                          "dates of this column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
-    if np.mean(numbers) > MOSTLY:
+    if np.mean(numbers) > TYPICAL_SHARE:
         raise TableError(f"{place} is not a number, and most others there are: correct it, or leave it empty and drop "
                          "the row with --drop-missing")  # fmt: skip
     levels = tuple(sorted(set(cells)))
-    if len(levels) > min(MANY, max(10, len(cells) // 2)):
+    if len(levels) > min(MAX_LEVELS, max(10, len(cells) // 2)):
         raise TableError(
             f"{table.source}: column {name!r} has {len(levels)} different words in {len(cells)} rows, too many for "
             "categories: leave it out with --ignore, or make numbers or fewer words of it"
