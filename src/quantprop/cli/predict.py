@@ -22,7 +22,7 @@ from quantprop.cli.screen import as_json, bars, note, plainly, prepared, waiting
 if TYPE_CHECKING:
     from quantprop.tables import Chunks, Table, TableModel
 
-BATCH = 4096  # rows predicted at a time
+LONG = 4096  # rows from which the rate is printed
 QUANTILES = "0.05,0.5,0.95"
 
 Columns = dict[str, list[Any]]
@@ -122,7 +122,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
 
     rows, unknown, cost = 0, 0, Counter[str]()
     total, began = source.count(), time.perf_counter()
-    with bars() if (total or 0) > BATCH else waiting("predicting") as report:
+    with bars() if (total or 0) > LONG else waiting("predicting") as report:
         for table in source.tables():
             if not rows:
                 _check_table(model, table, options)
@@ -132,7 +132,8 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
                 cost.update({name: int(np.sum(~good)) for name, good in by_column.items()})
                 known = np.all(list(by_column.values()), axis=0)
             complete = table.only(np.flatnonzero(known).tolist())
-            columns = _forecast(model, complete, options)
+            found = model.forecast(complete, options.levels, options.scales)
+            columns = {name: values.tolist() for name, values in found.items()}
             if options.incomplete == "blank":
                 columns = {name: _spread(values, known) for name, values in columns.items()}
             shown = table if options.incomplete == "blank" else complete
@@ -143,22 +144,9 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
         fate = "left out; --key writes a column beside forecasts" if options.incomplete == "drop" else "empty forecasts"
         note(f"note: {unknown} of {rows} rows have missing values or categories that the model does not know: {fate}"
              f"{counted(cost)}")  # fmt: skip
-    if rows > BATCH:
+    if rows > LONG:
         seconds = time.perf_counter() - began
         note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows a second")
-
-
-def _forecast(model: TableModel, table: Table, options: PredictOptions) -> Columns:
-    """Forecasts of every row, by column; no row is no forecast, not an error."""
-    if not table.rows:
-        return {name: [] for name in model.forecast_names(options.levels)}
-    x, scales = model.encoding.matrix(table), model.scales_of(table, options.scales)
-    parts = []
-    for start in range(0, len(x), BATCH):
-        batch = slice(start, start + BATCH)
-        own = {name: each[batch] for name, each in scales.items()}
-        parts.append(model.forecast_at(x[batch], options.levels, own))
-    return {name: [value for part in parts for value in part[name].tolist()] for name in parts[0]}
 
 
 def _spread(values: list[Any], known: Iterable[bool]) -> list[Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import typer
 
-from quantprop.cli.process import INTERRUPTED, end
+from quantprop.cli.process import INTERRUPTED, end, import_scikit_learn
 from quantprop.runtime.garbage import uncollected
 
 USAGE, FAILURE = 2, 1
@@ -83,9 +83,10 @@ def evaluations(name: str) -> Iterator[None]:
 @contextmanager
 def prepared() -> Iterator[None]:
     """Import what learning and predicting need, where an interrupt ends the process, and cache compiled programs."""
-    atexit.register(gc.freeze)  # the last garbage collection would take a sixth of a small fit
+    atexit.register(gc.freeze)  # the last garbage collection would take as long as the imports
     before = signal.signal(signal.SIGINT, end)
     with uncollected():
+        import_scikit_learn()
         import_module("quantprop.estimators")
     signal.signal(signal.SIGINT, before)
     with kept_programs():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -147,20 +148,20 @@ class Comparison:
 
 def folds(problem: Problem, count: int, seed: int = 0) -> Division:
     """Every row scored once, by a model of the others; each class spread evenly over the folds."""
-    parts = _dealt(problem, count, seed)
+    parts = _assigned(problem, count, seed)
     splits = tuple((np.flatnonzero(parts != k), np.flatnonzero(parts == k)) for k in range(count))
     return Division(splits, np.arange(len(parts)), f"{count} folds, seed {seed}")
 
 
 def held_out(problem: Problem, one_in: int, seed: int = 0) -> Division:
     """One row in so many scored, by a model of the others, which is also the one shown."""
-    parts = _dealt(problem, one_in, seed)
+    parts = _assigned(problem, one_in, seed)
     train, test = np.flatnonzero(parts), np.flatnonzero(parts == 0)
     return Division(((train, test),), train, f"{len(test)} rows held out, seed {seed}")
 
 
-def _dealt(problem: Problem, count: int, seed: int) -> np.ndarray:
-    """The number of every row's fold: rows shuffled, sorted by class, and dealt out like cards."""
+def _assigned(problem: Problem, count: int, seed: int) -> np.ndarray:
+    """The number of every row's fold: rows shuffled, sorted by class, and assigned to folds in turn."""
     y, n = problem.target.y, len(problem.raw)
     if not 2 <= count <= n:
         raise ValueError(f"folds must lie between 2 and the number of rows, {n}; got {count}")
@@ -186,7 +187,7 @@ def compare(
     report: Report = lambda method, done, total: None,
     threads: int = 1,
 ) -> Comparison:
-    """Learn by each method on each split, and once more on the rows to be shown; so many methods at a time.
+    """Learn by each method on each split, and once more on the rows to be shown; `threads` methods at a time.
 
     Beside them stand two baselines, by the first method: the same likelihood with f constant, and with f linear in the
     features (a generalised linear model: probit, logistic, Poisson regression and so on). Fits keep their warnings to
@@ -198,49 +199,41 @@ def compare(
         as_method(method)  # which refuses a name before the first is learned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        jobs = [Job(method, method, {}) for method in methods]
-        simpler = zip(BASELINES, (OFFSET, linear_kernel(problem)), strict=True)
-        baselines = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in simpler]
         evaluate = partial(_evaluated, problem, division, report)
+        first = repeat(methods[0])
+        simpler = [{"kernel": OFFSET}, {"kernel": linear_kernel(problem)}]
         if threads == 1:
-            found, simple = tuple(map(evaluate, jobs)), tuple(map(evaluate, baselines))
+            evaluated = tuple(map(evaluate, methods, methods, repeat({})))
+            baselines = tuple(map(evaluate, BASELINES, first, simpler))
         else:
             with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-                found = tuple(pool.map(evaluate, jobs))
-                simple = tuple(pool.map(evaluate, baselines))  # after the first method, whose programs they share
-        return Comparison(problem, division, found, simple, _posteriors(found))
+                evaluated = tuple(pool.map(evaluate, methods, methods, repeat({})))
+                baselines = tuple(pool.map(evaluate, BASELINES, first, simpler))  # by programs that are compiled by now
+        return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is to be evaluated: its name, a method, and settings of the estimator."""
-
-    name: str
-    method: str
-    settings: dict[str, Any]
-
-
-def _evaluated(problem: Problem, division: Division, report: Report, job: Job) -> Evaluated:
+def _evaluated(
+    problem: Problem, division: Division, report: Report, name: str, method: str, settings: dict[str, Any]
+) -> Evaluated:
     """One method on every split. The first split is learned from twice: the first time compiles."""
-    done, shown = [], None
-    total = 2 + len(division.splits)
-    report(job.name, 0, total)
-    _, cold = _timed(problem, job, division.splits[0][0])
+    done, shown, total = [], None, 2 + len(division.splits)
+
+    def learned(rows: np.ndarray) -> tuple[TableModel, float]:
+        start = time.perf_counter()
+        model = problem.fit(method, rows, **settings)
+        return model, time.perf_counter() - start
+
+    report(name, 0, total)
+    _, cold = learned(division.splits[0][0])
     for train, test in division.splits:
-        report(job.name, 1 + len(done), total)
-        model, seconds = _timed(problem, job, train)
+        report(name, 1 + len(done), total)
+        model, seconds = learned(train)
         done.append(_fold(problem, model, train, test, seconds))
         shown = model if np.array_equal(train, division.shown) else shown
-    report(job.name, 1 + len(done), total)
-    shown = shown or problem.fit(job.method, division.shown, **job.settings)
-    report(job.name, total, total)
-    return Evaluated(job.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
-
-
-def _timed(problem: Problem, job: Job, rows: np.ndarray) -> tuple[TableModel, float]:
-    start = time.perf_counter()
-    model = problem.fit(job.method, rows, **job.settings)
-    return model, time.perf_counter() - start
+    report(name, 1 + len(done), total)
+    shown = shown or problem.fit(method, division.shown, **settings)
+    report(name, total, total)
+    return Evaluated(name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
 
 
 def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarray, seconds: float) -> Fold:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from quantprop.comparison.insight import readable
 from quantprop.inference.results import Ending
@@ -79,3 +79,10 @@ def inference_ended(status: Status) -> str:
     """How inference ended."""
     text = f"{REASONS[status.reason]}; {counted(status.sweeps, 'sweep')}, residual {status.residual:.0e}"
     return text + (f"; {counted(status.negative_sites, 'negative site')}" if status.negative_sites else "")
+
+
+def aligned(cells: list[list[str]]) -> Iterator[str]:
+    """Lines of a table, as text."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

@@ -11,11 +11,12 @@ import numpy as np
 from quantprop.comparison import ClassForecast, Comparison, Evaluated
 from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
 from quantprop.report.conclusion import conclusion
-from quantprop.report.figures import pictures
+from quantprop.report.figures import gallery, pictures
 from quantprop.report.names import (
     KERNELS,
     REGRESSIONS,
     SCORES,
+    aligned,
     called,
     counted,
     inference_ended,
@@ -23,7 +24,6 @@ from quantprop.report.names import (
     learning_ended,
     likelihood_called,
 )  # fmt: skip
-from quantprop.report.svg import inline
 from quantprop.runtime.markup import Markup, element, table
 
 MEANINGS = {
@@ -58,26 +58,24 @@ class Study:
     comparison: Comparison
     code: str
 
-
-def section(study: Study, key: str) -> Markup:
-    """All of a study; `key` sets its ids apart."""
-    found = study.comparison
-    figures = [
-        element("figure", inline(picture.figure, picture.alt, f"{key}-{i}"), element("figcaption", picture.caption))
-        for i, picture in enumerate(pictures(found))
-    ]
-    return element(
-        "section",
-        element("h2", study.title), element("p", study.about), element("p", _fitted(found)),
-        element("h3", "Conclusion"), element("p", conclusion(found)),
-        element("h3", "Scores"), _scores(found), element("p", meanings(found), _baselines(found), class_="note"),
-        _differences(found), element("p", PAIRED.format(called(found.first.method)), _errors(found), class_="note"),
-        element("h3", "Time"), _times(found),
-        element("h3", "Figures"), element("div", *figures, class_="figures"),
-        element("h3", "What was learned, and how it ended"), _endings(found), _trusted(found), _numbers(found),
-        element("h3", f"The rows that {called(found.first.method)} expected least"), _rows(found),
-        element("h3", "The same in Python"), element("pre", element("code", study.code)),
-    )  # fmt: skip
+    def section(self, key: str) -> Markup:
+        """All of it as a section of a page; `key` sets its ids apart."""
+        found = self.comparison
+        first = called(found.first.method)
+        return element(
+            "section",
+            element("h2", self.title), element("p", self.about), element("p", _fitted(found)),
+            element("h3", "Conclusion"), element("p", conclusion(found)),
+            element("h3", "Scores"), _table(_score_cells(found), "Scores of rows not learned from, all rows together"),
+            element("p", meanings(found), _baselines(found), class_="note"),
+            _table(_difference_cells(found), f"Scores less those of {first}, on the same rows"),
+            element("p", PAIRED.format(first), _errors(found), class_="note"),
+            element("h3", "Time"), _times(found),
+            element("h3", "Figures"), gallery(pictures(found), key),
+            element("h3", "What was learned, and how it ended"), _endings(found), _trusted(found), _numbers(found),
+            element("h3", f"The rows that {first} expected least"), _rows(found),
+            element("h3", "The same in Python"), element("pre", element("code", self.code)),
+        )  # fmt: skip
 
 
 def _fitted(found: Comparison) -> str:
@@ -95,9 +93,8 @@ def _fitted(found: Comparison) -> str:
     )
 
 
-def _scores(found: Comparison) -> Markup:
-    header, *rows = _score_cells(found)
-    return table(header, rows, "Scores of rows not learned from, all rows together")
+def _table(cells: list[list[str]], caption: str) -> Markup:
+    return table(cells[0], cells[1:], caption)
 
 
 def meanings(found: Comparison) -> str:
@@ -114,11 +111,6 @@ def _score_cells(found: Comparison) -> list[list[str]]:
     perfect = {one.method: "{:.4f}, up to {:.4f}".format(*one.perfect) for one in found.all}
     header = ["method", *(SCORES[name] for name in names), "if perfect"]
     return [header, *([called(one.method), *cells, perfect[one.method]] for one, *cells in rows)]
-
-
-def _differences(found: Comparison) -> Markup:
-    header, *rows = _difference_cells(found)
-    return table(header, rows, f"Scores less those of {called(found.first.method)}, on the same rows")
 
 
 def _difference_cells(found: Comparison) -> list[list[str]]:
@@ -245,20 +237,14 @@ def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str
 def lines(found: Comparison) -> Iterator[str]:
     """Scores, how much they differ from the first method's, and the conclusion, as text."""
     header, *rows = _score_cells(found)
-    yield from _aligned([
+    yield from aligned([
         [*header, "compile, s", "per fit, s", "converged"],
         *([*cells, f"{one.compiling:.2f}", f"{one.seconds:.2f}", _share(one)]
           for one, cells in zip(found.all, rows, strict=True)),
     ])  # fmt: skip
     header, *rows = _difference_cells(found)
-    yield from ("", *_aligned([[f"less {called(found.first.method)}", *header[1:]], *rows]), "")
+    yield from ("", *aligned([[f"less {called(found.first.method)}", *header[1:]], *rows]), "")
     yield from (_errors(found), conclusion(found))
-
-
-def _aligned(cells: list[list[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def summary(studies: list[Study]) -> Iterator[str]:

@@ -35,8 +35,8 @@ def inline(figure: Figure, alt: str, key: str) -> Markup:
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     root = ET.fromstring(file.getvalue())
-    for part in [child for child in root if child.tag in (f"{{{SVG}}}metadata",)]:
-        root.remove(part)
+    for metadata in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(metadata)
     for node in root.iter():
         _adapt(node, key)
     for name in ("width", "height", "version"):

@@ -32,6 +32,7 @@ from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
 
 KERNELS = {"isotropic": None, "ard": "ard"}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
+BATCH = 4096  # rows predicted at a time
 
 Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
@@ -75,7 +76,7 @@ class TableModel:
         return (*(column.name for column in self.encoding.columns), *self.scales.values())
 
     def known(self, table: Table | Any, given: Mapping[str, str] = {}) -> np.ndarray:
-        """Which rows can be predicted: no missing cell, and no category that was never learned from, in any column that
+        """Returns whether each row can be predicted: no missing cell and no unknown category in any column that
         predictions need; `given` as for `scales_of`.
         """
         return np.all(list(self.known_by_column(table, given).values()), axis=0)
@@ -96,10 +97,19 @@ class TableModel:
         table = as_table(table)
         return {role: _scale_of(table, role, given.get(role, column)) for role, column in self.scales.items()}
 
-    def forecast(self, table: Table | Any, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
-        """Predictions for the rows of a table or frame, by the name of what is predicted."""
+    def forecast(
+        self, table: Table | Any, quantiles: Sequence[float] = QUANTILES, given: Mapping[str, str] = {}
+    ) -> dict[str, np.ndarray]:
+        """Predictions for the rows of a table or frame, by name; `given` as for `scales_of`."""
         table = as_table(table)
-        return self.forecast_at(self.encoding.matrix(table), quantiles, self.scales_of(table))
+        if not table.rows:
+            return {name: np.zeros(0) for name in self.forecast_names(quantiles)}
+        x, scales = self.encoding.matrix(table), self.scales_of(table, given)
+        batches = [slice(start, start + BATCH) for start in range(0, len(x), BATCH)]
+        parts = [
+            self.forecast_at(x[at], quantiles, {role: each[at] for role, each in scales.items()}) for at in batches
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def forecast_at(
         self,

@@ -87,7 +87,8 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
         raise TableError(f"the numbers of column {name!r} are too small, below {1.0 / LARGEST:g}: change its unit")
     if found.likelihood in (*COUNTS, "binomial"):
         check_rows(table, name, found.y, found.y < EXACT, f"below {EXACT:g}, from where on not every count is a number")
-    found = dataclasses.replace(found, rows=_rows(table, roles), units=_units(table, found, roles.log))
+    rows = {role: scale(table, role, column) for role, column in roles.columns.items() if role in RULES}
+    found = dataclasses.replace(found, rows=rows, units=_units(table, found, roles.log))
     if "trials" in found.rows:
         check_rows(table, name, found.y, found.y <= found.rows["trials"], f"at most its trials ({roles.trials})")
     return found
@@ -153,11 +154,11 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
 def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     """Rows (lower, upper) of what was observed or censored."""
     times = likelihood in TIMES
-    if roles.upper is None and roles.event is None and not times:
+    if roles.upper is None and roles.event is None:
+        if times:
+            return _times(table, name, likelihood)
         raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
                          "--event the column that says whether the target was observed")  # fmt: skip
-    if roles.upper is None and roles.event is None:
-        return _times(table, name, likelihood)
     lower = numbers(table, name, open_end=(0.0 if times else -np.inf) if roles.upper else None)
     upper = (
         numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(_events(table, roles), lower, np.inf)
@@ -197,11 +198,6 @@ def _events(table: Table, roles: Roles) -> np.ndarray:
                              "neither that the target was observed (1, true, yes) nor that it was censored (0, false, "
                              f"no): say which value means observed, such as --event {column}={max(cells)}")  # fmt: skip
     return np.array([cell in YES for cell in cells])
-
-
-def _rows(table: Table, roles: Roles) -> dict[str, np.ndarray]:
-    """Weights, exposure and trials of every row."""
-    return {role: scale(table, role, column) for role, column in roles.columns.items() if role in RULES}
 
 
 def _check_roles(likelihood: str, roles: Roles) -> None:
