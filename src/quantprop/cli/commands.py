@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,19 +31,16 @@ app = typer.Typer(
 )
 for command in (fit, predict, compare, explain):
     app.command(epilog=CODES)(command)
+RESULTS = ("table1", "figure1")
 STOPPED = "stopped; rows so far are kept, and the same command goes on from them"
-
-
-class Artefact(StrEnum):
-    """What can be reproduced."""
-
-    table1 = "table1"
-    figure1 = "figure1"
 
 
 @app.command(epilog=CODES)
 def reproduce(
-    what: Annotated[Artefact, Argument(help="table1 (with its figures), or figure1 alone: ep and qp.")],
+    what: Annotated[
+        str,
+        Argument(callback=one_of(RESULTS), help="table1 (with its figures), or figure1 alone: ep and qp."),
+    ],
     names: Annotated[str, Option("--datasets", help="Names with commas between them, or all.")] = "all",
     rounds: Annotated[int | None, Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")] = None,
     methods: Annotated[str | None, Option(help="Some of ep, qp, vb, laplace.  [ep,qp,vb]")] = None,
@@ -60,9 +56,9 @@ def reproduce(
     debug: Debug = False,
 ) -> None:
     """Repeat the paper's experiments. What is in the folder already is not computed again."""
-    if what is Artefact.figure1 and methods is not None:
+    if what == "figure1" and methods is not None:
         raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
-    default = "ep,qp" if what is Artefact.figure1 else "ep,qp,vb"
+    default = "ep,qp" if what == "figure1" else "ep,qp,vb"
     with plainly(debug, STOPPED):
         from quantprop import datasets
         from quantprop.experiments.protocol import METHODS
@@ -111,11 +107,11 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
     return Local(jobs or cpu_count())
 
 
-def _written(what: Artefact, out: Path, rows: list[Row]) -> list[Path]:
+def _written(what: str, out: Path, rows: list[Row]) -> list[Path]:
     """The tables and figures made from the rows; figure1 is the figures alone."""
     from quantprop.experiments import tables
 
-    files = tables.write(out, rows) if what is Artefact.table1 else []
+    files = tables.write(out, rows) if what == "table1" else []
     try:
         from quantprop.experiments import figures
     except ImportError as error:

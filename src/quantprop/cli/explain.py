@@ -81,7 +81,7 @@ def record(model: TableModel) -> dict[str, Any]:
         "likelihood": model.fits[0].solution.model.likelihood.name,
         "rows": len(model.lines),
         "features": model.encoding.features,
-        "converged": all(fitted.converged for fitted in model.fits),
+        "converged": model.converged,
         "log_evidence": float(sum(fitted.solution.log_evidence for fitted in model.fits)),
         "loo": float(-insight.surprise(model).mean()),
         "models": [_part(model, i) for i in range(len(model.fits))],
@@ -136,7 +136,7 @@ def described(model: TableModel) -> Iterator[str]:
             yield from _terms(part)
         if ranked:
             yield "features from the one that counts most (lengthscale, of standardised columns):"
-            yield from _named((one.feature, f"{one.lengthscale:.6g}") for one in ranked)
+            yield from _named((name, f"{length:.6g}") for name, length in ranked.items())
 
 
 def _terms(part: dict[str, Any]) -> Iterator[str]:

@@ -114,7 +114,7 @@ def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
             typer.echo(as_json({"model": str(out), "warning": failure(error)}))
     if not json:
         typer.echo(f"wrote {out}")
-    if not all(fitted.converged for fitted in model.fits):
+    if not model.converged:
         note("warning: not converged; the status above says what to try")
     if not all(one.converged for one in model.integrated):
         note("warning: hyperparameters are integrated roughly; the status above says what to try")

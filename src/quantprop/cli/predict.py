@@ -22,7 +22,7 @@ from quantprop.cli.screen import as_json, bars, note, plainly, prepared, waiting
 if TYPE_CHECKING:
     from quantprop.tables import Chunks, Table, TableModel
 
-LONG = 4096  # rows from which the rate is printed
+MAX_QUIET_ROWS = 4096  # the speed of longer predictions is printed
 QUANTILES = "0.05,0.5,0.95"
 
 Columns = dict[str, list[Any]]
@@ -122,7 +122,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
 
     rows, unknown, cost = 0, 0, Counter[str]()
     total, began = source.count(), time.perf_counter()
-    with bars() if (total or 0) > LONG else waiting("predicting") as report:
+    with bars() if (total or 0) > MAX_QUIET_ROWS else waiting("predicting") as report:
         for table in source.tables():
             if not rows:
                 _check_table(model, table, options)
@@ -144,7 +144,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
         fate = "left out; --key writes a column beside forecasts" if options.incomplete == "drop" else "empty forecasts"
         note(f"note: {unknown} of {rows} rows have missing values or categories that the model does not know: {fate}"
              f"{counted(cost)}")  # fmt: skip
-    if rows > LONG:
+    if rows > MAX_QUIET_ROWS:
         seconds = time.perf_counter() - began
         note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows a second")
 

@@ -22,7 +22,7 @@ from quantprop.runtime.garbage import uncollected
 USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."
 
-Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Report = Callable[[str, int, int], None]  # name of the work, units done, units in all
 
 
 @contextmanager

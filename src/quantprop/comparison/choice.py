@@ -38,8 +38,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate as learned: log p(y_i | other rows) of every row, in units of the table's y, and which rows' cavities
-    are not to be relied on: those that are improper, or approximate with an uncertain log density.
+    """A candidate as learned: log p(y_i | other rows) of every row, in units of the table's y, and the rows whose
+    cavities are unreliable: improper, or approximate with an uncertain log density.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Standing:
         return summed(self.loo, self.model.fits[0].solution.weights)
 
     def less(self, other: Standing) -> Estimate:
-        """Its sum less another's, paired row by row."""
+        """Its sum minus that of another candidate, paired row by row."""
         return summed(self.loo - other.loo, self.model.fits[0].solution.weights)
 
 
@@ -70,7 +70,7 @@ class Choice:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said of rows that are not to be relied on, a sentence for each candidate that has some."""
+        """A sentence for each candidate with unreliable rows."""
         found = []
         for one in self.standings:
             rows = np.flatnonzero(one.unreliable)
@@ -110,12 +110,18 @@ def choose(given: Sequence[Candidate], method: str = "qp", report: Report = lamb
     Densities of discrete and of continuous y cannot be compared, and are refused.
     """
     _check_comparable(given)
-    standings = []
+    found = learned(given, method, report, "models")
+    return Choice(tuple(sorted(found, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
+
+
+def learned(given: Sequence[Candidate], method: str, report: Report, name: str) -> list[Standing]:
+    """Every candidate, learned from all rows; progress is reported under a name."""
+    found = []
     for i, candidate in enumerate(given):
-        report("models", i, len(given))
-        standings.append(standing(candidate, method))
-    report("models", len(given), len(given))
-    return Choice(tuple(sorted(standings, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
+        report(name, i, len(given))
+        found.append(standing(candidate, method))
+    report(name, len(given), len(given))
+    return found
 
 
 def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Standing:
@@ -128,7 +134,7 @@ def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Stand
 
 
 def _have_density(model: TableModel) -> Any:
-    """Whether rows have a density of y, which has a unit: censored ones have probabilities."""
+    """True for rows with a density of y, which has a unit; censored rows have probabilities."""
     if isinstance(model.estimator, GaussianProcessClassifier):
         return 1.0
     data = model.fits[0].solution.data

@@ -112,7 +112,7 @@ class Evaluated:
         return float(errors.mean()), float(np.quantile(errors, 0.95))
 
     def less(self, other: Evaluated) -> dict[str, Estimate]:
-        """Its scores less those of another on the same rows, with their standard errors."""
+        """Its scores minus the scores of another on the same rows, with their standard errors."""
         own, others = self.rows, other.rows
         return {name: difference(name, own[name], others[name], self.ratio) for name in own}
 
@@ -237,10 +237,9 @@ def _evaluated(
 
 
 def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarray, seconds: float) -> Fold:
-    converged = all(fitted.converged for fitted in model.fits)
     bad = next((fitted for fitted in model.fits if not fitted.converged), model.fits[0])
     status = f"learning {bad.status}; inference {bad.solution.status}"
-    return Fold(len(train), test, forecast_of(problem, model, test), seconds, converged, status)
+    return Fold(len(train), test, forecast_of(problem, model, test), seconds, model.converged, status)
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:

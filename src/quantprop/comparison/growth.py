@@ -1,11 +1,11 @@
-"""A sum of terms grown one at a time, as long as leave-one-out log density tells that it gains."""
+"""A sum of terms grown one at a time, while the leave-one-out log density gains significantly."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from quantprop.comparison.choice import Candidate, Standing, standing
+from quantprop.comparison.choice import Candidate, Standing, learned, standing
 from quantprop.comparison.compare import OFFSET, Report
 from quantprop.kernels import Terms, columns_of
 from quantprop.kernels.terms import quoted
@@ -13,8 +13,8 @@ from quantprop.tables import Problem
 from quantprop.tables.encoding import is_dates, levels_of
 from quantprop.tables.reading import MISSING, Table, TableError
 
-LEAST = 2.0  # nats that a term must gain, and standard errors of that gain
-SIMPLE = 2.0  # a simpler term is taken where the best gains less than this many nats, or standard errors, more
+MIN_GAIN = 2.0  # nats, and standard errors, that a term must gain
+TOLERATED_LOSS = 2.0  # nats, or standard errors, by which a simpler term may fall behind the best and be taken
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,10 @@ def grow(
         raise ValueError("terms: there is no column that a term could be made of")
     steps.append(standing(Candidate("constant()", problem_of(left[0])), method, kernel=OFFSET))
     while left and len(chosen) < most:
-        found = []
-        for i, term in enumerate(left):
-            report(f"term {len(chosen) + 1}", i, len(left))
-            text = " + ".join([*chosen, term])
-            found.append(standing(Candidate(text, problem_of(text)), method))
-        report(f"term {len(chosen) + 1}", len(left), len(left))
+        texts = [" + ".join([*chosen, term]) for term in left]
+        found = learned(
+            [Candidate(text, problem_of(text)) for text in texts], method, report, f"term {len(chosen) + 1}"
+        )
         tried.append(tuple(found))
         at = _taken(left, found, steps[-1])
         if at is None:
@@ -87,15 +85,15 @@ def grow(
 
 
 def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:
-    """Which of the candidates is taken, if any."""
+    """The place of the candidate that is taken, if any."""
     gains = [one.less(before) for one in found]
-    good = [gain.value > LEAST * max(1.0, gain.error) for gain in gains]
-    if not any(good):
+    good = [i for i, gain in enumerate(gains) if gain.value > MIN_GAIN * max(1.0, gain.error)]
+    if not good:
         return None
-    best = max((i for i, is_good in enumerate(good) if is_good), key=lambda i: gains[i].value)
+    best = max(good, key=lambda i: gains[i].value)
     columns = [columns_of(Terms(term).kernel()) for term in terms]
-    for i, one in enumerate(found[:best]):  # what the same column can do more simply
-        behind = found[best].less(one)
-        if good[i] and columns[i] == columns[best] and behind.value < SIMPLE * max(1.0, behind.error):
+    for i in good[: good.index(best)]:  # simpler terms of the same column
+        loss = found[best].less(found[i])
+        if columns[i] == columns[best] and loss.value < TOLERATED_LOSS * max(1.0, loss.error):
             return i
     return best

@@ -43,8 +43,8 @@ def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
 
 
 def influence(model: TableModel) -> Float[np.ndarray, " n"]:
-    """How far each row moves the latent function at its own place, in nats; summed over the models of classes, and of
-    all functions of a joint one.
+    """The change of the latent function at each row caused by the row itself, in nats; summed over the models of
+    classes, and over all functions of a joint model.
     """
     moved = [
         _all_moved(fitted.solution) if isinstance(fitted.solution, ClassSolution) else _moved(fitted.solution)
@@ -75,13 +75,13 @@ def _moved(solution: Solution) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Trust:
-    """How far a Gaussian posterior is to be trusted: what a correction would change (see docs/corrections.md).
+    """The accuracy of a Gaussian posterior: the changes that a correction would make (see docs/corrections.md).
 
     Attributes:
-        shift: of the log evidence, in nats; NaN where there is no correction.
-        doubt: of every row, the most by which a probability about its f changes; NaN likewise.
-        refused: why there is no correction, empty where there is one.
-        modes: what starts elsewhere found.
+        shift: change of the log evidence, in nats; NaN without a correction.
+        doubt: maximum change of any probability about f, for every row; NaN without a correction.
+        refused: the reason for having no correction; empty if there is one.
+        modes: the result of a search for other modes.
     """
 
     shift: float
@@ -110,23 +110,16 @@ def trust(solution: Solution | ClassSolution) -> Trust:
     return Trust(better.evidence_shift, better.doubt, "", modes)
 
 
-@dataclass(frozen=True)
-class Relevance:
-    """The lengthscale of a feature (of standardised columns: the shorter, the more the feature counts)."""
-
-    feature: str
-    lengthscale: float
-
-
-def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
-    """Features from the one that counts most, under ARD; none under one lengthscale for all."""
+def relevance(model: TableModel, which: int = 0) -> dict[str, float]:
+    """Lengthscales of the standardised features under ARD, from the shortest, whose feature counts most; none under one
+    lengthscale for all.
+    """
     if columns_of(model.fits[which].model.kernel):  # of terms, each with lengthscales of its own
-        return ()
+        return {}
     found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
     if len(found) != len(model.encoding.features) or len(found) == 1:
-        return ()
-    pairs = zip(model.encoding.features, found, strict=True)
-    return tuple(sorted((Relevance(*pair) for pair in pairs), key=lambda one: one.lengthscale))
+        return {}
+    return dict(sorted(zip(model.encoding.features, found, strict=True), key=lambda pair: pair[1]))
 
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
@@ -198,8 +191,8 @@ class TermSummary:
 
 
 def has_terms(model: TableModel) -> bool:
-    """Whether a model's kernel is a sum of terms of columns, and f one function: of all classes jointly there are
-    several, whose differences alone mean something.
+    """True if a model's kernel is a sum of terms of columns and f is one function; a joint model of classes has several
+    functions, of which only differences matter.
     """
     return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
 

@@ -84,7 +84,7 @@ class NumberForecast:
 
     @property
     def calibration(self) -> float:
-        """How far the shares of y below their own quantiles are from what they should be, averaged over quantiles.
+        """The distance between levels of quantiles and the fractions of y below them, averaged over quantiles.
 
         Of discrete y a part counts where a quantile falls inside its step (Czado, Gneiting and Held 2009).
         """
@@ -157,7 +157,7 @@ def pooled(name: str, folds: Rows) -> float:
 
 
 def estimate(name: str, folds: Rows, ratio: float) -> Estimate:
-    """A score of all rows. `ratio` is that of rows scored to rows learned from, of one fold."""
+    """A score of all rows; `ratio` is the number of rows scored per row learned from, in one fold."""
     return _with_error(pooled(name, folds), _linear(name, folds), ratio)
 
 
@@ -168,7 +168,7 @@ def difference(name: str, folds: Rows, others: Rows, ratio: float) -> Estimate:
 
 
 def _linear(name: str, folds: Rows) -> Rows:
-    """What every row adds to a score, to first order: d√m = dm / 2√m."""
+    """The contribution of every row to a score, to first order: d√m = dm / 2√m."""
     root = pooled(name, folds) if name == "rmse" else 0.0
     return [rows / (2.0 * root) for rows in folds] if root > 0 else folds
 

@@ -32,7 +32,7 @@ class ChoiceStudy:
     code: str
 
     def section(self, key: str) -> Markup:
-        """All of it as a section of a page; `key` sets its ids apart."""
+        """The section of a page; `key` makes its ids unique."""
         found = self.choice
         best = found.best
         return element(
@@ -50,7 +50,7 @@ class ChoiceStudy:
 
 
 def concluded(found: Choice) -> str:
-    """Which candidates the best can be told from."""
+    """The conclusion: which differences from the best are significant."""
     told, alike = [], []
     for one in found.standings[1:]:
         less = one.less(found.best)
@@ -66,7 +66,7 @@ def _cells(found: Choice) -> list[list[str]]:
     for one in found.standings:
         less = one.less(found.best)
         apart = ["", ""] if one is found.best else [f"{less.value:.2f}", f"{less.error:.2f}"]
-        converged = "yes" if all(fitted.converged for fitted in one.model.fits) else "no"
+        converged = "yes" if one.model.converged else "no"
         rows.append([one.name, f"{one.total.value:.2f}", f"{one.total.error:.2f}", *apart,
                      str(int(one.unreliable.sum())), converged])  # fmt: skip
     return rows
@@ -99,13 +99,13 @@ def choice_records(found: Choice) -> list[dict[str, Any]]:
             "model": one.name, "loo": one.total.value, "loo_se": one.total.error,
             "less_best": one.less(found.best).value, "less_best_se": one.less(found.best).error,
             "unreliable_rows": int(one.unreliable.sum()),
-            "converged": all(fitted.converged for fitted in one.model.fits),
+            "converged": one.model.converged,
         }
         for one in found.standings
     ]  # fmt: skip
 
 
 def choice_lines(found: Choice) -> Iterator[str]:
-    """The same as text."""
+    """The table and the conclusion as lines of text."""
     yield from aligned([list(HEADER), *_cells(found)])
     yield from ("", concluded(found), *(f"warning: {warning}" for warning in found.warnings))

@@ -55,7 +55,7 @@ def pictures(comparison: Comparison) -> Iterator[Picture]:
 
 
 def gallery(pictures: Iterable[Picture], key: str) -> Markup:
-    """Figures with their captions; `key` sets their ids apart from others of the page."""
+    """Figures with their captions; `key` makes their ids unique."""
     with style.context(["default", STYLE]):
         return element("div", *(
             element("figure", inline(one.figure, one.alt, f"{key}-{i}"), element("figcaption", one.caption))
@@ -80,7 +80,7 @@ def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
 
 
 def differences(comparison: Comparison) -> Picture:
-    """How much worse than the first method the others forecast, with intervals: those across 0 say nothing."""
+    """Differences in score from the first method, with intervals."""
     first, others = called(comparison.first.method), comparison.all[1:]
     less = [one.less(comparison.first)["ntll"] for one in others]
     place = np.arange(len(others))
@@ -277,12 +277,12 @@ def variances(comparison: Comparison) -> Picture:
 
 def lengthscales(comparison: Comparison) -> Picture:
     """1 / lengthscale of every feature, by method: what counts, under ARD."""
-    order = [one.feature for one in relevance(comparison.first.model)][:MAX_FEATURES]
+    order = list(relevance(comparison.first.model))[:MAX_FEATURES]
     height = 0.8 / len(comparison.methods)
     figure = Figure(figsize=(SIZE[0], max(SIZE[1], 0.3 * len(order) + 1.2)), layout="constrained")
     ax = figure.subplots()
     for i, one in enumerate(comparison.methods):
-        lengths = {part.feature: part.lengthscale for part in relevance(one.model)}
+        lengths = relevance(one.model)
         at = np.arange(len(order)) + (i - 0.5 * (len(comparison.methods) - 1)) * height
         ax.barh(
             at, [1.0 / lengths[name] for name in order], height, color=COLOURS[one.method], label=called(one.method)

@@ -67,7 +67,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def learning_ended(ending: Ending, features: Sequence[str]) -> str:
-    """How learning ended, parameters by the names of the table's features."""
+    """The end of learning in words, with parameters named by the table's features."""
     bounds = [readable(name, features) for name in ending.at_bounds]
     text = f"{REASONS[ending.reason]}; {counted(ending.evaluations, 'evaluation')}, slope {ending.gradient:.0e}"
     text += "" if math.isnan(ending.remaining) else f", {ending.remaining:.0e} nats left to gain"
@@ -76,7 +76,7 @@ def learning_ended(ending: Ending, features: Sequence[str]) -> str:
 
 
 def inference_ended(status: Status) -> str:
-    """How inference ended."""
+    """The end of inference in words."""
     text = f"{REASONS[status.reason]}; {counted(status.sweeps, 'sweep')}, residual {status.residual:.0e}"
     return text + (f"; {counted(status.negative_sites, 'negative site')}" if status.negative_sites else "")
 

@@ -45,8 +45,8 @@ PAIRED = (
     "A positive difference is to the advantage of {}. Differences are paired row by row: what makes rows hard for all "
     "methods alike is not in their errors. "
 )
-ROWS = 8  # of the most surprising and the most influential
-CELLS = 10  # columns of a table that are shown beside them
+MAX_ROWS = 8  # surprising rows on a page
+MAX_COLUMNS = 10  # of these rows
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Study:
     code: str
 
     def section(self, key: str) -> Markup:
-        """All of it as a section of a page; `key` sets its ids apart."""
+        """The section of a page; `key` makes its ids unique."""
         found = self.comparison
         first = called(found.first.method)
         return element(
@@ -98,27 +98,30 @@ def _table(cells: list[list[str]], caption: str) -> Markup:
 
 
 def meanings(found: Comparison) -> str:
-    """What the columns of scores are, each of those that there are."""
+    """The meanings of the columns of scores."""
     known = {**MEANINGS, "calibration": CALIBRATIONS[isinstance(found.first.forecast, ClassForecast)]}
     said = ", ".join(f"{SCORES[name]} is {known[name]}" for name in found.first.scores)
     return f"Smaller is better in every column. {said[0].upper()}{said[1:]}. {PERFECT}"
 
 
 def _score_cells(found: Comparison) -> list[list[str]]:
-    names = list(found.first.scores)
-    columns = [_pairs([one.scores[name] for one in found.all]) for name in names]
-    rows = zip(found.all, *columns, strict=True)
-    perfect = {one.method: "{:.4f}, up to {:.4f}".format(*one.perfect) for one in found.all}
-    header = ["method", *(SCORES[name] for name in names), "if perfect"]
-    return [header, *([called(one.method), *cells, perfect[one.method]] for one, *cells in rows)]
+    header, *rows = _cells([(one.method, one.scores) for one in found.all])
+    perfect = ("{:.4f}, up to {:.4f}".format(*one.perfect) for one in found.all)
+    return [[*header, "if perfect"], *([*row, cell] for row, cell in zip(rows, perfect, strict=True))]
 
 
 def _difference_cells(found: Comparison) -> list[list[str]]:
-    others = [(one, one.less(found.first)) for one in found.all[1:]]
-    names = list(others[0][1])
-    columns = [_pairs([(less[name].value, less[name].error) for _, less in others], "+") for name in names]
-    rows = zip(others, *columns, strict=True)
-    return [["method", *(SCORES[name] for name in names)], *([called(one.method), *cells] for (one, _), *cells in rows)]
+    less = [(one.method, one.less(found.first)) for one in found.all[1:]]
+    pairs = [(method, {name: (each.value, each.error) for name, each in scores.items()}) for method, scores in less]
+    return _cells(pairs, "+")
+
+
+def _cells(scores: list[tuple[str, dict[str, tuple[float, float]]]], sign: str = "") -> list[list[str]]:
+    """The scores of methods as a table of text, under its header."""
+    methods, each = zip(*scores, strict=True)
+    columns = [_pairs([values[name] for values in each], sign) for name in each[0]]
+    rows = zip(map(called, methods), *columns, strict=True)
+    return [["method", *(SCORES[name] for name in each[0])], *map(list, rows)]
 
 
 def _times(found: Comparison) -> Markup:
@@ -162,7 +165,7 @@ def _endings(found: Comparison) -> Markup:
 
 
 def _trusted(found: Comparison) -> Markup:
-    """How far the first method's posteriors are to be trusted, a sentence for each of its models."""
+    """The accuracy of the first method's posteriors, a sentence for each of its models."""
     model = found.first.model
     names = [f"{label}: " for label in model.labels] if len(model.fits) > 1 else [""]
     said = [
@@ -198,11 +201,11 @@ def _numbers(found: Comparison) -> Markup:
 def _rows(found: Comparison) -> Markup:
     model, shown = found.first.model, found.problem.table.only(found.division.shown.tolist())
     unexpected, moved = surprise(model), influence(model)
-    names = [model.target, *(name for name in shown.names if name != model.target)][: CELLS + 1]
+    names = [model.target, *(name for name in shown.names if name != model.target)][: MAX_COLUMNS + 1]
     columns = {name: shown.column(name) for name in names}
     rows = [
         (shown.where(i), f"{unexpected[i]:.3f}", f"{moved[i]:.3f}", *(columns[name][i] for name in names))
-        for i in greatest(unexpected, ROWS)
+        for i in greatest(unexpected, MAX_ROWS)
     ]
     header = ("row", "surprise", "influence", *names)
     caption = "Leave-one-out: surprise is −log p(y | other rows), influence how far the row moves f, in nats"

@@ -28,7 +28,7 @@ _LINK = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline(figure: Figure, alt: str, key: str) -> Markup:
-    """A figure as an <svg> element; `key` sets its ids apart from those of the page's other figures."""
+    """A figure as an <svg> element; `key` makes its ids unique on the page."""
     file = io.StringIO()
     with style.context(["default", {**STYLE, "svg.hashsalt": key}]):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})

@@ -16,11 +16,11 @@ from jaxtyping import Float
 from quantprop.estimators.columns import announce
 from quantprop.runtime.names import check_name
 from quantprop.tables import dates
-from quantprop.tables.reading import MISSING, Table, TableError, brief, counted, is_number, missing
+from quantprop.tables.reading import MISSING, Table, TableError, counted, is_number, missing
 
 TRUTH = ("false", "true")
 TREATMENTS = ("standardised", "centred", "coded")
-LARGEST = 1e150  # number of a column: squares of it are still finite
+LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
 TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
 OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
@@ -54,7 +54,7 @@ class Column:
         return self.levels[1:] if len(self.levels) == 2 else self.levels
 
     def coded(self, table: Table) -> Float[np.ndarray, "n k"]:
-        """Its part of X."""
+        """The columns of X that it becomes."""
         if self.dates:
             return dates.parts(_moments(table, self.name), self.cycles)
         if not self.levels:
@@ -63,13 +63,12 @@ class Column:
         if self.treatment == "coded":
             place = {level: float(i) for i, level in enumerate([*self.levels, *self.new(table)])}
             return np.array([[place[cell]] for cell in cells])
-        for i, cell in enumerate(cells):
-            if cell not in self.levels:
-                raise TableError(
-                    f"{table.source}, {table.where(i)}: {brief(cell)} in column {self.name!r} is none of the "
-                    f"categories that were learned from ({', '.join(map(repr, self.levels))}): correct it, learn from "
-                    "a table that has it, or let --drop-missing or --blank-missing pass over such rows"
-                )
+        if unknown := [i for i, cell in enumerate(cells) if cell not in self.levels]:
+            raise TableError(
+                f"{table.cell(unknown[0], self.name)} is none of the categories that were learned from "
+                f"({', '.join(map(repr, self.levels))}): correct it, learn from a table that has it, or let "
+                "--drop-missing or --blank-missing pass over such rows"
+            )
         return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
     def new(self, table: Table) -> list[str]:
@@ -81,7 +80,7 @@ class Column:
         return [cell.casefold() for cell in cells] if self.levels == TRUTH else cells
 
     def known(self, table: Table) -> np.ndarray:
-        """Which rows have a cell here that is not missing, and not a category that was never learned from."""
+        """Returns whether each row has a cell here that is neither missing nor an unknown category."""
         cells = self._cells(table)
         any_level = not self.levels or self.treatment == "coded"
         return np.array([cell not in MISSING and (any_level or cell in self.levels) for cell in cells])
@@ -89,7 +88,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How columns become X: their levels, and the centre and scale of every column of X."""
+    """The columns that become X, and the centre and scale of every column of X."""
 
     columns: tuple[Column, ...]
     centre: tuple[float, ...]
@@ -114,11 +113,11 @@ class Encoding:
                              "that the model was learned from")  # fmt: skip
 
     def known(self, table: Table) -> np.ndarray:
-        """Which rows can be encoded: no missing cell, and no category that was never learned from."""
+        """Returns whether each row can be encoded: no missing cell and no unknown category."""
         return np.all(list(self.known_by_column(table).values()), axis=0)
 
     def known_by_column(self, table: Table) -> dict[str, np.ndarray]:
-        """The same for each column."""
+        """Returns this for the cells of each column."""
         self._check_columns(table)
         return {column.name: column.known(table) for column in self.columns}
 
@@ -131,7 +130,7 @@ class Encoding:
         return (raw - np.array(self.centre)) / np.array(self.scale)
 
     def standardising(self, raw: Float[np.ndarray, "n d"]) -> Encoding:
-        """The same columns, centred and scaled by other rows; what does not vary there keeps its unit."""
+        """The same columns, centred and scaled by other rows; columns that do not vary there keep their unit."""
         kinds = np.array([column.treatment for column in self.columns for _ in column.features])
         centre = np.where(kinds == "coded", 0.0, raw.mean(axis=0))
         scale = np.where(kinds == "standardised", raw.std(axis=0), 1.0)
@@ -170,7 +169,7 @@ def _column(table: Table, name: str, dates_as: str) -> Column:
 
 
 def is_dates(cells: Sequence[str]) -> bool:
-    """Whether a column holds dates; a few cells may be something else, which is then named as a mistake."""
+    """Returns whether a column holds dates, apart from a few mistakes."""
     return sum(dates.days(cell) is not None for cell in cells) > TYPICAL_SHARE * len(cells)
 
 
@@ -182,8 +181,7 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
         return ()
     if {cell.casefold() for cell in cells} <= set(TRUTH):
         return TRUTH
-    first = numbers.index(False)
-    place = f"{table.source}, {table.where(first)}: {brief(cells[first])} in column {name!r}"
+    place = table.cell(numbers.index(False), name)
     if all(number or DECIMAL_COMMA.fullmatch(cell) for number, cell in zip(numbers, cells, strict=True)):
         raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
                          "write the numbers with a point")  # fmt: skip
@@ -213,23 +211,22 @@ def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.
                 return open_end
         if is_number(cell) and abs(float(cell)) <= LARGEST:
             return float(cell)
-        where = f"{table.source}, {table.where(row)}: {brief(cell)} in column {name!r}"
+        place = table.cell(row, name)
         if is_number(cell) and not infinite:
-            raise TableError(f"{where} is too large, above {LARGEST:g}: change the unit of the column")
+            raise TableError(f"{place} is too large, above {LARGEST:g}: change the unit of the column")
         remedy = ": it has a decimal comma, which --decimal , reads" if DECIMAL_COMMA.fullmatch(cell) else ""
-        raise TableError(f"{where} is not a finite number{remedy}")
+        raise TableError(f"{place} is not a finite number{remedy}")
 
     return np.array([number(i, cell) for i, cell in enumerate(table.column(name))])
 
 
 def _moments(table: Table, name: str) -> Float[np.ndarray, " n"]:
     """A column of dates, in days."""
-    found = [(i, cell, dates.days(cell)) for i, cell in enumerate(table.column(name))]
-    for i, cell, since in found:
-        if since is None:
-            raise TableError(f"{table.source}, {table.where(i)}: {brief(cell)} in column {name!r} is not a date such "
-                             "as 2026-12-31, 2026-12-31 23:59 or 31.12.2026")  # fmt: skip
-    return np.array([since for _, _, since in found], dtype=np.float64)
+    found = [dates.days(cell) for cell in table.column(name)]
+    if None in found:
+        raise TableError(f"{table.cell(found.index(None), name)} is not a date such as 2026-12-31, 2026-12-31 23:59 or "
+                         "31.12.2026")  # fmt: skip
+    return np.array(found, dtype=np.float64)
 
 
 def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -> None:

@@ -55,8 +55,13 @@ class TableModel:
 
     @property
     def fits(self) -> tuple[Fitted, ...]:
-        """What learning returned: one, or one per class for more than two classes."""
+        """The results of learning: one, or one per class for more than two classes."""
         return _as_tuple(self.estimator.fitted_)
+
+    @property
+    def converged(self) -> bool:
+        """True if learning converged for all of `fits`."""
+        return all(fitted.converged for fitted in self.fits)
 
     @property
     def integrated(self) -> tuple[Integrated, ...]:
@@ -82,7 +87,7 @@ class TableModel:
         return np.all(list(self.known_by_column(table, given).values()), axis=0)
 
     def known_by_column(self, table: Table | Any, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
-        """The same for each of these columns."""
+        """Returns this for the cells of each of these columns."""
         table = as_table(table)
         found = self.encoding.known_by_column(table)
         for column in {**self.scales, **given}.values():
@@ -189,7 +194,7 @@ def _from_note(note: Any, model: Estimator) -> TableModel:
 
 
 def _grades(model: Estimator) -> int:
-    """How many ordered classes an estimator tells apart."""
+    """The number of ordered classes of an estimator."""
     likelihood = getattr(model, "likelihood_", None)
     return 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
 
@@ -208,7 +213,7 @@ def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learned from a table; `left_out` names columns that never change."""
+    """A learning problem made from a table; `left_out` names columns that are not used."""
 
     table: Table
     target: Target

@@ -23,12 +23,12 @@ MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT"
 STDIN = "-"
 PARQUET = b"PAR1"  # how such files begin
 DECIMALS = (".", ",")
-LONG = 40  # letters of a cell that messages show
+MAX_SHOWN = 40  # letters of a cell in messages
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 
 
 class TableError(ValueError):
-    """What is wrong with a table, and where."""
+    """A mistake in a table, with its place."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class Table:
         """A row as a person finds it."""
         return f"{self.unit} {self.lines[row]}"
 
+    def cell(self, row: int, name: str) -> str:
+        """A cell and its place, for a message."""
+        return f"{self.source}, {self.where(row)}: {brief(self.column(name)[row])} in column {name!r}"
+
     def without(self, names: Iterable[str]) -> Table:
         """The table without some columns."""
         gone = set(names)
@@ -69,7 +73,7 @@ class Table:
         return replace(self, rows=tuple(self.rows[i] for i in rows), lines=tuple(self.lines[i] for i in rows))
 
     def sample(self, count: int, seed: int = 0) -> Table:
-        """So many rows drawn at random, in the order of the table."""
+        """The given number of rows, drawn at random, in the order of the table."""
         return self.only(sorted(random.Random(seed).sample(range(len(self.rows)), count)))
 
     def complete(self, open_ended: Iterable[str] = ()) -> Table:
@@ -79,14 +83,14 @@ class Table:
 
 
 def missing(table: Table) -> dict[str, int]:
-    """How many cells are missing, by column."""
+    """The number of missing cells, by column."""
     counts = {name: sum(cell in MISSING for cell in table.column(name)) for name in table.names}
     return {name: count for name, count in counts.items() if count}
 
 
 def brief(cell: str) -> str:
     """A cell for a message, in quotes; of a long one its beginning."""
-    return repr(cell if len(cell) <= LONG else f"{cell[:LONG]}...")
+    return repr(cell if len(cell) <= MAX_SHOWN else f"{cell[:MAX_SHOWN]}...")
 
 
 def counted(rows: Mapping[str, int]) -> str:
@@ -190,7 +194,7 @@ def _checked(
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell reads as a number (1_000 is Python's, not a table's)."""
+    """Returns whether a cell reads as a number (1_000 is Python's, not a table's)."""
     try:
         return "_" not in cell and not math.isnan(float(cell))
     except ValueError:

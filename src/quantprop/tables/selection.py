@@ -65,7 +65,7 @@ def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_constant(cells: Iterable[str]) -> bool:
-    """Whether some cells are missing, and the others are all the same."""
+    """Returns whether some cells are missing and all others are equal."""
     there = set(cells)
     return bool(there & MISSING) and len(there - MISSING) < 2
 

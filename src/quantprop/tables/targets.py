@@ -54,16 +54,16 @@ class Target:
 
     @property
     def classes(self) -> bool:
-        """Whether y are labels."""
+        """True if y are labels."""
         return self.likelihood in CLASSES
 
     @property
     def discrete(self) -> bool:
-        """Whether y has probabilities, not a density."""
+        """True if y has probabilities, not a density."""
         return self.likelihood in (*CLASSES, *COUNTS, "binomial", "ordinal")
 
     def model(self) -> Likelihood | str:
-        """What the estimators call the likelihood: a name, or one with numbers to start from."""
+        """The likelihood for the estimators: a name, or a likelihood with initial parameters."""
         if self.likelihood == "censored":
             return likelihoods.Censored(0.5)
         if self.likelihood != "ordinal":
@@ -184,7 +184,7 @@ def _times(table: Table, name: str, likelihood: str) -> Target:
 
 
 def _events(table: Table, roles: Roles) -> np.ndarray:
-    """Which rows were observed: those with the value that says so, or 1, true, yes."""
+    """Returns whether each row was observed: its cell is the value given, or 1, true, yes."""
     column = str(roles.event)
     cells = [cell.casefold() for cell in table.column(column)]
     if roles.observed is not None:
@@ -192,11 +192,10 @@ def _events(table: Table, roles: Roles) -> np.ndarray:
             raise RoleError(f"no row has {roles.observed!r} in column {column!r}, which was to say that the target was "
                             f"observed: it holds {shown(np.unique(cells))}")  # fmt: skip
         return np.array([cell == roles.observed.casefold() for cell in cells])
-    for i, cell in enumerate(cells):
-        if cell not in YES | NO:
-            raise TableError(f"{table.source}, {table.where(i)}: {table.column(column)[i]!r} in column {column!r} says "
-                             "neither that the target was observed (1, true, yes) nor that it was censored (0, false, "
-                             f"no): say which value means observed, such as --event {column}={max(cells)}")  # fmt: skip
+    if unclear := [i for i, cell in enumerate(cells) if cell not in YES | NO]:
+        raise TableError(f"{table.cell(unclear[0], column)} says neither that the target was observed (1, true, yes) "
+                         "nor that it was censored (0, false, no): say which value means observed, such as --event "
+                         f"{column}={max(cells)}")  # fmt: skip
     return np.array([cell in YES for cell in cells])
 
 
