@@ -7,7 +7,6 @@ from pathlib import Path
 
 from quantprop import comparison, datasets, report, tables
 from quantprop.comparison.compare import Report
-from quantprop.runtime.threads import one_blas_thread
 
 METHODS = ("qp", "ep", "vb", "laplace")
 LEAD = (
@@ -51,8 +50,7 @@ def bundled(name: str) -> tables.Table:
 
 def main(out: Path, progress: Report) -> list[report.Study]:
     """Compare the methods on each part and write the page."""
-    with one_blas_thread():  # all methods are compiled and learned at a time: their threads are enough
-        studies = [_study(part, progress) for part in PARTS]
+    studies = [_study(part, progress) for part in PARTS]
     report.write(out, "quantprop: a demonstration", LEAD, studies)
     return studies
 

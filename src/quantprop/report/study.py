@@ -10,7 +10,6 @@ import numpy as np
 
 from quantprop.comparison import ClassForecast, Comparison, Evaluated
 from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
-from quantprop.report.conclusion import conclusion
 from quantprop.report.figures import gallery, pictures
 from quantprop.report.names import (
     KERNELS,
@@ -18,6 +17,7 @@ from quantprop.report.names import (
     SCORES,
     aligned,
     called,
+    conclusion,
     counted,
     inference_ended,
     kernel_called,

@@ -20,12 +20,13 @@ from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, s
 
 JOINT = "multinomial-probit"  # one model of all labels
 CLASSES = ("probit", "logit", "heaviside", JOINT)  # of two labels; the first three of more by one model per label
-REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation; the scale of the noise is learned
-    "gaussian": lambda: likelihoods.Gaussian(0.5),
-    "student-t": lambda: likelihoods.StudentT(scale=0.5),
-    "double-exponential": lambda: likelihoods.DoubleExponential(0.5),
-    "warped": lambda: likelihoods.Warped(0.5),
+REAL: dict[str, Callable[..., Likelihood]] = {  # y in units of its own deviation
+    "gaussian": likelihoods.Gaussian,
+    "student-t": likelihoods.StudentT,
+    "double-exponential": likelihoods.DoubleExponential,
+    "warped": likelihoods.Warped,
 }
+SCALE = 0.5  # of the noise, in units of y, before learning
 COUNTS = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
 SCALED = {"exposure": COUNTS, "trials": ("binomial",)}  # which likelihoods use what
 TIMES = ("weibull", "log-logistic")  # positive, and taken as they are: f is of their logarithm
@@ -64,10 +65,10 @@ class Target:
 
     def model(self) -> Likelihood | str:
         """The likelihood for the estimators: a name, or a likelihood with initial parameters."""
-        if self.likelihood == "censored":
-            return likelihoods.Censored(0.5)
+        if self.likelihood in (*REAL, "censored"):
+            return {**REAL, "censored": likelihoods.Censored}[self.likelihood](scale=SCALE)
         if self.likelihood != "ordinal":
-            return REAL[self.likelihood]() if self.likelihood in REAL else self.likelihood
+            return self.likelihood
         shares = np.cumsum(np.bincount(self.y.astype(int)))[:-1] / len(self.y)
         return likelihoods.Ordinal(math.sqrt(2.0) * ndtri(shares))  # f + ε ~ N(0, 2) before learning
 
