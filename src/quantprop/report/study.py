@@ -159,7 +159,14 @@ def _errors(found: Comparison) -> str:
 
 
 def _endings(found: Comparison) -> Markup:
-    rows = [[called(one.method), _share(one), *_status(one)] for one in found.all]
+    rows = []
+    for one in found.all:
+        fits = one.model.fits
+        worst = next((fitted for fitted in fits if not fitted.converged), fits[0])
+        evidence = sum(fitted.solution.log_evidence for fitted in fits)
+        learning = learning_ended(worst.status, one.model.encoding.features)
+        inference = inference_ended(worst.solution.status)
+        rows.append([called(one.method), _share(one), f"{evidence:.3f}", learning, inference])
     header = ("method", "fits converged", "log evidence", "learning", "inference")
     return table(header, rows, "How learning and inference ended")
 
@@ -177,14 +184,6 @@ def _trusted(found: Comparison) -> Markup:
 
 def _share(one: Evaluated) -> str:
     return f"{sum(fold.converged for fold in one.folds)} of {len(one.folds)}"
-
-
-def _status(one: Evaluated) -> tuple[str, str, str]:
-    fits = one.model.fits
-    worst = next((fitted for fitted in fits if not fitted.converged), fits[0])
-    evidence = sum(fitted.solution.log_evidence for fitted in fits)
-    learning = learning_ended(worst.status, one.model.encoding.features)
-    return f"{evidence:.3f}", learning, inference_ended(worst.solution.status)
 
 
 def _numbers(found: Comparison) -> Markup:

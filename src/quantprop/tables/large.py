@@ -168,7 +168,7 @@ def _write(spool: Spool, parts: Iterator[Float[np.ndarray, "n width"]]) -> None:
     try:
         with open(spool.path, "wb") as file:
             for part in parts:
-                file.write(part.data)
+                file.write(np.ascontiguousarray(part).data)
     except OSError as error:
         with suppress(OSError):
             os.unlink(spool.path)

@@ -58,8 +58,10 @@ class Table:
         return f"{self.unit} {self.lines[row]}"
 
     def cell(self, row: int, name: str) -> str:
-        """A cell and its place, for a message."""
-        return f"{self.source}, {self.where(row)}: {brief(self.column(name)[row])} in column {name!r}"
+        """A cell and its place, for a message; of a long cell its beginning."""
+        text = self.column(name)[row]
+        shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+        return f"{self.source}, {self.where(row)}: {shown!r} in column {name!r}"
 
     def without(self, names: Iterable[str]) -> Table:
         """The table without some columns."""
@@ -86,11 +88,6 @@ def missing(table: Table) -> dict[str, int]:
     """The number of missing cells, by column."""
     counts = {name: sum(cell in MISSING for cell in table.column(name)) for name in table.names}
     return {name: count for name, count in counts.items() if count}
-
-
-def brief(cell: str) -> str:
-    """A cell for a message, in quotes; of a long one its beginning."""
-    return repr(cell if len(cell) <= MAX_SHOWN else f"{cell[:MAX_SHOWN]}...")
 
 
 def counted(rows: Mapping[str, int]) -> str:
