@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtri
 
@@ -12,7 +13,7 @@ from quantprop.gaussian import Normal
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import terms_of
 from quantprop.kernels import Columns, Kernel, Periodic, columns_of, groups_of
-from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, _axes, _solution, plt
+from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, axes_of, plain, solution_of
 from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 POINTS = 100  # of a curve
@@ -30,11 +31,11 @@ class Scale(NamedTuple):
     centre: Mapping[int, float] = {}
 
     def name(self, column: int) -> str:
-        return self.names.get(column, f"x{column}").replace("$", r"\$")
+        return plain(self.names.get(column, f"x{column}"))
 
     def label(self, column: int, code: float) -> str:
         levels = self.levels.get(column, ())
-        return (levels[int(code)] if 0 <= code < len(levels) else f"{code:g}").replace("$", r"\$")
+        return plain(levels[int(code)] if 0 <= code < len(levels) else f"{code:g}")
 
 
 class Panel(NamedTuple):
@@ -62,7 +63,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     >>> [ax.get_title(loc="left") for ax in plots.effects(solution)]
     ['se(0)', 'group(1)']
     """
-    solution = _solution(source)
+    solution = solution_of(source)
     found = panels(solution)
     if not found:
         raise ValueError("the kernel has no term that sees columns of X: there is nothing to draw")
@@ -85,12 +86,12 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     >>> plots.effect(solution, "se(0)").get_title(loc="left")
     'se(0)'
     """
-    solution = _solution(source)
+    solution = solution_of(source)
     found = {panel.name: panel for panel in panels(solution)}
     choice(found).check("name", name)
-    ax = _axes(ax)
+    ax = axes_of(ax)
     _draw(solution, found[name], scale_of(source, solution) if scale is None else scale, ax)
-    ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")
+    ax.set_title(plain(name), fontsize="medium", loc="left")
     return ax
 
 
