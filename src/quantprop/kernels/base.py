@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import jax
@@ -79,18 +80,19 @@ class Kernel(Record):
         return jnp.zeros(len(x))
 
     @property
-    def parts(self) -> dict[str, Kernel]:
-        """The kernels that it is made of, by field."""
+    def inner_kernels(self) -> dict[str, Kernel]:
+        """The kernels that are its fields, by name."""
         return {name: part for name, part in vars(self).items() if isinstance(part, Kernel)}
 
     def rebuilt(self, change: Callable[[Any], Kernel]) -> Kernel:
-        """The kernel with its parts changed; itself where none is."""
-        new = {name: change(part) for name, part in self.parts.items()}
-        return self if all(new[name] is part for name, part in self.parts.items()) else changed(self, **new)
+        """The kernel with its inner kernels changed; itself if none is."""
+        old = self.inner_kernels
+        new = dict(zip(old, map(change, old.values()), strict=True))
+        return self if all(new[name] is old[name] for name in old) else changed(self, **new)
 
     def by_column(self, count: int) -> Kernel:
-        """The kernel with a lengthscale for each of `count` columns; itself where it has no lengthscale."""
-        return self.rebuilt(lambda part: part.by_column(count))
+        """The kernel with a lengthscale for each of `count` columns; itself if it has no lengthscale."""
+        return self.rebuilt(methodcaller("by_column", count))
 
     def on(self, columns: Column | Sequence[Column], ard: bool = False) -> Kernel:
         """The kernel of some columns of X alone: one or several, by position, or by name where X is a frame or a table.
@@ -139,26 +141,27 @@ class Combined(Kernel):
     """Base of kernels whose values are made of those of other kernels, entry by entry."""
 
     def combine(self, *values: Any) -> Any:
-        """Values of the kernel from those of its parts."""
+        """Values of the kernel from those of its inner kernels."""
         raise NotImplementedError
 
-    def _of_parts(self, value: Callable[[Kernel], Any]) -> Any:
-        return self.combine(*map(value, self.parts.values()))
+    def _combined(self, method: str, *given: Any) -> Any:
+        """From what a method of the inner kernels returns; without more frames than needed: kernels may be deep."""
+        return self.combine(*map(methodcaller(method, *given), self.inner_kernels.values()))
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self._of_parts(lambda part: part(x, z))
+        return self._combined("__call__", x, z)
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        return self._of_parts(lambda part: part.cross(x, z))
+        return self._combined("cross", x, z)
 
     def pairs(self, x: Points) -> Pairs:
-        return {name: piece for part in self.parts.values() for name, piece in part.pairs(x).items()}
+        return {name: piece for part in self.inner_kernels.values() for name, piece in part.pairs(x).items()}
 
     def gram_of(self, pairs: Pairs) -> Matrix:
-        return self._of_parts(lambda part: part.gram_of(pairs))
+        return self._combined("gram_of", pairs)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return self._of_parts(lambda part: part.diagonal(x))
+        return self._combined("diagonal", x)
 
 
 class Sum(Combined):

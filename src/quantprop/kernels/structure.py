@@ -34,8 +34,8 @@ def leaves(kernel: Kernel, seen: Seen = None, called: bool = False) -> Iterator[
     """The kernels that are made of no others, with the columns each sees: by name, where `called` and it has some."""
     if isinstance(kernel, Columns):
         yield from leaves(kernel.kernel, _inside(kernel, seen, called), called)
-    elif kernel.parts:
-        for part in kernel.parts.values():
+    elif kernel.inner_kernels:
+        for part in kernel.inner_kernels.values():
             yield from leaves(part, seen, called)
     else:
         yield kernel, None if isinstance(kernel, (Constant, White)) else seen
@@ -45,7 +45,9 @@ def with_leaves(kernel: Any, change: Callable[[Any, Seen], Kernel], seen: Seen =
     """A kernel whose leaves are those that `change` returns for each and the columns that it sees."""
     if isinstance(kernel, Columns):
         seen = _inside(kernel, seen)
-    return kernel.rebuilt(lambda part: with_leaves(part, change, seen)) if kernel.parts else change(kernel, seen)
+    return (
+        kernel.rebuilt(lambda part: with_leaves(part, change, seen)) if kernel.inner_kernels else change(kernel, seen)
+    )
 
 
 def columns_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:

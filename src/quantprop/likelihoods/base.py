@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,6 @@ AT_A_TIME = 1024  # rows whose landmarks one program computes
 TINY = 1e-300  # stands for a y of 0 where log y must be finite
 
 Limits = tuple[float, float]
-Kind = Literal["classes", "ordered", "counts", "successes", "real", "positive", "proportions", "times", "other"]
 
 
 class Likelihood(Record):
@@ -41,7 +40,8 @@ class Likelihood(Record):
     name: ClassVar[str]  # by which estimators and tables take it
     title: ClassVar[str | None] = None  # in reports, if that is not the name
     support: ClassVar[str]  # what y may be, in words, for the error message
-    observes: ClassVar[Kind] = "other"  # the kind of y
+    # The kind of y: classes, ordered, counts, successes, real, positive, proportions, times, intervals or other.
+    observes: ClassVar[str] = "other"
     stored: ClassVar[bool] = True  # files may hold it
     bounds: ClassVar[Mapping[str, Limits]] = {}  # the numbers that learning may change, and how far
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative

@@ -23,6 +23,7 @@ class Censored(GaussianNoise):
     scale: Scalar = 1.0
 
     name = "censored"
+    observes = "intervals"
     support = "rows (lower, upper) with lower ≤ upper, not both infinite"
     columns = 2
 

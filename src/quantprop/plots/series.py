@@ -115,7 +115,8 @@ def _parts(solution: Solution, column: int, at: np.ndarray) -> dict[str, Normal]
 
 def _observed(solution: Solution) -> np.ndarray | None:
     """y of rows that count, where it is f and noise."""
-    if solution.data is None or not isinstance(solution.model.plain_likelihood, Additive):
+    likelihood = solution.model.plain_likelihood
+    if solution.data is None or not isinstance(likelihood, Additive) or likelihood.columns > 1:
         return None
     return solution.data.y if solution.weights is None else np.where(solution.weights > 0, solution.data.y, np.nan)
 
