@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 import jax
@@ -52,6 +52,11 @@ class Parameter(Record):
     def __check_init__(self) -> None:
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
+
+
+def bounded(**bounds: tuple[float, float]) -> Mapping[str, tuple[float, float]]:
+    """The class attribute `bounds` of a kernel or likelihood: what learning may change, and how far."""
+    return bounds
 
 
 @dataclasses.dataclass(frozen=True)
