@@ -92,7 +92,7 @@ def scratch(tmp_path, monkeypatch, request):
     settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs",
                 "jax_persistent_cache_enable_xla_caches")  # fmt: skip
     before = {name: getattr(jax.config, name) for name in settings}
-    monkeypatch.setattr(stored, "_folders", [])
+    monkeypatch.setattr(stored, "opened_folders", [])
     yield tmp_path
     for name, value in before.items():
         jax.config.update(name, value)

@@ -13,7 +13,7 @@ import pytest
 
 from quantprop import EP, QP, LogNormal, Model, Parameter, infer, kernels, likelihoods
 from quantprop.gaussian import Natural
-from quantprop.runtime import compiled, folders, images, programs, seals, stored
+from quantprop.runtime import compiled, folders, images, programs, stored
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """
@@ -39,7 +39,7 @@ def said(process):
     """What it found, and the programs that it traced and that it compiled."""
     lines = process.communicate()[0].splitlines()
     assert process.returncode == 0
-    compiled = [line for line in lines if "Finished XLA compilation" in line and seals.MARK in line]
+    compiled = [line for line in lines if "Finished XLA compilation" in line and stored.MARK in line]
     return (
         [line for line in lines if line.startswith("value")],
         [li for li in lines if "Finished tracing" in li],
@@ -57,7 +57,7 @@ def test_of_two_processes_at_once_one_compiles_each_program(tmp_path):
     (first, _, one), (second, _, other) = map(said, both)
     files = list(tmp_path.glob(f"*/{folders.STORE}/*"))
     assert len(one) + len(other) == len(files) > 3
-    assert {file.name[-len(seals.SEALED) :] for file in files} == {seals.SEALED}
+    assert {file.name[-len(stored.SEALED) :] for file in files} == {stored.SEALED}
     assert first == second
 
 
@@ -72,7 +72,7 @@ def test_another_process_traces_no_program_and_has_the_same_bits(tmp_path):
 @pytest.mark.campaign
 def test_programs_of_other_code_are_not_taken_for_ours(tmp_path):
     first, _ = ran(tmp_path)
-    for file in tmp_path.glob(f"*/{folders.STORE}/*{seals.SEALED}"):
+    for file in tmp_path.glob(f"*/{folders.STORE}/*{stored.SEALED}"):
         file.unlink()  # as if they had been made by other code: what JAX has kept is not taken for them
     assert ran(tmp_path)[0] == ran(tmp_path)[0] == first
 
@@ -81,7 +81,7 @@ def test_programs_of_other_code_are_not_taken_for_ours(tmp_path):
 def folder(tmp_path, monkeypatch):
     """An empty cache of programs, and a folder to keep them in."""
     monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
-    monkeypatch.setattr(stored, "_folders", [tmp_path])
+    monkeypatch.setattr(stored, "opened_folders", [tmp_path])
     return tmp_path
 
 
@@ -111,14 +111,12 @@ def as_told(x, word):
 def test_programs_that_differ_in_name_alone_have_their_code(folder, monkeypatch):
     """JAX keeps programs in the same folder, and what it answers with would be written without its code."""
     monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
-    monkeypatch.setattr(compiled, "_workspaces", {})
-    (folder / "jaxs").mkdir()
-    compiled._tell_jax(folder / "jaxs", folder)
+    compiled._cache_jaxs(folder)
     x = np.arange(6.0)
     with jax.enable_x64(True):
         told = [float(programs.program(as_told, "word")(x, word=word)) for word in ("one", "two")]
         assert told[0] == told[1]
-        sizes = [len(stored._image(file).executable) for file in folder.glob(f"*{seals.SEALED}")]
+        sizes = [len(stored._image(file).executable) for file in folder.glob(f"*{stored.SEALED}")]
         assert len(sizes) == 2
         assert min(sizes) > 0.9 * max(sizes)
         jax.clear_caches()
@@ -157,7 +155,7 @@ def test_to_read_a_program_runs_no_code(folder, monkeypatch):
     with jax.enable_x64(True):
         lowered = jax.jit(infer_parts, keep_unused=True).lower(np.arange(6.0), 1.0, 2, np.zeros(3, np.float32))
         made = lowered.compile()
-        content = images.packed(images.image_of(made))
+        content = images.packed(made)
         for name in ("load", "loads", "Unpickler"):
             monkeypatch.setattr(pickle, name, None)
         again = images.loaded(images.unpacked(content))
@@ -206,7 +204,7 @@ def test_what_else_stands_in_a_programs_place_is_not_taken_for_one(what, folder,
         elif what == "a folder":
             file.mkdir(0o700)
         else:
-            seals.write(file, b"nothing of that kind")
+            folders.write(file, b"nothing of that kind")
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)

@@ -1,12 +1,12 @@
-"""Compiled programs as files, named by what they are made from: who finds one need neither trace nor compile it.
+"""Compiled programs as files, found by their source: a process that finds one neither traces nor compiles it.
 
-JAX's own cache is asked with a program that has been traced and lowered, which takes longer than a small fit. The name
-of a file here is a digest of all that decides what would be traced: the library's code, the function, the form of its
-arguments with their shapes and types, versions and settings. A program of parts that are not the library's own, such as
-a user's likelihood or function, has no name; JAX's cache is left to find it.
+JAX's own cache needs a program that has been traced and lowered, which takes longer than a small fit. A file here is
+named by a digest of everything that decides the program: the library's code, the function, the form of its arguments
+with their shapes and types, versions and settings. A program of parts from elsewhere, such as a user's likelihood, has
+no name; only JAX's cache finds it.
 
-Programs are kept unless the environment forbids it, so that processes which start together, such as the workers of a
-cross-validation, compile each of them once: whoever needs one that another process is compiling waits for it.
+Programs are cached unless the environment forbids it, so that processes which start together, such as the workers of a
+cross-validation, compile each of them once: a process waits for a program that another one is compiling.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import hashlib
 import logging
 import marshal
 import os
-import platform
 import sys
 import warnings
 from collections.abc import Callable
@@ -32,38 +31,42 @@ import jaxlib.version
 import numpy as np
 
 from quantprop.runtime import folders
-from quantprop.runtime.images import LIBRARY, Image, image_of, loaded, packed, unpacked
-from quantprop.runtime.seals import MARK, SEALED, alone, read, write
+from quantprop.runtime.images import LIBRARY, Image, loaded, packed, unpacked
 from quantprop.runtime.system import cores
 
+SEALED = "-program"  # suffix of the files
+MARK = "_kept_"  # in the names of programs that are written to these files, so that JAX does not cache them too
 PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
-CONTAINERS = (tuple, list, dict, frozenset)
 DOUBLE = "jax_enable_x64"
 CHECKS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")  # of JAX, which programs from files do not make
 SETTINGS = (DOUBLE, "jax_default_matmul_precision")
-JAXS_FOLDER = "jax_compilation_cache_dir"
 
 log = logging.getLogger(LIBRARY)
-_folders: list[Path] = []  # the one that was asked for, if any
+opened_folders: list[Path] = []  # those of `quantprop.cache`, the last one in use
 
 
-def keep_in(folder: Path) -> None:
-    """Look for programs in this folder from now on, and write new ones there."""
-    _folders[:] = [folder]
+def cache_in(folder: Path) -> None:
+    """Read programs from this folder from now on, and write new ones there."""
+    opened_folders.append(folder)
 
 
-def folder() -> Path | None:
-    """Where programs are kept: as asked for, or else the user's cache folder, unless the environment or JAX's settings
-    say otherwise.
+def jaxs_folder() -> str | None:
+    """The folder of JAX's own cache."""
+    return getattr(jax.config, "jax_compilation_cache_dir")  # noqa: B009  # which no stub names
+
+
+def cache_folder() -> Path | None:
+    """The folder of `quantprop.cache`, otherwise the user's cache folder, unless the environment or JAX's settings name
+    another.
     """
-    if _folders:
-        return _folders[0]
-    return None if getattr(jax.config, JAXS_FOLDER) else _usual(os.environ.get(folders.SWITCH))
+    if opened_folders:
+        return opened_folders[-1]
+    return None if jaxs_folder() else _default_folder(os.environ.get(folders.SWITCH))
 
 
 @cache
-def _usual(told: str | None) -> Path | None:
-    """The folder that nobody asked for here, of such an environment. Where there can be none, a fit takes longer."""
+def _default_folder(given: str | None) -> Path | None:
+    """The default folder in such an environment; None, with a message in the log, if it cannot be used."""
     try:
         home = folders.home()
         return home and folders.opened(home)
@@ -74,20 +77,20 @@ def _usual(told: str | None) -> Path | None:
         return None
 
 
-def kept(jitted: Callable[..., Any], function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
-    """The jitted function as a program that is kept; as it is where nothing is, or where it has no name."""
-    home = folder()
-    if home is None or jax.device_count() != 1 or any(getattr(jax.config, name) for name in CHECKS):
+def cached(jitted: Callable[..., Any], function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
+    """The jitted function as a program on disk, or as it is if there is no folder or the program has no name."""
+    folder = cache_folder()
+    if folder is None or jax.device_count() != 1 or any(getattr(jax.config, name) for name in CHECKS):
         return jitted()
     name = _name(function, static, form, leaves)
-    return jitted() if name is None else Kept(jitted, home / f"{name}{SEALED}")
+    return jitted() if name is None else CachedProgram(jitted, folder / f"{name}{SEALED}")
 
 
-class Kept:
-    """A jitted function whose program is read from a file, or else compiled on first use and written there."""
+class CachedProgram:
+    """A jitted function whose program is read from a file, or otherwise compiled on first use and written there."""
 
-    def __init__(self, jitted: Callable[..., Any], file: Path) -> None:
-        self.make, self.file, self.image, self.gate = jitted, file, _image(file), Lock()
+    def __init__(self, make: Callable[..., Any], file: Path) -> None:
+        self.make, self.file, self.image, self.gate = make, file, _image(file), Lock()
         self.double = getattr(jax.config, DOUBLE)  # a setting of each thread
         self.arguments: tuple[Any, ...] = ()
         self.lowered: Any = None
@@ -95,9 +98,8 @@ class Kept:
 
     @cached_property
     def jitted(self) -> Any:
-        """The function as JAX has it, for where there is no file; by a name of its own, so that JAX's cache does not
-        answer, from another process or for a program that differs in what is not compiled: what XLA has loaded it
-        writes without its code.
+        """JAX's jitted function. Its name is unique, so that JAX's cache does not answer, from another process or for a
+        program that differs only in parts that are not compiled: XLA writes a program that it has loaded without code.
         """
         return self.make(f"{MARK}{token_hex(8)}")
 
@@ -108,11 +110,11 @@ class Kept:
         return ready(*leaves)
 
     def eval_shape(self, *leaves: Any) -> Any:
-        """Shapes and types in place of results."""
+        """The results, with shapes and types instead of numbers."""
         return self.jitted.eval_shape(*leaves) if self.image is None else self.image.shapes()
 
-    def lower(self, *leaves: Any) -> Kept:
-        """What `compile` needs: nothing where the program is on file, as long as it can be used."""
+    def lower(self, *leaves: Any) -> CachedProgram:
+        """Prepare `compile`: trace and lower the program unless it is on file."""
         self.arguments = leaves
         if self.image is None:
             self.lowered = self.jitted.lower(*leaves)
@@ -132,14 +134,13 @@ class Kept:
         try:
             return loaded(self.image)
         except jax.errors.JaxRuntimeError as error:
-            told = f"a compiled program cannot be used and is compiled again: {error}"
-            warnings.warn(told, RuntimeWarning, stacklevel=2)
+            _warn("cannot be used and is compiled again", error)
             self.file.unlink(missing_ok=True)
             return None
 
     def _made(self) -> Any:
-        """The program as another process has just made it, or as this one does."""
-        with alone(self.file):
+        """The program that another process has just compiled, or that this one compiles."""
+        with folders.locked(self.file):
             self.image = _image(self.file)
             return self._loaded() or self._compiled()
 
@@ -148,100 +149,81 @@ class Kept:
             lowered = self.jitted.lower(*self.arguments) if self.lowered is None else self.lowered
         made = lowered.compile()
         try:
-            write(self.file, packed(image_of(made)))
+            folders.write(self.file, packed(made))
         except (OSError, ValueError) as error:
-            warnings.warn(f"a compiled program is not kept: {error}", RuntimeWarning, stacklevel=2)
+            _warn("is not kept", error)
         return made
 
 
 def _image(file: Path) -> Image | None:
-    """What a file holds; None where there is none that can be used."""
     try:
-        content = read(file)
+        content = folders.read(file)
         return None if content is None else unpacked(content)
-    except (OSError, ValueError, SyntaxError) as error:
-        warnings.warn(f"a compiled program cannot be read and is compiled again: {error}", RuntimeWarning, stacklevel=2)
+    except (OSError, ValueError, SyntaxError, TypeError) as error:
+        _warn("cannot be read and is compiled again", error)
         return None
+
+
+def _warn(problem: str, error: Exception) -> None:
+    warnings.warn(f"a compiled program {problem}: {error}", RuntimeWarning, stacklevel=3)
 
 
 @cache
 def _link_lapack() -> None:
-    """Have JAX look up LAPACK, which it does on lowering the first program that needs it: one that is loaded would call
-    into nothing.
-    """
+    """Make JAX look up LAPACK, which it does on lowering the first program that needs it: loaded ones would crash."""
     jax.jit(jax.lax.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), "float32"))
 
 
 # --- names -----------------------------------------------------------------------------------------------------------
 
 
+class _NamelessError(Exception):
+    """A part of a program from outside the library."""
+
+
 def _name(function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -> str | None:
-    """A digest of what decides the program, or None where something has an effect that cannot be told from outside."""
+    """A digest of everything that decides the program; None if parts of it are not the library's."""
+    kinds = [(np.shape(leaf), str(getattr(leaf, "dtype", type(leaf).__name__))) for leaf in leaves]
     try:
-        about = (_written(function), _written(static), _structure(form), [_kind(leaf) for leaf in leaves], _settings())
-    except _Nameless:
+        source = _written(function), _written(static), _written(form)
+    except _NamelessError:
         return None
-    if not _code():
-        return None  # an installation without files: nothing tells one version of the code from another
-    return hashlib.sha256(repr((*about, *_surroundings())).encode()).hexdigest()
-
-
-class _Nameless(Exception):
-    """Something that no name can be given."""
-
-
-def _kind(leaf: Any) -> tuple[Any, ...]:
-    return np.shape(leaf), str(getattr(leaf, "dtype", type(leaf).__name__))
-
-
-def _structure(form: Any) -> Any:
-    """A tree's form: the types of its nodes, and what they hold beside arrays."""
-    node = form.node_data()
-    if node is None:
-        return "leaf" if form.num_leaves else "nothing"
-    kind, held = node
-    return _written(kind), _written(held), [_structure(child) for child in form.children()]
+    settings = [getattr(jax.config, name) for name in SETTINGS]
+    return hashlib.sha256(repr((source, kinds, settings, _surroundings())).encode()).hexdigest() if _code() else None
 
 
 def _written(part: Any) -> Any:
-    """Something that is not an array, as text that says all about it."""
-    if isinstance(part, CONTAINERS):
-        parts = (
-            part.items() if isinstance(part, dict) else sorted(part, key=repr) if isinstance(part, frozenset) else part
-        )
-        return type(part).__name__, [_written(one) for one in parts]
+    """Everything about a part of a program that is not an array, as literals."""
+    if isinstance(part, jax.tree_util.PyTreeDef):
+        node, leaf = part.node_data(), "leaf" if part.num_leaves else "nothing"
+        return leaf if node is None else [_written(each) for each in (*node, part.children())]
+    if isinstance(part, frozenset):
+        return "frozenset", sorted(map(repr, map(_written, part)))
+    if isinstance(part, (tuple, list, dict)):
+        parts = part.items() if isinstance(part, dict) else part
+        return type(part).__name__, [_written(each) for each in parts]
     if isinstance(part, PLAIN):
         return repr(part)
-    if isinstance(part, type) and part.__module__.split(".")[0] in (LIBRARY, "builtins"):
+    module = getattr(part if isinstance(part, (type, FunctionType)) else type(part), "__module__", "").split(".")[0]
+    if isinstance(part, type) and module in (LIBRARY, "builtins"):
         return part.__module__, part.__qualname__
-    if isinstance(part, FunctionType) and part.__module__.split(".")[0] == LIBRARY and part.__closure__ is None:
+    if isinstance(part, FunctionType) and module == LIBRARY and part.__closure__ is None:
         return part.__module__, hashlib.sha256(marshal.dumps(part.__code__)).hexdigest()
-    if is_dataclass(part) and not isinstance(part, type) and type(part).__module__.split(".")[0] == LIBRARY:
+    if is_dataclass(part) and not isinstance(part, type) and module == LIBRARY:
         return _written(type(part)), [_written(getattr(part, field.name)) for field in fields(part)]
-    raise _Nameless
-
-
-def _settings() -> tuple[Any, ...]:
-    return tuple(getattr(jax.config, name) for name in SETTINGS)
+    raise _NamelessError
 
 
 @cache
 def _surroundings() -> tuple[Any, ...]:
-    """Versions of all that takes part, the flags of XLA, the device, and the library's code."""
-    versions = (sys.version, jax.__version__, jaxlib.version.__version__, np.__version__)
-    device = jax.devices()[0].device_kind, platform.machine(), _instructions()
-    return versions, os.environ.get("XLA_FLAGS", ""), device, cores(), _code()
-
-
-def _instructions(table: Path = Path("/proc/cpuinfo")) -> list[str]:
-    """What the processor can do, where the system says it: a home folder may be that of several machines."""
-    lines = table.read_text().splitlines() if table.exists() else []
-    return sorted({line for line in lines if line.startswith(("flags", "Features"))}) or [platform.processor()]
+    """Versions, XLA's flags, the device, and the library's code; the folder is named by the processor."""
+    versions = sys.version, jax.__version__, jaxlib.version.__version__, np.__version__
+    return versions, os.environ.get("XLA_FLAGS", ""), jax.devices()[0].device_kind, cores(), _code()
 
 
 @cache
 def _code() -> tuple[Any, ...]:
-    """The library's files, with digests of what they hold: times do not tell versions apart where tools set them."""
+    """Digests of the library's files, since their times may come from an archive; empty if it has no files."""
     home = Path(__file__).resolve().parent.parent
     files = sorted(file for file in home.rglob("*") if file.suffix in (".py", ".npz"))
     return tuple((str(file.relative_to(home)), hashlib.sha256(file.read_bytes()).hexdigest()) for file in files)
