@@ -18,8 +18,7 @@ import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
-from quantprop.runtime.forks import check_fork
-from quantprop.runtime.system import available_memory
+from quantprop.runtime.system import available_memory, check_fork
 from quantprop.storage.records import Unreadable, refusing, require
 
 FORMAT, VERSION = "quantprop", 2
