@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from quantprop.runtime import folders
 from quantprop.runtime.arguments import checked
@@ -51,7 +52,8 @@ def _cache_jaxs(store: Path) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)  # small programs too: there are many
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")  # whose folder would be part of every key
     compilation_cache.reset_cache()
-    vars(compilation_cache).update(_cache=JaxCache(store), _cache_initialized=True)
+    jaxs: Any = compilation_cache
+    jaxs._cache, jaxs._cache_initialized = JaxCache(store), True
 
 
 class JaxCache:

@@ -50,7 +50,8 @@ def packed(made: jax.stages.Compiled) -> bytes:
 def unpacked(content: bytes) -> Image:
     """The packed program."""
     head, _, executable = content.partition(b"\n")
-    return Image(*literal_eval(head.decode()), executable)
+    arguments, results, form = literal_eval(head.decode())
+    return Image(arguments, results, form, executable)
 
 
 def loaded(image: Image) -> Callable[..., Any]:
