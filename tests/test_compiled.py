@@ -100,6 +100,7 @@ def test_processes_share_programs_and_leave_nothing_else(tmp_path):
     assert [process.returncode for process in both] == [0, 0], said
     files = kept(tmp_path)
     assert files
+    assert all(folders.read(file) for file in files)  # JAX's programs, in files like the library's
     before = [(file.stat().st_ino, file.read_bytes()) for file in files]
     third = start(tmp_path)
     said.append(third.communicate()[0])
