@@ -11,7 +11,7 @@ import pytest
 
 from quantprop import cache
 from quantprop.cli import screen
-from quantprop.runtime import compiled, folders, stored
+from quantprop.runtime import compiled, disk_cache, folders
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """
@@ -161,7 +161,7 @@ def test_a_program_that_was_not_written_to_its_end_is_not_read(tmp_path):
     assert jaxs.get("key") is None
     jaxs.put("key", b"program")
     assert jaxs.get("key") == b"program"
-    jaxs.put(f"{stored.MARK}library", b"program")  # which the library writes itself
+    jaxs.put(f"{disk_cache.MARK}library", b"program")  # which the library writes itself
     assert list(tmp_path.iterdir()) == [file]
 
 

@@ -1,7 +1,7 @@
 """`quantprop.cache`: the cache of compiled programs on disk, for all programs of the process.
 
-The library's programs are found by their source (`stored`). JAX has its own cache for all others, but writes its files
-in place: a file that was cut short would never be replaced. Here its programs go to files like the library's.
+The library's programs are found by their source (`disk_cache`). JAX has its own cache for all others, but writes in
+place: a file that was cut short would never be replaced. Here its programs go to files like the library's.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
     >>> quantprop.cache(tempfile.mkdtemp()) is not None
     True
     """
-    from quantprop.runtime import stored  # which imports JAX: this module is imported where only help is asked for
+    from quantprop.runtime import disk_cache  # which imports JAX: this module is imported where only help is asked for
 
     home = folders.home(folder)
     if home is None:
         return None
-    before = stored.jaxs_folder()
-    if before and before not in map(str, stored.opened_folders):
+    before = disk_cache.jaxs_folder()
+    if before and before not in map(str, disk_cache.opened_folders):
         return Path(before)
     store = folders.opened(home)
-    stored.cache_in(store)
+    disk_cache.cache_in(store)
     _cache_jaxs(store)
     return home
 
@@ -68,7 +68,7 @@ class JaxCache:
 
     def put(self, key: str, value: bytes) -> None:
         """Cache a program, unless it is one of those that the library writes itself."""
-        from quantprop.runtime.stored import MARK
+        from quantprop.runtime.disk_cache import MARK
 
         if MARK not in key:
             folders.write(self._path / f"{key}{JAXS}", value)

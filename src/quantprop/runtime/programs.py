@@ -14,10 +14,10 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import jax
 import numpy as np
 
+from quantprop.runtime.disk_cache import cached
 from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.memory import explained
 from quantprop.runtime.mesh import mesh_of
-from quantprop.runtime.stored import cached
 from quantprop.runtime.system import check_fork, cores, memory_maps, most_memory_maps, return_freed_memory
 
 P = ParamSpec("P")

@@ -19,7 +19,6 @@ from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
 from quantprop.runtime.system import available_memory, check_fork
-from quantprop.storage.records import Unreadable, refusing, require
 
 FORMAT, VERSION = "quantprop", 2
 READABLE = (1, 2)  # version 1 had no checksum
@@ -29,6 +28,27 @@ COPIES = 2  # of a file's bytes while it is read
 DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
 
 Path = str | os.PathLike[str]
+
+
+class Unreadable(ValueError):
+    """Why a file is not a model."""
+
+
+def require(condition: Any, reason: str) -> None:
+    """Raise Unreadable unless the condition holds."""
+    if not condition:
+        raise Unreadable(reason)
+
+
+@contextlib.contextmanager
+def refusing(where: str) -> Iterator[None]:
+    """Turn what the library's own checks raise here into an error in the file."""
+    try:
+        yield
+    except (Unreadable, MemoryError):
+        raise
+    except Exception as error:
+        raise Unreadable(f"{where}: {error}") from error
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
@@ -24,30 +23,10 @@ from quantprop.priors.inducing import Message
 from quantprop.projections import Projection
 from quantprop.records import Record, is_record
 from quantprop.runtime.arguments import Rule
+from quantprop.storage.files import Unreadable, refusing, require  # noqa: F401  # taken from here by others
 
 DEPTH = MAX_DEPTH + 20
 INLINE = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
-
-
-class Unreadable(ValueError):
-    """Why a file is not a model."""
-
-
-def require(condition: Any, reason: str) -> None:
-    """Raise Unreadable unless the condition holds."""
-    if not condition:
-        raise Unreadable(reason)
-
-
-@contextlib.contextmanager
-def refusing(where: str) -> Iterator[None]:
-    """Turn what the library's own checks raise here into an error in the file."""
-    try:
-        yield
-    except (Unreadable, MemoryError):
-        raise
-    except Exception as error:
-        raise Unreadable(f"{where}: {error}") from error
 
 
 # --- rules of fields -------------------------------------------------------------------------------------------------
@@ -69,16 +48,11 @@ def instance(words: str, *kinds: type) -> Rule:
     return Rule(words, lambda value: isinstance(value, kinds))
 
 
-def _is_bounds(value: Any) -> bool:
-    return value is None or (isinstance(value, (list, tuple)) and len(value) == 2 and all(map(numeric, value)))
-
-
 NUMBERS = Rule("finite numbers", finite)
 NUMBER = Rule("a finite number", lambda value: finite(value, 0))
 FLAG = instance("true or false", bool, np.bool_)
 TEXT = instance("text", str)
 NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
-TABLE = Rule("finite numbers, or a table of them", lambda value: finite(value, 2))
 LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value) or finite(value, 2))
 LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
@@ -90,8 +64,11 @@ BY_FIELD = {  # if the annotation allows more, or fewer dimensions
     (means.PerClass, "means"): Rule(
         "a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))
     ),
-    (Parameter, "value"): TABLE,
-    (Parameter, "bounds"): Rule("None or (lower, upper)", _is_bounds),
+    (Parameter, "value"): Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
+    (Parameter, "bounds"): Rule(
+        "None or (lower, upper)",
+        lambda ends: ends is None or (isinstance(ends, (list, tuple)) and len(ends) == 2 and all(map(numeric, ends))),
+    ),
     (Parameter, "prior"): instance(
         "None or LogNormal (another function cannot be stored, and predictions do not need it: drop the prior)",
         type(None), LogNormal,

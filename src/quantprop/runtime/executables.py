@@ -1,4 +1,4 @@
-"""A compiled program as bytes: XLA's executable after a line of Python literals, which are read without pickle."""
+"""A compiled program as bytes: XLA's code after a line of Python literals, which are read without pickle."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ xla_client: Any = getattr(lib, "xla_client")  # noqa: B009  # its `batched_devic
 Kind = tuple[tuple[int, ...], str]  # the shape and type of an array
 
 
-class Image(NamedTuple):
-    """A program for one device: kinds of its arguments, kinds and form of its results, XLA's executable."""
+class Executable(NamedTuple):
+    """A program for one device: kinds of its arguments, kinds and form of its results, XLA's code."""
 
     arguments: tuple[Kind, ...]
     results: tuple[Kind, ...]
     form: Any  # as literals
-    executable: bytes
+    code: bytes
 
     def shapes(self) -> Any:
         """The results, with shapes and types instead of numbers."""
@@ -47,20 +47,20 @@ def packed(made: jax.stages.Compiled) -> bytes:
     return head + b"\n" + jax.devices()[0].client.serialize_executable(executable)  # pyright: ignore[reportArgumentType]
 
 
-def unpacked(content: bytes) -> Image:
+def unpacked(content: bytes) -> Executable:
     """The packed program."""
-    head, _, executable = content.partition(b"\n")
+    head, _, code = content.partition(b"\n")
     arguments, results, form = literal_eval(head.decode())
-    return Image(arguments, results, form, executable)
+    return Executable(arguments, results, form, code)
 
 
-def loaded(image: Image) -> Callable[..., Any]:
+def loaded(program: Executable) -> Callable[..., Any]:
     """The program as a function of arrays."""
     device: Any = jax.devices()[0]
-    placement, tree = jax.sharding.SingleDeviceSharding(device), _tree(image.form)
-    avals = [ShapedArray(shape, np.dtype(kind)) for shape, kind in image.arguments]
+    placement, tree = jax.sharding.SingleDeviceSharding(device), _tree(program.form)
+    avals = [ShapedArray(shape, np.dtype(kind)) for shape, kind in program.arguments]
     during_call = xla_client.HostBufferSemantics.IMMUTABLE_ONLY_DURING_CALL
-    run = device.client.deserialize_executable(image.executable, [device]).execute_sharded
+    run = device.client.deserialize_executable(program.code, [device]).execute_sharded
 
     def on_device(leaf: Any, aval: Any) -> Any:
         if isinstance(leaf, jax.Array):

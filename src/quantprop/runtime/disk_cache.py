@@ -31,10 +31,10 @@ import jaxlib.version
 import numpy as np
 
 from quantprop.runtime import folders
-from quantprop.runtime.images import LIBRARY, Image, loaded, packed, unpacked
+from quantprop.runtime.executables import LIBRARY, Executable, loaded, packed, unpacked
 from quantprop.runtime.system import cores
 
-SEALED = "-program"  # suffix of the files
+SUFFIX = "-program"  # suffix of the files
 MARK = "_kept_"  # in the names of programs that are written to these files, so that JAX does not cache them too
 PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
 DOUBLE = "jax_enable_x64"
@@ -83,14 +83,14 @@ def cached(jitted: Callable[..., Any], function: Any, static: dict[str, Any], fo
     if folder is None or jax.device_count() != 1 or any(getattr(jax.config, name) for name in CHECKS):
         return jitted()
     name = _name(function, static, form, leaves)
-    return jitted() if name is None else CachedProgram(jitted, folder / f"{name}{SEALED}")
+    return jitted() if name is None else CachedProgram(jitted, folder / f"{name}{SUFFIX}")
 
 
 class CachedProgram:
     """A jitted function whose program is read from a file, or otherwise compiled on first use and written there."""
 
     def __init__(self, make: Callable[..., Any], file: Path) -> None:
-        self.make, self.file, self.image, self.gate = make, file, _image(file), Lock()
+        self.make, self.file, self.executable, self.gate = make, file, _read(file), Lock()
         self.double = getattr(jax.config, DOUBLE)  # a setting of each thread
         self.arguments: tuple[Any, ...] = ()
         self.lowered: Any = None
@@ -111,12 +111,12 @@ class CachedProgram:
 
     def eval_shape(self, *leaves: Any) -> Any:
         """The results, with shapes and types instead of numbers."""
-        return self.jitted.eval_shape(*leaves) if self.image is None else self.image.shapes()
+        return self.jitted.eval_shape(*leaves) if self.executable is None else self.executable.shapes()
 
     def lower(self, *leaves: Any) -> CachedProgram:
         """Prepare `compile`: trace and lower the program unless it is on file."""
         self.arguments = leaves
-        if self.image is None:
+        if self.executable is None:
             self.lowered = self.jitted.lower(*leaves)
         return self
 
@@ -128,11 +128,11 @@ class CachedProgram:
                 self.arguments, self.lowered = (), None
 
     def _loaded(self) -> Any:
-        if self.image is None:
+        if self.executable is None:
             return None
         _link_lapack()
         try:
-            return loaded(self.image)
+            return loaded(self.executable)
         except jax.errors.JaxRuntimeError as error:
             _warn("cannot be used and is compiled again", error)
             self.file.unlink(missing_ok=True)
@@ -141,7 +141,7 @@ class CachedProgram:
     def _made(self) -> Any:
         """The program that another process has just compiled, or that this one compiles."""
         with folders.locked(self.file):
-            self.image = _image(self.file)
+            self.executable = _read(self.file)
             return self._loaded() or self._compiled()
 
     def _compiled(self) -> Any:
@@ -155,7 +155,7 @@ class CachedProgram:
         return made
 
 
-def _image(file: Path) -> Image | None:
+def _read(file: Path) -> Executable | None:
     try:
         content = folders.read(file)
         return None if content is None else unpacked(content)
