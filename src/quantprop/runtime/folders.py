@@ -17,6 +17,8 @@ from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
+from quantprop.runtime.system import without_waiting
+
 SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
 OFF = frozenset({"off", "0", "no", "false"})
 MAX_BYTES = 512 * 2**20
@@ -137,8 +139,7 @@ def _private(path: str, flags: int) -> int:
 
 
 def _regular(path: str, flags: int) -> int:
-    """Open a file for reading without waiting for the writer of a pipe."""
-    opened = os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+    opened = without_waiting(path, flags)
     if not stat.S_ISREG(os.fstat(opened).st_mode):
         os.close(opened)
         raise OSError(f"{path} is not a regular file; remove it")

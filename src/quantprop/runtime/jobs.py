@@ -128,11 +128,10 @@ def rows_of_all(rows: np.ndarray, numbers: Int[np.ndarray, " k"]) -> np.ndarray:
     """Rows by their numbers among those of all processes, in the order of the processes."""
     if not several():
         return rows[numbers]
-    ends = np.cumsum(_numbers(len(rows)))
-    owner = np.searchsorted(ends, numbers, side="right")
-    first = ends[jax.process_index()] - len(rows)
-    found = np.concatenate(gathered(rows[numbers[owner == jax.process_index()] - first]))
-    return found[np.argsort(np.argsort(owner, kind="stable"), kind="stable")]
+    own = own_part(len(rows))
+    here = (numbers >= own.start) & (numbers < own.stop)
+    found, places = (np.concatenate(gathered(part)) for part in (rows[numbers[here] - own.start], np.flatnonzero(here)))
+    return found[np.argsort(places)]
 
 
 def sampled(rows: np.ndarray) -> np.ndarray:

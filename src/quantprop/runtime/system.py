@@ -32,6 +32,11 @@ def check_fork() -> None:
         )
 
 
+def without_waiting(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file, for `open(opener=)`; a pipe without waiting for its writer (Windows opens none)."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
+
+
 def cores() -> int:
     """The number of cores that this process may use, or of all cores if the system does not distinguish them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -10,15 +10,15 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
-from quantprop.runtime.system import available_memory, check_fork
+from quantprop.runtime.system import available_memory, check_fork, without_waiting
 
 FORMAT, VERSION = "quantprop", 2
 READABLE = (1, 2)  # version 1 had no checksum
@@ -28,6 +28,7 @@ COPIES = 2  # of a file's bytes while it is read
 DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
 
 Path = str | os.PathLike[str]
+T = TypeVar("T")
 
 
 class Unreadable(ValueError):
@@ -156,7 +157,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def read(path: Path) -> ModelFile:
     """A file, with its format and checksum checked; its content is not decoded yet."""
-    with open(path, "rb", opener=_without_waiting) as file:
+    with open(path, "rb", opener=without_waiting) as file:
         system = os.fstat(file.fileno())
         require(stat.S_ISREG(system.st_mode), "it is no file, but a pipe or a device")
         metadata = _checked_metadata(file, system.st_size)
@@ -191,11 +192,6 @@ def _checked_metadata(file: BinaryIO, size: int) -> dict[str, Any]:
         need = COPIES * size
         raise MemoryError(f"{file.name} takes {need / 2**30:.1f} GiB to read, and {have / 2**30:.1f} GiB are available")
     return metadata
-
-
-def _without_waiting(path: Path, flags: int) -> int:
-    """Open a pipe that nobody writes to without waiting."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows opens none
 
 
 def _check_version(version: str, library: str) -> None:
@@ -254,3 +250,11 @@ class Shelf:
     def close(self) -> None:
         """Raise an error if tensors remain."""
         require(not self.left, f"it holds unknown tensors: {', '.join(sorted(self.left)[:5])}")
+
+
+def whole(document: ModelFile, unpack: Callable[[Any, str, Shelf], T]) -> T:
+    """The object that `unpack` makes of a document, whose tensors it must all take."""
+    shelf = Shelf(document.tensors)
+    found = unpack(document.content, "", shelf)
+    shelf.close()
+    return found

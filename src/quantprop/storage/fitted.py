@@ -21,7 +21,7 @@ from quantprop.parameters import declared, free
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.prior import InducingPredictor
 from quantprop.runtime.precision import float64
-from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, whole, write
 from quantprop.storage.records import (
     NAMES,
     REGISTRY,
@@ -51,7 +51,7 @@ _STEPS = {"restart": int, "value": float, "gradient": float, "sweeps": int, "sec
 
 
 def save(fitted: Fitted, path: Path) -> None:
-    """Write a learned model to one file, whole or not at all.
+    """Write a learned model to one file, atomically.
 
     >>> import os, tempfile
     >>> import numpy as np
@@ -76,7 +76,7 @@ WRITERS[Fitted] = save
 
 
 def load(path: Path) -> Fitted:
-    """A learned model from a file that `save` wrote; whatever a file holds, nothing in it is run."""
+    """A learned model from a file that `save` wrote; nothing in a file is run."""
     with reading(path):
         return loaded(read(path))
 
@@ -85,10 +85,7 @@ def loaded(document: ModelFile) -> Fitted:
     """A learned model from the document that holds nothing else."""
     known = f"storage.load reads {KIND!r}, quantprop.load also estimators and integrated models"
     require(document.kind == KIND, f"it is of the kind {document.kind!r}; {known}")
-    shelf = Shelf(document.tensors)
-    fitted = unpacked(document.content, "", shelf)
-    shelf.close()
-    return fitted
+    return whole(document, unpacked)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------

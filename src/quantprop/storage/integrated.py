@@ -12,7 +12,7 @@ from quantprop.inference.integrated import Integrated, IntegrationStatus
 from quantprop.inference.results import WRITERS
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.storage.files import ModelFile, Path, Shelf, write
+from quantprop.storage.files import ModelFile, Path, Shelf, whole, write
 from quantprop.storage.fitted import (
     FLOAT,
     ROWS,
@@ -71,10 +71,7 @@ def _form(model: Model) -> Any:
 
 def loaded(document: ModelFile) -> Integrated:
     """A posterior from the document that holds nothing else."""
-    shelf = Shelf(document.tensors)
-    integrated = unpacked(document.content, "", shelf)
-    shelf.close()
-    return integrated
+    return whole(document, unpacked)
 
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Integrated:
