@@ -13,7 +13,7 @@ import pytest
 
 from quantprop import EP, QP, LogNormal, Model, Parameter, infer, kernels, likelihoods
 from quantprop.gaussian import Natural
-from quantprop.runtime import compiled, folders, images, programs, seals, stored
+from quantprop.runtime import compiled, disk_cache, executables, folders, programs
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """
@@ -39,7 +39,7 @@ def said(process):
     """What it found, and the programs that it traced and that it compiled."""
     lines = process.communicate()[0].splitlines()
     assert process.returncode == 0
-    compiled = [line for line in lines if "Finished XLA compilation" in line and seals.MARK in line]
+    compiled = [line for line in lines if "Finished XLA compilation" in line and disk_cache.MARK in line]
     return (
         [line for line in lines if line.startswith("value")],
         [li for li in lines if "Finished tracing" in li],
@@ -57,7 +57,7 @@ def test_of_two_processes_at_once_one_compiles_each_program(tmp_path):
     (first, _, one), (second, _, other) = map(said, both)
     files = list(tmp_path.glob(f"*/{folders.STORE}/*"))
     assert len(one) + len(other) == len(files) > 3
-    assert {file.name[-len(seals.SEALED) :] for file in files} == {seals.SEALED}
+    assert {file.name[-len(disk_cache.SUFFIX) :] for file in files} == {disk_cache.SUFFIX}
     assert first == second
 
 
@@ -72,7 +72,7 @@ def test_another_process_traces_no_program_and_has_the_same_bits(tmp_path):
 @pytest.mark.campaign
 def test_programs_of_other_code_are_not_taken_for_ours(tmp_path):
     first, _ = ran(tmp_path)
-    for file in tmp_path.glob(f"*/{folders.STORE}/*{seals.SEALED}"):
+    for file in tmp_path.glob(f"*/{folders.STORE}/*{disk_cache.SUFFIX}"):
         file.unlink()  # as if they had been made by other code: what JAX has kept is not taken for them
     assert ran(tmp_path)[0] == ran(tmp_path)[0] == first
 
@@ -81,7 +81,7 @@ def test_programs_of_other_code_are_not_taken_for_ours(tmp_path):
 def folder(tmp_path, monkeypatch):
     """An empty cache of programs, and a folder to keep them in."""
     monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
-    monkeypatch.setattr(stored, "_folders", [tmp_path])
+    monkeypatch.setattr(disk_cache, "opened_folders", [tmp_path])
     return tmp_path
 
 
@@ -91,7 +91,7 @@ def doubled(x):
 
 def test_a_program_comes_back_from_its_file(folder, monkeypatch):
     x, double = np.arange(3.0), programs.program(doubled)
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
     with jax.enable_x64(True):
         first = double(x)
         (file,) = folder.iterdir()
@@ -110,15 +110,13 @@ def as_told(x, word):
 
 def test_programs_that_differ_in_name_alone_have_their_code(folder, monkeypatch):
     """JAX keeps programs in the same folder, and what it answers with would be written without its code."""
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
-    monkeypatch.setattr(compiled, "_workspaces", {})
-    (folder / "jaxs").mkdir()
-    compiled._tell_jax(folder / "jaxs", folder)
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
+    compiled._cache_jaxs(folder)
     x = np.arange(6.0)
     with jax.enable_x64(True):
         told = [float(programs.program(as_told, "word")(x, word=word)) for word in ("one", "two")]
         assert told[0] == told[1]
-        sizes = [len(stored._image(file).executable) for file in folder.glob(f"*{seals.SEALED}")]
+        sizes = [len(disk_cache._read(file).code) for file in folder.glob(f"*{disk_cache.SUFFIX}")]
         assert len(sizes) == 2
         assert min(sizes) > 0.9 * max(sizes)
         jax.clear_caches()
@@ -127,7 +125,7 @@ def test_programs_that_differ_in_name_alone_have_their_code(folder, monkeypatch)
 
 
 def test_an_integer_where_a_number_was_has_a_program_of_its_own(folder, monkeypatch):
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
     half = programs.program(halved)
     with jax.enable_x64(True):
         assert [float(half(number)) for number in (3.0, 3, np.float64(5.0), True)] == [1.5, 1.5, 2.5, 0.5]
@@ -142,25 +140,25 @@ def test_a_program_that_cannot_be_loaded_is_compiled_again(folder, monkeypatch):
         raise jax.errors.JaxRuntimeError("INTERNAL: made for another processor")
 
     x = np.arange(4.0)
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
     with jax.enable_x64(True):
         programs.program(doubled)(x)
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
-        monkeypatch.setattr(stored, "loaded", refused)
+        monkeypatch.setattr(disk_cache, "loaded", refused)
         with pytest.warns(RuntimeWarning, match="another processor"):
             assert float(programs.program(doubled)(x)["sum"]) == 6.0
 
 
 def test_to_read_a_program_runs_no_code(folder, monkeypatch):
     """No pickle; and trees of nothing but containers and the library's records."""
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
     with jax.enable_x64(True):
         lowered = jax.jit(infer_parts, keep_unused=True).lower(np.arange(6.0), 1.0, 2, np.zeros(3, np.float32))
         made = lowered.compile()
-        content = images.packed(images.image_of(made))
+        content = executables.packed(made)
         for name in ("load", "loads", "Unpickler"):
             monkeypatch.setattr(pickle, name, None)
-        again = images.loaded(images.unpacked(content))
+        again = executables.loaded(executables.unpacked(content))
         given = np.arange(6.0)[::-1], 1.5, 3, jax.numpy.ones(3, "float32")
         found, expected = again(*given), jax.jit(infer_parts)(*given)
     assert jax.tree.structure(found) == jax.tree.structure(expected)
@@ -169,7 +167,7 @@ def test_to_read_a_program_runs_no_code(folder, monkeypatch):
         assert one.dtype == other.dtype
     for module in ("os", "subprocess"):
         with pytest.raises(ValueError, match=module):
-            images.loaded(images.unpacked(content.replace(b"quantprop.gaussian", module.encode())))
+            executables.loaded(executables.unpacked(content.replace(b"quantprop.gaussian", module.encode())))
 
 
 def infer_parts(x, scale, power, unused):
@@ -178,7 +176,7 @@ def infer_parts(x, scale, power, unused):
 
 
 def test_half_a_file_is_no_program(folder, monkeypatch):
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
     x = np.arange(5.0)
     with jax.enable_x64(True):
         programs.program(doubled)(x)
@@ -186,12 +184,12 @@ def test_half_a_file_is_no_program(folder, monkeypatch):
         file.write_bytes(file.read_bytes()[:-10])
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
         assert float(programs.program(doubled)(x)["sum"]) == 10.0
-    assert stored._image(file) is not None  # written anew
+    assert disk_cache._read(file) is not None  # written anew
 
 
 @pytest.mark.parametrize("what", ["another program", "a pipe", "a folder", "no program"])
 def test_what_else_stands_in_a_programs_place_is_not_taken_for_one(what, folder, monkeypatch):
-    monkeypatch.setattr(stored, "LIBRARY", __name__.split(".")[0])
+    monkeypatch.setattr(disk_cache, "LIBRARY", __name__.split(".")[0])
     x = np.arange(5.0)
     with jax.enable_x64(True):
         programs.program(halved)(x)
@@ -206,7 +204,7 @@ def test_what_else_stands_in_a_programs_place_is_not_taken_for_one(what, folder,
         elif what == "a folder":
             file.mkdir(0o700)
         else:
-            seals.write(file, b"nothing of that kind")
+            folders.write(file, b"nothing of that kind")
         monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
@@ -214,22 +212,22 @@ def test_what_else_stands_in_a_programs_place_is_not_taken_for_one(what, folder,
 
 
 def test_names_follow_what_files_hold_and_not_their_times(tmp_path, monkeypatch):
-    package = tmp_path / "runtime" / "stored.py"
+    package = tmp_path / "runtime" / "disk_cache.py"
     package.parent.mkdir()
-    monkeypatch.setattr(stored, "__file__", str(package))
+    monkeypatch.setattr(disk_cache, "__file__", str(package))
     found = []
     for text in ("r * r / 3.0", "r * r / 9.0"):
         package.write_text(text)
         os.utime(package, (0, 0))
-        stored._code.cache_clear()
-        found.append(stored._code())
-    stored._code.cache_clear()
+        disk_cache._code.cache_clear()
+        found.append(disk_cache._code())
+    disk_cache._code.cache_clear()
     assert found[0] != found[1]
 
 
 def name(*arguments, static=None):
     leaves, form = jax.tree.flatten((arguments, {}))
-    return stored._name(infer_like, static or {}, form, leaves)
+    return disk_cache._name(infer_like, static or {}, form, leaves)
 
 
 def infer_like(*arguments):
@@ -268,7 +266,7 @@ def test_what_is_not_the_librarys_own_has_no_name():
     assert name(likelihoods.Custom(lambda y, f: -((y - f) ** 2)), EP()) is None
     assert name(Probit(), EP()) is None
     outer = 2.0
-    assert stored._name(lambda x: outer * x, {}, jax.tree.structure(((0,), {})), [0.0]) is None
+    assert disk_cache._name(lambda x: outer * x, {}, jax.tree.structure(((0,), {})), [0.0]) is None
 
 
 def test_programs_of_users_parts_still_run(folder):
