@@ -1,6 +1,6 @@
 """Speed of quantprop: `make bench`. Ratios inside the library, first fits, peers, growth with the rows.
 
-Tables go to the terminal, JSON and a picture to benchmarks/out. Peers are installed into benchmarks/.envs, each into an
+Tables go to the terminal, JSON to benchmarks/out. Peers are installed into benchmarks/.envs, each into an
 environment of its own; one that cannot be installed is named in the table and left out.
 """
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from cold import measure_cold
 from compare import PROGRAMS, Choice, compare
 from inside import measure_inside
-from picture import draw
 from quantiles import measure_quantiles
 from rule import measure_rule
 from scaling import SIZES, measure_scaling
@@ -61,7 +60,6 @@ def main() -> None:
         compare(OUT, Choice(asked.programs, asked.sets, asked.methods, asked.add, asked.here, asked.limit))
     if "scaling" in parts:
         measure_scaling(OUT, asked.most)
-    draw(OUT)
 
 
 def _some(known):

@@ -120,7 +120,7 @@ def _truth(store: dict[str, np.ndarray], name: str, setting: str) -> Truth:
     start = f"{name}/{setting}/"
     fields = {key.removeprefix(start): value for key, value in store.items() if key.startswith(start)}
     if not np.allclose(fields["fingerprint"], load(name).fingerprint):
-        raise ValueError(f"the reference of {name} was made from other rows: run scripts/ground_truth.py again")
+        raise ValueError(f"the reference of {name} is of other rows: run studies/accuracy/ground_truth.py again")
     variance, lengthscale = (float(number) for number in fields["theta"])
     value, error, _ = (float(number) for number in fields["evidence"])
     rhat, effective, _ = (float(number) for number in fields["chains"])
