@@ -38,7 +38,7 @@ from sklearn.model_selection import StratifiedKFold
 from quantprop import GaussianProcessClassifier, LogNormal, Model, Parameter, fit, infer, kernels, likelihoods
 from quantprop.experiments.pool import in_processes
 from quantprop.experiments.protocol import TEST_TO_TRAIN
-from quantprop.experiments.resampled import difference
+from quantprop.experiments.summary import difference
 from quantprop.inference.classes import factors_of
 from quantprop.inference.task import as_method, prepare
 from quantprop.learning.landscape import Landscape

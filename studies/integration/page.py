@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import kstest
 
 from quantprop.experiments.protocol import TEST_TO_TRAIN
-from quantprop.experiments.resampled import difference
+from quantprop.experiments.summary import difference
 from quantprop.reference.uniformity import anderson_darling
 from studies.integration.joint_chains import split_rhat
 from studies.shared.more_sets import EVERY

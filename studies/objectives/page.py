@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from quantprop.experiments.protocol import TEST_TO_TRAIN
-from quantprop.experiments.resampled import Difference, difference
+from quantprop.experiments.summary import Difference, difference
 from studies.shared.more_sets import EVERY
 from studies.shared.pages import DOCS, between, holm, table
 from studies.shared.parts import Row

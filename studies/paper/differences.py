@@ -13,10 +13,10 @@ import sys
 from pathlib import Path
 
 from quantprop.experiments.documents import Document, Section, markdown
-from quantprop.experiments.grouping import method_name
+from quantprop.experiments.published import method_name
 from quantprop.experiments.rows import Row
-from quantprop.experiments.sheets import less_ep
 from quantprop.experiments.summary import MethodSummary, summarise
+from quantprop.experiments.tables import less_ep
 from studies.shared.pages import DOCS, between, table
 
 RESULTS = {"clean": "clean", "paper": "paper", "two-cores": "paper"}  # folder and variant

@@ -16,8 +16,7 @@ from loky import cpu_count
 
 from quantprop import fit_many, predict_many
 from quantprop.data import bucket
-from quantprop.experiments.experiment import described, forecasts, hyperparameters_of_ep, no_result, row_of
-from quantprop.experiments.forecast import Forecast
+from quantprop.experiments.experiment import Forecast, described, forecasts, hyperparameters_of_ep, no_result, row_of
 from quantprop.experiments.learning import (
     LIMITS,
     Failed,
