@@ -19,6 +19,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,12 +28,13 @@ from quantprop.likelihoods import Likelihood, Probit
 from quantprop.methods import Method
 from quantprop.reference import cases
 from quantprop.reference.calibration import LEVELS, calibrate, simulate
-from quantprop.reference.truths import Answer, Errors, Truth, answer, errors, rare, read
+from quantprop.reference.truths import Answer, Errors, Truth, answer, errors, read
 from studies.shared.pages import ROOT
 
 TRUTHS = ROOT / "tests" / "oracles" / "ground_truth.npz"
 ANSWERS = ROOT / "build" / "answers.npz"
 RESULTS = Path(__file__).resolve().parent
+ROUNDING = 2.0**-25  # at most, of a stored probability near 1
 METHODS: dict[str, Method] = {
     "EP": EP(), "QP": QP(), "power EP ½": PowerEP(0.5), "QP p = 1": QP(1.0), "VB": VB(), "Laplace": Laplace(),
 }  # fmt: skip
@@ -40,6 +42,28 @@ TAILS = ("EP", "QP", "VB", "Laplace")  # methods whose small probabilities are s
 DRAWS, INPUTS = 500, np.linspace(0.0, 8.0, 32)[:, None]
 
 Row = dict[str, str]
+
+
+class Rare(NamedTuple):
+    """The less likely class at test inputs where that has a small probability, and this is known well."""
+
+    input: np.ndarray
+    probability: np.ndarray
+    standard_error: np.ndarray
+
+    def of(self, answer: Answer, truth: Truth) -> np.ndarray:
+        """A method's probabilities of the same."""
+        p = answer.probability[self.input]
+        return np.where(truth.probability.value[self.input] < 0.5, p, 1.0 - p)
+
+
+def rare(truth: Truth, below: float = 0.01, known_to: float = 0.1) -> Rare:
+    """Of a classification set. Probabilities near 1 are stored in single precision, which counts as an error too."""
+    p = truth.probability.value
+    small = np.minimum(p, 1.0 - p)
+    error = truth.probability.standard_error + np.where(p < 0.5, 0.0, ROUNDING)
+    (chosen,) = np.nonzero((small < below) & (error < known_to * small))
+    return Rare(chosen, small[chosen], error[chosen])
 
 
 def read_rows(path: Path) -> list[Row]:

@@ -7,7 +7,7 @@ from scipy.stats import kstest
 
 from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.summary import difference
-from quantprop.reference.uniformity import anderson_darling
+from quantprop.reference.diagnostics import anderson_darling
 from studies.integration.joint_chains import split_rhat
 from studies.shared.more_sets import EVERY
 from studies.shared.pages import DOCS, between, holm, table

@@ -1,13 +1,14 @@
 """A second sampler, to check the first by: the no-U-turn sampler of blackjax (Hoffman and Gelman 2014).
 
 It goes by gradients where elliptical slice sampling goes by values, and its code is another's. Much slower: for small
-problems. Needs the extra "reference".
+problems.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import blackjax
 import jax
 import numpy as np
 from jaxtyping import Array, Float
@@ -16,11 +17,6 @@ from quantprop.gaussian import Natural
 from quantprop.model import Model
 from quantprop.reference.guide import Guide, guide
 from quantprop.runtime.precision import float64
-
-try:
-    import blackjax
-except ModuleNotFoundError as error:  # pragma: no cover
-    raise ModuleNotFoundError("quantprop.reference.nuts needs blackjax: pip install 'quantprop[reference]'") from error
 
 
 @float64
