@@ -65,9 +65,8 @@ def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
 
 
 def _ending(of: Setting) -> str:
-    usual = Setting(of.variant, "isotropic", "evidence")
-    parts = [of.variant, *(part for part, common in zip(of[1:], usual[1:], strict=True) if part != common)]
-    return "-".join(quote(part, safe="") for part in parts)
+    usual = ("isotropic", "evidence")
+    return "-".join(quote(part, safe="") for part in of if part not in usual)
 
 
 def _matched(rows: list[Row]) -> Pairs:
