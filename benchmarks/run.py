@@ -20,7 +20,15 @@ from waits import measure_waits
 from warm import measure_warm
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "rule", "quantiles", "warm", "cold", "waits", "peers", "scaling")
+MEASURES = {
+    "inside": measure_inside,
+    "rule": measure_rule,
+    "quantiles": measure_quantiles,
+    "warm": measure_warm,
+    "cold": measure_cold,
+    "waits": measure_waits,
+}
+PARTS = (*MEASURES, "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -44,18 +52,9 @@ def main() -> None:
     asked = arguments()
     OUT.mkdir(exist_ok=True)
     parts = asked.only or PARTS
-    if "inside" in parts:
-        measure_inside(OUT)
-    if "rule" in parts:
-        measure_rule(OUT)
-    if "quantiles" in parts:
-        measure_quantiles(OUT)
-    if "warm" in parts:
-        measure_warm(OUT)
-    if "cold" in parts:
-        measure_cold(OUT)
-    if "waits" in parts:
-        measure_waits(OUT)
+    for name, measure in MEASURES.items():
+        if name in parts:
+            measure(OUT)
     if "peers" in parts:
         compare(OUT, Choice(asked.programs, asked.sets, asked.methods, asked.add, asked.here, asked.limit))
     if "scaling" in parts:
