@@ -103,7 +103,17 @@ def _truth(store: dict[str, np.ndarray], name: str, setting: str) -> Truth:
 
     of = ("mean", "variance", "new_mean", "new_variance", "probability")
     estimates = [Estimate(*fields[field].astype(np.float64)) for field in of]
-    return Truth(name, setting, variance, lengthscale, *estimates, value, error, rhat, effective)
+    return Truth(
+        name,
+        setting,
+        variance,
+        lengthscale,
+        *estimates,
+        evidence=value,
+        evidence_error=error,
+        rhat=rhat,
+        effective=effective,
+    )
 
 
 def errors(truth: Truth, answer: Answer) -> Errors:
