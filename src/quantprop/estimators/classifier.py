@@ -12,8 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_consistent_length
 
-from quantprop.estimators.class_models import ClassModel, MultiClassModels, two_class_problems, votes
-from quantprop.estimators.core import FittedCore, build
+from quantprop.estimators.core import ClassModel, FittedCore, MultiClassModels, build, two_class_problems, votes
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES
 from quantprop.estimators.rows import Rows, given_rows, unique_values, with_weight, written_out

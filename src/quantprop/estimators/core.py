@@ -1,23 +1,21 @@
-"""Learning for all estimators: from a kernel, a model and checked rows to a fitted core behind scikit-learn's θ."""
+"""Learned models behind scikit-learn's θ and attributes, and how they are learned from a kernel and checked rows."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
-from sklearn.exceptions import ConvergenceWarning
+from jaxtyping import Bool, Float
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils import check_random_state
 
 from quantprop.estimators.rows import Rows, has_one_site_per_row, of_first_process, weighted_sum
 from quantprop.estimators.translate import KernelSpec
 from quantprop.gaussian import Natural
-from quantprop.inference.classes import as_classes
+from quantprop.inference.classes import ClassPredictive, ClassSolution, as_classes
 from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Ending, Fitted
@@ -27,15 +25,13 @@ from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.starts import at_bounds
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import box, labels, packed
+from quantprop.parameters import box, packed
 
 MAX_EVALUATIONS = 300
 INFERENCE_TOLERANCE = 1e-8
 LEARNING_FTOL = 1e-12
-MAX_SENTENCES = 3  # of a warning about parameters at a bound
 
 
 @dataclass(frozen=True)
@@ -158,6 +154,80 @@ class LearnedAttributes:
         return (value, slope) if eval_gradient else value
 
 
+# --- models behind a classifier ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class ClassModel(LearnedAttributes):
+    """One learned model of a classifier, of two classes or of all jointly, with scikit-learn's attributes."""
+
+    core: FittedCore
+
+    def _cores(self) -> list[FittedCore]:
+        return [self.core]
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The codes of its classes: 0, 1, ..."""
+        solution = self.solution_
+        return np.arange(solution.classes if isinstance(solution, ClassSolution) else 2)
+
+    @property
+    def X_train_(self) -> np.ndarray:
+        """The inputs that it was learned from."""
+        return self.solution_.X
+
+    @property
+    def y_train_(self) -> np.ndarray:
+        """The codes of the classes that it was learned from."""
+        solution, task = self.solution_, self.core.landscape.task
+        return solution.y if isinstance(solution, ClassSolution) else (task.data.y[: len(task.x)] > 0).astype(int)
+
+    @property
+    def log_marginal_likelihood_value_(self) -> float:
+        """The objective at the learned hyperparameters."""
+        return self.core.fitted.objective_value
+
+    def log_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
+        """Log probabilities of its classes."""
+        y = self.posterior_.predict_y(x)
+        if isinstance(y, ClassPredictive):
+            return y.log_probabilities
+        return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
+
+
+@dataclass
+class MultiClassModels:
+    """The two-class models behind a multi-class classifier."""
+
+    estimators_: list[ClassModel]
+
+
+def two_class_problems(
+    y: np.ndarray, classes: np.ndarray, multi_class: str
+) -> list[tuple[Bool[np.ndarray, " n"], Bool[np.ndarray, " n"]]]:
+    """Which rows take part in each two-class problem, and which of all rows are positive in it."""
+    every = np.ones(len(y), dtype=bool)
+    if len(classes) == 2:
+        return [(every, y == classes[1])]
+    if multi_class == "one_vs_rest":
+        return [(every, y == label) for label in classes]
+    return [((y == a) | (y == b), y == b) for a, b in itertools.combinations(classes, 2)]
+
+
+def votes(models: Sequence[ClassModel], x: np.ndarray, classes: int) -> Float[np.ndarray, "n classes"]:
+    """The number of pairs that each class wins; the sum of its probabilities decides between equal numbers."""
+    score = np.zeros((len(x), classes))
+    for (a, b), model in zip(itertools.combinations(range(classes), 2), models, strict=True):
+        positive = np.exp(model.log_proba(x)[:, 1])
+        score[:, a] += (positive < 0.5) + 1e-3 * (1.0 - positive) / classes
+        score[:, b] += (positive >= 0.5) + 1e-3 * positive / classes
+    return score
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
 def build(
     options: FitOptions, spec: KernelSpec, model: Model, x: Any, y: Any, rows: Rows, warm: Natural | None = None
 ) -> FittedCore:
@@ -221,58 +291,6 @@ def _learned_by(
     best = min(found, key=lambda pair: pair[1])[0]
     point = landscape.at(spec.to_ours(np.asarray(best, dtype=np.float64)))
     return _fitted(landscape, point, "converged")
-
-
-# --- warnings, one of each kind per fit -------------------------------------------------------------------------------
-
-
-def warn_at_bounds(cores: Sequence[FittedCore], name: str, given: bool) -> None:
-    """Warn of parameters that ended at a bound, each once for all models; `given` if the kernel is the user's own.
-
-    Of a kernel that was not given the text holds no numbers, which would differ in every fold of a cross-validation.
-    """
-    every = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, given)))
-    if every:
-        more = f" And {len(every) - MAX_SENTENCES} more." if len(every) > MAX_SENTENCES else ""
-        warnings.warn(f"{name}: {' '.join(every[:MAX_SENTENCES])}{more}", ConvergenceWarning, stacklevel=4)
-
-
-def _at_bounds(core: FittedCore, given: bool) -> Iterator[str]:
-    theta, bounds, kernel = core.fitted.theta, box(core.landscape.parts), core.kernel
-    if given and isinstance(kernel, sk.Kernel):
-        yield from _in_their_words(kernel)
-        theta, bounds = theta[core.spec.size :], bounds[core.spec.size :]
-    sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
-    for label, side in sides if len(theta) else ():
-        # the longest lengthscale of our own kernel only says that a feature does not matter
-        if side and (given or not (side > 0 and "lengthscale" in label)):
-            words = re.sub(r"^kernel\.((left|right|base|kernel|kernels\[\d+\])\.)*", "the kernel's ", label)
-            yield (
-                f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
-                "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."
-            )
-
-
-def _in_their_words(kernel: sk.Kernel) -> list[str]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        kernel._check_bounds_params()
-    return [str(warning.message) for warning in caught]
-
-
-def warn_if_unfinished(cores: Sequence[FittedCore], name: str, remedy: str) -> None:
-    """Warn if learning or inference did not converge; of several models, about the first of them in full."""
-    bad = [core.fitted for core in cores if not core.fitted.converged]
-    if bad:
-        share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
-        warnings.warn(
-            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
-    if rough:
-        warnings.warn(f"{name}: integration {rough[0].status}", ConvergenceWarning, stacklevel=4)
 
 
 Core = FittedCore  # the name that other folders import

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from numbers import Integral
 from types import MethodType
@@ -13,6 +14,7 @@ from typing import Any, ClassVar
 import jax
 import numpy as np
 from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process.kernels import CompoundKernel
 from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
 from sklearn.utils import check_array
@@ -21,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from quantprop.data import refuse_masked, refuse_others, refuse_sizes
 from quantprop.estimators import columns
-from quantprop.estimators.core import FitOptions, FittedCore, LearnedAttributes, warn_at_bounds, warn_if_unfinished
+from quantprop.estimators.core import FitOptions, FittedCore, LearnedAttributes
 from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, kernel_spec
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.rows import row_count
@@ -30,10 +32,10 @@ from quantprop.inference.results import write
 from quantprop.inference.task import as_method
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.objectives import as_objective
-from quantprop.learning.starts import blindness, warn_of_blindness
+from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
 from quantprop.methods import Method
 from quantprop.model import DEFAULT_PROCESS
-from quantprop.parameters import values
+from quantprop.parameters import box, labels, values
 from quantprop.priors import Inducing, Markov, Process
 from quantprop.priors.markov import applies
 from quantprop.runtime.memory import capacity
@@ -47,6 +49,7 @@ MAX_DEVICE_WORK = 1e12  # the same on an accelerator: 10,000 rows
 MAX_MEMORY_SHARE = 0.5  # of the memory, for a dense prior chosen by "auto"
 MIN_MARKOV_WORK = 1e9  # operations of a dense sweep beyond which a state-space form is faster: 1,000 rows
 NAMED_PROCESSES = {"dense": DEFAULT_PROCESS, "markov": Markov()}
+MAX_SENTENCES = 3  # of a warning about parameters at a bound
 POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
 
 
@@ -225,3 +228,55 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         warn_if_unfinished(cores, type(self).__name__, self._remedy)
         if self.optimizer is not None:
             warn_at_bounds(cores, type(self).__name__, self._given())
+
+
+# --- warnings, one of each kind per fit -------------------------------------------------------------------------------
+
+
+def warn_at_bounds(cores: Sequence[FittedCore], name: str, given: bool) -> None:
+    """Warn of parameters that ended at a bound, each once for all models; `given` if the kernel is the user's own.
+
+    Of a kernel that was not given the text holds no numbers, which would differ in every fold of a cross-validation.
+    """
+    every = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, given)))
+    if every:
+        more = f" And {len(every) - MAX_SENTENCES} more." if len(every) > MAX_SENTENCES else ""
+        warnings.warn(f"{name}: {' '.join(every[:MAX_SENTENCES])}{more}", ConvergenceWarning, stacklevel=4)
+
+
+def _at_bounds(core: FittedCore, given: bool) -> Iterator[str]:
+    theta, bounds, kernel = core.fitted.theta, box(core.landscape.parts), core.kernel
+    if given and isinstance(kernel, SklearnKernel):
+        yield from _in_their_words(kernel)
+        theta, bounds = theta[core.spec.size :], bounds[core.spec.size :]
+    sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
+    for label, side in sides if len(theta) else ():
+        # the longest lengthscale of our own kernel only says that a feature does not matter
+        if side and (given or not (side > 0 and "lengthscale" in label)):
+            words = re.sub(r"^kernel\.((left|right|base|kernel|kernels\[\d+\])\.)*", "the kernel's ", label)
+            yield (
+                f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
+                "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."
+            )
+
+
+def _in_their_words(kernel: SklearnKernel) -> list[str]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        kernel._check_bounds_params()
+    return [str(warning.message) for warning in caught]
+
+
+def warn_if_unfinished(cores: Sequence[FittedCore], name: str, remedy: str) -> None:
+    """Warn if learning or inference did not converge; of several models, about the first of them in full."""
+    bad = [core.fitted for core in cores if not core.fitted.converged]
+    if bad:
+        share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
+        warnings.warn(
+            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
+    rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
+    if rough:
+        warnings.warn(f"{name}: integration {rough[0].status}", ConvergenceWarning, stacklevel=4)

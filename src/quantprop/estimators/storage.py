@@ -13,10 +13,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from quantprop import storage
 from quantprop.estimators import stored_cores
-from quantprop.estimators.class_models import ClassModel, MultiClassModels
 from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.estimators.columns import Coding
-from quantprop.estimators.core import FittedCore
+from quantprop.estimators.core import ClassModel, FittedCore, MultiClassModels
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.ranker import GaussianProcessRanker, compared
 from quantprop.estimators.regressor import GaussianProcessRegressor
