@@ -9,7 +9,6 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.special import ndtri
 
-from quantprop import likelihoods
 from quantprop.data import bucket, pad
 from quantprop.estimators.core import FittedCore
 from quantprop.estimators.first_kernel import has_white
@@ -17,7 +16,7 @@ from quantprop.estimators.rows import label_counts, unique_values
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import Terms
 from quantprop.learning.starts import size_of
-from quantprop.likelihoods import Gaussian, Likelihood, Ordinal
+from quantprop.likelihoods import KINDS, Gaussian, Likelihood, Ordinal
 from quantprop.likelihoods.binary import Binary
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.model import DEFAULT_PROCESS
@@ -36,11 +35,9 @@ def _needs_no_argument(kind: type) -> bool:
     return all(one.default is not one.empty for one in inspect.signature(kind).parameters.values())
 
 
-_ALL = [getattr(likelihoods, name) for name in likelihoods.__all__]
-_NAMED: dict[str, Any] = {kind.name: kind for kind in _ALL if hasattr(kind, "log_prob") and hasattr(kind, "name")}
-OF_CLASSES = {name: kind for name, kind in _NAMED.items() if issubclass(kind, Binary)}
+OF_CLASSES = {name: kind for name, kind in KINDS.items() if issubclass(kind, Binary)}
 OF_NUMBERS = {  # Ordinal starts from how often each label occurs
-    name: kind for name, kind in _NAMED.items()
+    name: kind for name, kind in KINDS.items()
     if kind is Ordinal or (_needs_no_argument(kind) and not issubclass(kind, (Binary, ClassLikelihood)))
 }  # fmt: skip
 
