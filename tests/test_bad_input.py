@@ -8,7 +8,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from quantprop import EP, VB, Laplace, Model, PowerEP, infer, kernels, likelihoods, project
+from quantprop import (
+    EP,
+    VB,
+    GaussianProcessRegressor,
+    Inducing,
+    Laplace,
+    Markov,
+    Model,
+    Parameter,
+    PowerEP,
+    infer,
+    kernels,
+    likelihoods,
+    project,
+)
 from quantprop.gaussian import Natural
 
 RNG = np.random.default_rng(0)
@@ -258,3 +272,39 @@ def test_messages_have_no_internal_names():
     with pytest.raises(ValueError, match="y") as caught:
         infer(PROBIT, X, changed(Y, 0, 0.5))
     assert re.fullmatch(r"y\[0\] = 0.5 is outside the support of the probit likelihood: .+", str(caught.value))
+
+
+# --- settings of records and flags -----------------------------------------------------------------------------------
+
+ROWS = np.linspace(-1.0, 1.0, 12)[:, None]
+WAVE = np.sin(3.0 * ROWS[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: Parameter(1.0, fixed="no"), "Parameter: fixed must be True or False"),
+        (lambda: Parameter(1j), "Parameter: value must be a real number"),
+        (lambda: Inducing(5, learn="no"), "Inducing: learn must be True or False"),
+        (lambda: Inducing(5, seed=-1), "Inducing: seed must be an integer and at least 0"),
+        (lambda: Inducing(1j * np.ones((2, 1))), "Inducing: points must be real numbers"),
+        (lambda: Markov(lanes=1.5), "Markov: lanes must be an integer and at least 1"),
+        (lambda: Markov(lanes=0), "Markov: lanes must be an integer and at least 1"),
+        (lambda: Markov(harmonics=-1), "Markov: harmonics must be an integer and at least 0"),
+    ],
+)
+def test_settings_are_checked_where_they_are_made(make, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        make()
+
+
+def test_flags_are_booleans_and_scores_take_whole_columns():
+    model = GaussianProcessRegressor().fit(ROWS, WAVE)
+    for call, words in (
+        (lambda: model.predict(ROWS, return_std="no"), "return_std must be True or False"),
+        (lambda: model.solution_.predict(ROWS, full_cov="no"), "full_cov must be True or False"),
+        (lambda: model.score(ROWS, np.ma.masked_array(WAVE, mask=WAVE > 0)), "is masked"),
+        (lambda: GaussianProcessRegressor().fit(ROWS, ["1" * 400] * 12), "y must hold real numbers: got text"),
+    ):
+        with pytest.raises((ValueError, TypeError), match=words):
+            call()

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.records import Record, changed, field, is_record
+from quantprop.runtime.arguments import BOOLEAN
 from quantprop.runtime.display import Form, expression, full
 
 
@@ -50,6 +51,10 @@ class Parameter(Record):
         return f"Parameter({', '.join([expression(self.value, form), *more])})"
 
     def __check_init__(self) -> None:
+        for name in ("fixed", "ordered"):
+            BOOLEAN.check(f"Parameter: {name}", getattr(self, name))
+        if isinstance(self.value, (str, complex)):
+            raise TypeError(f"Parameter: value must be a real number or a vector of them; got {self.value!r}")
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
 

@@ -60,6 +60,22 @@ def forked(folder: Path) -> None:
                 print(error)
 
 
+def forked_after_jax(folder: Path) -> None:
+    """What a child says that was forked after JAX had computed for something else, quantprop being imported."""
+    import multiprocessing
+
+    import jax.numpy as jnp
+
+    from quantprop import infer  # noqa: F401
+
+    (jnp.ones(3) + 1.0).block_until_ready()
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        try:
+            print(pool.apply_async(evidence, [0]).get())
+        except RuntimeError as error:
+            print(error)
+
+
 def evidence(_: int) -> float:
     from quantprop import Model, infer, kernels, likelihoods
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import errno
 import gc
 import json
 import math
@@ -131,6 +132,8 @@ def plainly(debug: bool, stopped: str = "stopped; nothing was written") -> Itera
 def failure(error: Exception) -> str:
     """An error in one line."""
     said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+        said = "standard output: no space left on its device; free some, or send the output elsewhere"
     return " ".join(said.split()) or type(error).__name__
 
 

@@ -34,6 +34,7 @@ class Forecasts(RegressorMixin, GaussianProcess):
     _y_mean: float
     _y_std: float
 
+    @checked()
     def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
         """The mean of y, with its standard deviation or the covariance of f on request; of labels the median.
 
@@ -111,6 +112,7 @@ class Forecasts(RegressorMixin, GaussianProcess):
         """
         self._check_fitted()
         if self.likelihood_.lattice is None and self.likelihood_.columns == 1:
+            y = real_array(y, "y")
             return r2_score(y, self.predict(X, exposure=exposure, trials=trials), sample_weight=sample_weight)
         learned = self._core.landscape.task.data
         for name, given in (("exposure", exposure), ("trials", trials)):

@@ -180,6 +180,8 @@ class GaussianProcessRegressor(Forecasts):
         one = self._columns() == 1 and not self._named(Ordinal)
         if one:
             refuse_others(y, "y")
+            if np.asarray(y).dtype.kind in "SU":
+                raise ValueError("y must hold real numbers: got text")
             X, y = self._learned_from(X, y=y, multi_output=False, y_numeric=True)
             refuse_sizes(y, "y")
         else:

@@ -128,6 +128,7 @@ class Solution:
         """The number of sweeps."""
         return self.status.sweeps
 
+    @checked()
     @float64
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too. The uncertainty of a learned

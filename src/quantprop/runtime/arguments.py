@@ -11,6 +11,8 @@ from math import inf
 from numbers import Integral, Real
 from typing import Any, ParamSpec, TypeVar
 
+import numpy as np
+
 from quantprop.runtime.names import nearest
 
 P = ParamSpec("P")
@@ -65,6 +67,7 @@ BETWEEN = Rule("a number between 0 and 1", lambda value: is_number(value) and 0 
 NUMBER = Rule("a number", is_number)
 POSITIVE = Rule("a positive number", lambda value: is_number(value) and 0 < value < inf)
 NOT_NEGATIVE = Rule("a number and at least 0", lambda value: is_number(value) and 0 <= value < inf)
+BOOLEAN = Rule("True or False", lambda value: isinstance(value, (bool, np.bool_)), TypeError)
 SEQUENCE = Rule("a sequence", lambda value: hasattr(value, "__len__") and not isinstance(value, (str, dict)), TypeError)
 PATH = a((str, os.PathLike), "a path: text or a Path")
 RULES = {
@@ -81,6 +84,7 @@ RULES = {
     "seed": whole(0),
     "step": POSITIVE,
     "tol": POSITIVE,
+    **dict.fromkeys(("full_cov", "progress", "return_cov", "return_std"), BOOLEAN),
     **dict.fromkeys(("bins", "horizon", "max_evaluations", "max_points", "max_sweeps", "n", "n_samples"), whole(1)),
 }
 

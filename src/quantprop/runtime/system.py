@@ -16,16 +16,25 @@ DEFAULT_MAPS = 65_530  # memory maps that Linux allows a process by default
 VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_{}")  # files and fields of control groups
 VERSION_2 = ("memory.max", "memory.current", "{}")
 
-_computing: list[int] = []  # the process that has computed: this one, or the one that it was forked from
+_forked_from: list[int] = []  # the process that had started JAX's threads when this one was forked from it
+
+
+def _note_fork() -> None:
+    """In a child process: note whether the parent had started JAX, by this library or otherwise."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    if bridge is not None and getattr(bridge, "backends_are_initialized", lambda: True)():
+        _forked_from[:] = [os.getppid()]
+
+
+if hasattr(os, "register_at_fork"):  # Windows does not fork
+    os.register_at_fork(after_in_child=_note_fork)
 
 
 def check_fork() -> None:
     """Raise in a process that was forked from one that has computed: it lacks that one's threads."""
-    if not _computing:
-        _computing.append(os.getpid())
-    if _computing[0] != os.getpid():
+    if _forked_from:
         raise RuntimeError(
-            f"this process was forked from process {_computing[0]} after quantprop had computed there, and lacks the "
+            f"this process was forked from process {_forked_from[0]} after JAX had computed there, and lacks the "
             "threads that JAX started: it would wait for them for ever. Start processes afresh instead of forking them "
             "(multiprocessing.get_context('spawn'), multiprocessing_context='spawn' of a DataLoader, joblib's default "
             "backend 'loky'), or fork before the first computation"

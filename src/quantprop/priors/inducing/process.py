@@ -16,7 +16,7 @@ from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
 from quantprop.records import field
-from quantprop.runtime.arguments import is_number
+from quantprop.runtime.arguments import BOOLEAN, is_number, whole
 from quantprop.runtime.jobs import counted
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory
@@ -55,12 +55,16 @@ class Inducing(Process):
 
     def __check_init__(self) -> None:
         points = self.points.value if is_parameter(self.points) else self.points
+        BOOLEAN.check("Inducing: learn", self.learn)
+        whole(0).check("Inducing: seed", self.seed)
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")
         if np.ndim(points) == 0:
             if not (is_number(points) and float(points).is_integer() and points >= 1):
                 raise ValueError(f"Inducing: points must be a whole number of at least 1, or an array; got {points}")
             return
+        if np.iscomplexobj(points):
+            raise TypeError("Inducing: points must be real numbers; got complex ones")
         array = np.asarray(points, dtype=np.float64)
         if array.ndim != 2 or not array.size:
             raise ValueError(f"Inducing: points must have one row per point, as X has; got shape {array.shape}")

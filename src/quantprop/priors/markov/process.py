@@ -19,6 +19,7 @@ from quantprop.priors.markov.prediction import Ties, ties_of
 from quantprop.priors.markov.prior import MarkovPrior
 from quantprop.priors.markov.recursion import Chain, Slots
 from quantprop.records import field
+from quantprop.runtime.arguments import whole
 
 NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gradient, three states
 
@@ -54,6 +55,11 @@ class Markov(Process):
 
     lanes: int | None = field(default=None, static=True)
     harmonics: int = field(default=8, static=True)
+
+    def __check_init__(self) -> None:
+        if self.lanes is not None:
+            whole(1).check("Markov: lanes", self.lanes)
+        whole(0).check("Markov: harmonics", self.harmonics)
 
     def truncation(self, lengthscale: float) -> float:
         """The largest error of a periodic kernel's covariance by its truncated series, relative to its variance.
