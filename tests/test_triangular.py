@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
+from quantprop.numerics import triangular
 from quantprop.numerics.triangular import (
-    assembled,
-    block_rows,
-    folded_gram,
-    folded_product,
     gram_of_upper,
-    inverse_rows,
     lower_product,
-    squares_above,
-    squares_beside,
+    pivoted_cholesky,
+    symmetric_product,
     triangular_inverse,
+    upper_inverse,
     weighted_gram,
 )
+
+
+@pytest.fixture(params=[True, False], ids=["in blocks", "whole"], autouse=True)
+def _in_blocks(request, monkeypatch):
+    """As on a CPU, and as on an accelerator."""
+    monkeypatch.setattr(triangular, "in_blocks", lambda: request.param)
 
 
 @pytest.fixture(params=[1, 3, 4, 17, 130, 301])  # also sizes that do not fill all blocks, and three blocks
@@ -35,15 +39,11 @@ def test_inverse_and_gram(lower):
         np.testing.assert_allclose(gram_of_upper(lower.T), lower.T @ lower, rtol=1e-13, atol=1e-13)
 
 
-def test_block_rows(lower):
-    upper = lower.T
-    strict = upper - np.diag(np.diagonal(upper))
+def test_the_inverse_of_an_upper_triangle_is_one(lower):
     with jax.enable_x64(True):
-        rows = block_rows(upper)
-        np.testing.assert_array_equal(assembled(rows), upper)
-        np.testing.assert_allclose(upper @ assembled(inverse_rows(rows)), np.eye(len(upper)), atol=1e-12)
-        np.testing.assert_allclose(squares_beside(rows), (strict**2).sum(1), rtol=1e-13)
-        np.testing.assert_allclose(squares_above(rows), (strict**2).sum(0), rtol=1e-13)
+        found = np.asarray(upper_inverse(lower.T))
+    np.testing.assert_allclose(lower.T @ found, np.eye(len(lower)), atol=1e-12)
+    np.testing.assert_array_equal(np.tril(found, -1), 0.0)
 
 
 @pytest.mark.parametrize("variance", [1.0, 1e6, 1e12])
@@ -68,18 +68,25 @@ def _substituted(lower: np.ndarray) -> np.ndarray:
     return solve_triangular(lower, np.eye(len(lower)), lower=True)
 
 
-def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lower):
-    n = len(lower)
+def test_symmetric_products(lower):
     rng = np.random.default_rng(0)
-    square, diagonal, symmetric = rng.normal(size=(n, n)), rng.normal(size=n), rng.normal(size=(n, n))
-    symmetric = symmetric + symmetric.T
-    product = square.T @ (diagonal[:, None] * square)
+    square, diagonal = rng.normal(size=lower.shape), rng.normal(size=len(lower))
+    expected = square.T @ (diagonal[:, None] * square)
     with jax.enable_x64(True):
-        for folded, whole in (
-            (folded_gram(lower.T), lower.T @ lower),
-            (folded_product(square.T, diagonal[:, None] * square), product),
-        ):
-            np.testing.assert_allclose(np.sum(folded * symmetric), np.sum(whole * symmetric), rtol=1e-12, atol=1e-11)
+        found = symmetric_product(square.T, diagonal[:, None] * square)
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-11)
+
+
+def test_pivots_end_where_nothing_is_left():
+    """Of rank 3 and 5 rows: two are explained by the others. Each pivot is the row of largest variance that is left."""
+    low = np.random.default_rng(1).normal(size=(5, 3)) * np.array([[1.0], [3.0], [0.5], [2.0], [0.1]])
+    with jax.enable_x64(True):
+        columns, left, pivots = map(np.asarray, pivoted_cholesky(jnp.asarray(low @ low.T), 5, 1e-12))
+    np.testing.assert_allclose(columns @ columns.T, low @ low.T, atol=1e-12)
+    assert pivots.sum() == 3
+    assert pivots[np.argmax((low**2).sum(1))]
+    assert not columns[:, 3:].any()
+    assert np.abs(left).max() < 1e-12
 
 
 @pytest.mark.parametrize("m", [5, 130])

@@ -8,22 +8,13 @@ transposed, U = Lᵀ and U⁻¹, as LAPACK leaves them (`numerics.triangular`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural
-from quantprop.numerics.triangular import (
-    assembled,
-    block_rows,
-    gram_of_upper,
-    inverse_rows,
-    squares_above,
-    squares_beside,
-)
+from quantprop.numerics.triangular import gram_of_upper, pivoted_cholesky, upper_inverse
 from quantprop.records import Record
 from quantprop.runtime.programs import program
 
@@ -49,17 +40,9 @@ def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
     as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
     """
-    n, own = len(k), jnp.diagonal(k)
-    rounding = n * jnp.finfo(k.dtype).eps * own
-
-    def column(i, state):
-        low, left = state
-        pivot = jnp.argmax(jnp.where(left > rounding, left, 0.0))
-        more = left[pivot] > rounding[pivot]
-        new = (k[:, pivot] - low @ low[pivot]) / jnp.sqrt(jnp.where(more, left[pivot], jnp.inf))
-        return low.at[:, i].set(new), (left - new**2).at[pivot].set(0.0)
-
-    low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
+    own = jnp.diagonal(k)
+    rounding = len(k) * jnp.finfo(k.dtype).eps * own
+    low, left, _ = pivoted_cholesky(k, min(RANK, len(k)), rounding)
     known = left > rounding
     return LowRankSplit(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
@@ -91,15 +74,14 @@ def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Arr
     on_diagonal = jnp.eye(len(root), dtype=bool)
     scaled = root[:, None] * k.T * root
     lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
-    rows, pivots = block_rows(lower.T), jnp.diagonal(lower)
-    its_inverse = inverse_rows(rows)
-    inverse, beside = assembled(its_inverse), squares_beside(its_inverse)
-    own_inverse = jnp.diagonal(inverse)
+    upper, pivots = lower.T, jnp.diagonal(lower)
+    inverse = upper_inverse(upper)
+    own_inverse, beside = jnp.diagonal(inverse), jnp.sum(jnp.triu(inverse, 1) ** 2, axis=1)
     # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
-    explained = squares_above(rows) + beside + (pivots - own_inverse) ** 2
+    explained = jnp.sum(jnp.triu(upper, 1) ** 2, axis=0) + beside + (pivots - own_inverse) ** 2
     direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
     log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
-    factor = Factor(own, root, assembled(rows), inverse, beside + own_inverse**2, direct, log_determinant, nothing)
+    factor = Factor(own, root, upper, inverse, beside + own_inverse**2, direct, log_determinant, nothing)
     return factor if parts is None else _updated(factor, parts.low)
 
 
@@ -159,9 +141,9 @@ def variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
     return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
 
 
-def b_inverse(factor: Factor, gram: Callable = gram_of_upper) -> Float[Array, "n n"]:
-    """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
-    return factor.inverse @ factor.inverse.T if factor.reach.shape[1] else gram(factor.inverse)
+def b_inverse(factor: Factor) -> Float[Array, "n n"]:
+    """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
+    return factor.inverse @ factor.inverse.T if factor.reach.shape[1] else gram_of_upper(factor.inverse)
 
 
 def covariance_of(factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:

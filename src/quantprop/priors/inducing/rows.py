@@ -17,7 +17,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel
-from quantprop.numerics.triangular import lower_product, weighted_gram
+from quantprop.numerics.triangular import lower_product, pivoted_cholesky, weighted_gram
 from quantprop.records import Record, changed, field
 from quantprop.runtime.mesh import by_device
 
@@ -102,18 +102,9 @@ def independent(k: Float[Array, "m m"], least: float) -> Float[Array, " m"]:
     scale = jnp.where(variance > 0, jax.lax.rsqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
     correlation = scale[:, None] * k * scale
 
-    def step(i, state):
-        rest, kept, columns = state
-        j = jnp.argmax(jnp.where(kept > 0, -1.0, rest))
-        takes = rest[j] > least
-        column = (correlation[:, j] - columns @ columns[j]) / jnp.sqrt(jnp.where(takes, rest[j], 1.0))
-        column = jnp.where(takes, column, 0.0)
-        return rest - column**2, kept.at[j].add(jnp.where(takes, 1.0, 0.0)), columns.at[:, i].set(column)
-
     def chosen() -> Array:
-        start = jnp.where(variance > 0, 1.0, 0.0), jnp.zeros(m), jnp.zeros((m, m))
-        rest, kept, _ = jax.lax.fori_loop(0, m, step, start)
-        return jnp.where(jnp.all(rest > -jnp.sqrt(jnp.finfo(k.dtype).eps)), kept, jnp.nan)
+        _, rest, kept = pivoted_cholesky(correlation, m, least)
+        return jnp.where(jnp.all(rest > -jnp.sqrt(jnp.finfo(k.dtype).eps)), kept.astype(k.dtype), jnp.nan)
 
     pivots = jnp.diagonal(jnp.linalg.cholesky(correlation)) ** 2
     return jax.lax.cond(jnp.all(pivots > least), lambda: jnp.ones(m), chosen)
