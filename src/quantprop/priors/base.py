@@ -54,6 +54,12 @@ class Joint(NamedTuple):
     covariance: Float[Array, "n n"]
     transfer: Float[Array, "n n"]
 
+    @staticmethod
+    def of(covariance: Float[Array, "n n"], given: Conditioned) -> Joint:
+        """A is b on the diagonal and −Σ S elsewhere."""
+        own = jnp.eye(len(covariance), dtype=bool)
+        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+
 
 class Response(Record):
     """How a posterior responds to small moves of the sites, and how derivatives are carried back to the prior."""
@@ -154,9 +160,7 @@ class Prior(Record):
         n, sd = len(self.mean), jnp.sqrt(given.marginals.variance)
         answer = self.response(given, signed).answer
         correlation = jax.vmap(lambda p: answer(jnp.stack([p, jnp.zeros(n)]))[0])(jnp.eye(n))
-        covariance = sd[:, None] * correlation * sd
-        own = jnp.eye(n, dtype=bool)
-        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+        return Joint.of(sd[:, None] * correlation * sd, given)
 
 
 class Linearised(Response):

@@ -119,13 +119,12 @@ class DensePrior(Prior):
         return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
-        """The negative sites add WᵀW to Σ. A = (I + K S)⁻¹ is b on the diagonal and −Σ S elsewhere."""
+        """The negative sites add WᵀW to Σ."""
         covariance = covariance_of(given.factor, variances(given.factor)[1])
         if signed:
             _, w = negative_part(covariance, given.sites)
             covariance = covariance + transposed(w) @ w
-        own = jnp.eye(len(covariance), dtype=bool)
-        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+        return Joint.of(covariance, given)
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
         sd = unit(given.marginals.variance)

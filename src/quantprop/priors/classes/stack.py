@@ -13,6 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from quantprop.gaussian import Normal
+from quantprop.priors.base import Predictor
+from quantprop.priors.classes.factor import ClassesCross
 from quantprop.priors.inducing.rows import in_turn
 from quantprop.records import Record, field
 
@@ -114,3 +117,28 @@ class Stack(Record):
             return jnp.moveaxis(jax.lax.map(one, jnp.arange(self.classes)), 2, 0)
 
         return jax.lax.map(chunk, self.v).reshape(-1, self.classes, self.classes)
+
+
+class StackPredictor(Predictor):
+    """The posterior of the whitened values at the points of all classes, N(centre, P); new values are tied by V."""
+
+    covariance: Float[Array, "cm cm"]
+    centre: Float[Array, " cm"]
+
+    def functions(
+        self, v: Float[Array, "s m k"], own: Float[Array, "classes k"]
+    ) -> tuple[Float[Array, "k classes"], Float[Array, "k classes classes"]]:
+        """The functions of all classes at k new inputs: means less the prior's, and covariances between classes."""
+        stack = Stack(v[None], len(own))
+        left = own - jnp.sum(v**2, axis=1)
+        return stack.received(self.centre).T, stack.covariances(self.covariance) + jnp.eye(len(own)) * left.T[:, None]
+
+    def at(self, mean: Float[Array, " k"], cross: ClassesCross, own: Float[Array, "..."]) -> Normal:
+        v, w = cross
+        stack = Stack(v[None], w.shape[1])
+        mixed = stack.mixed(v, w.T)
+        mean, inner = mean + mixed.T @ self.centre, self.covariance @ mixed
+        if own.ndim == 1:
+            return Normal(mean, own + jnp.sum(mixed * (inner - mixed), axis=0))
+        joint = own + mixed.T @ (inner - mixed)
+        return Normal(mean, jnp.diagonal(joint), joint)

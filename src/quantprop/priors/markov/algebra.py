@@ -107,3 +107,27 @@ def inverse(a: Matrix) -> Matrix:
         pivot = rows[j] / rows[j][j]
         rows = [pivot if i == j else row - row[j] * pivot for i, row in enumerate(rows)]
     return jnp.stack([row[d:] for row in rows])
+
+
+# --- along the last axis ----------------------------------------------------------------------------------------------
+
+
+def preceding(x: Array, reverse: bool = False) -> Array:
+    """What the entry before each has, or the one after it; 0 where there is none."""
+    nothing = jnp.zeros_like(x[..., :1])
+    return jnp.concatenate([x[..., 1:], nothing] if reverse else [nothing, x[..., :-1]], axis=-1)
+
+
+def accumulated(join: Callable[[Any, Any], Any], whole: Any, reverse: bool = False) -> Any:
+    """Every entry joined with all before it, or after it, in log₂ rounds (Hillis and Steele 1986); `join` takes what
+    comes first in this direction first.
+    """
+    lanes = jax.tree.leaves(whole)[0].shape[-1]
+    at = jnp.arange(lanes)[::-1] if reverse else jnp.arange(lanes)
+
+    def further(k, so_far):
+        by = 2**k
+        both = join(jax.tree.map(lambda x: jnp.roll(x, -by if reverse else by, axis=-1), so_far), so_far)
+        return jax.tree.map(lambda x, y: jnp.where(at >= by, x, y), both, so_far)
+
+    return jax.lax.fori_loop(0, (lanes - 1).bit_length(), further, whole)
