@@ -23,7 +23,7 @@ from quantprop.likelihoods.tilted import few_node_moments, panel_moments
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods import EP, QP
 from quantprop.numerics.selection import BLOCK, FEW, unless_trusted
-from quantprop.numerics.special import central_score
+from quantprop.numerics.special import normal_score
 from quantprop.parameters import packed
 from quantprop.projections.wasserstein import few_node_w2, panel_w2
 
@@ -172,7 +172,7 @@ def test_few_rows_are_all_computed_exactly():
 
 def test_score_is_scipys():
     lower = np.concatenate([10.0 ** np.linspace(-15, np.log10(0.5), 500), [0.5, 0.7, 0.99]])
-    np.testing.assert_allclose(central_score(lower, 1.0 - lower), ndtri(lower), atol=3e-14)
+    np.testing.assert_allclose(normal_score(lower, 1.0 - lower), ndtri(lower), atol=3e-14)
 
 
 # --- few nodes alone -------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.likelihoods.base import Scalar
-from quantprop.projections.series import TO_SERIES, WEIGHTS, Roots, legendre, sign_changes
+from quantprop.numerics.quadrature import TO_SERIES, WEIGHTS
+from quantprop.projections.series import Roots, legendre, sign_changes
 from quantprop.records import Record
 
 PIECE_NODES = 20

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.numerics.quadrature import Density
+from quantprop.numerics.quadrature import NODES, TO_SERIES, WEIGHTS, Density
 from quantprop.records import Record
 
 ROOTS = 8  # the most sign changes that are looked for; five are the most seen
@@ -18,10 +18,8 @@ HEAVY = 1e-10  # mass of a panel below which its sign changes do not matter
 LIGHT = 1e-5  # mass of a panel whose tail masses are computed in another way
 NEWTON_STEPS = 6
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 _DEGREE = np.arange(16)
-# From values at the nodes to a Legendre series; from there to the derivative's, and to samples.
-TO_SERIES = (_DEGREE[:, None] + 0.5) * np.polynomial.legendre.legvander(NODES, 15).T * WEIGHTS
+# From a Legendre series to the derivative's, and to samples.
 _SLOPE = np.zeros((16, 16))
 _SLOPE[:-1] = np.polynomial.legendre.legder(np.eye(16))
 _SAMPLES = -np.cos(np.pi * np.arange(33) / 32)

@@ -11,11 +11,12 @@ Q is never the difference P − A P Aᵀ, which has no digits left where steps a
 from __future__ import annotations
 
 from functools import singledispatch
+from math import factorial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammainc, i0e
 from jaxtyping import Array, Float
 
 from quantprop import kernels
@@ -24,8 +25,6 @@ from quantprop.priors.markov.algebra import product, transposed
 
 Times = Float[Array, "..."]
 FAR = 800.0  # beyond which exp(−z) and all that it multiplies are 0
-NEAR = 2.0  # up to which an incomplete gamma function is a series
-TERMS = 24
 BEYOND = 40  # harmonics at which a continued fraction begins
 
 
@@ -87,7 +86,7 @@ def _matern(kernel: kernels.Stationary, step: Times, coefficients: Float[np.ndar
         for m, other in enumerate(coefficients[:, :, -1]):
             shape[:, :, k + m] += np.outer(one, other)
     moments = [incomplete / 2.0 ** (k + 1) for k, incomplete in enumerate(_incomplete_gammas(2.0 * z, 2 * d - 1))]
-    whole = np.array([float(np.prod(np.arange(1, k + 1))) / 2.0 ** (k + 1) for k in range(2 * d - 1)])
+    whole = np.array([factorial(k) / 2.0 ** (k + 1) for k in range(2 * d - 1)])
     scale = kernel.variance / float(shape[0, 0] @ whole)
     q = scale * sum(_spread(shape[:, :, k], z) * moment for k, moment in enumerate(moments))
     p = scale * _spread(shape @ whole, z)
@@ -100,23 +99,11 @@ def _spread(constant: np.ndarray, like: Times) -> Array:
 
 
 def _incomplete_gammas(x: Times, count: int) -> list[Array]:
-    """∫₀^x v^k exp(−v) dv for k < count: the last by a series or its complement, the others downwards, which adds
-    positive numbers only: (k) γ(k) = γ(k + 1) + x^k exp(−x).
-    """
-    k, decay = count - 1, jnp.exp(-x)
-    small, series = jnp.minimum(x, NEAR), 1.0
-    for j in range(TERMS, 0, -1):
-        series = 1.0 + series * small / (k + 1 + j)
-    near = small ** (k + 1) * jnp.exp(-small) * series / (k + 1)
-    term, rest = jnp.ones_like(x), jnp.ones_like(x)
-    for j in range(1, k + 1):
-        term = term * x / j
-        rest = rest + term
-    factorial = float(np.prod(np.arange(1, k + 1)))
-    found = [jnp.where(x < NEAR, near, factorial * (1.0 - decay * rest))]
-    for j in range(k, 0, -1):
-        found.insert(0, (found[0] + x**j * decay) / j)
-    return found
+    """∫₀^x v^k exp(−v) dv for k < count: downwards, which only adds positive numbers, k γ(k) = γ(k + 1) + x^k exp(−x)."""
+    found, decay = [float(factorial(count)) * gammainc(count + 1.0, x)], jnp.exp(-x)
+    for k in range(count, 0, -1):
+        found.insert(0, (found[0] + x**k * decay) / k)
+    return found[:count]
 
 
 # --- others ----------------------------------------------------------------------------------------------------------
@@ -204,7 +191,7 @@ def series(lengthscale: Any, harmonics: int) -> Float[Array, " j"]:
     for j in range(harmonics + BEYOND, 0, -1):
         ratio = 1.0 / (2.0 * j / kappa + ratio)
         ratios.append(ratio)
-    first = jax.scipy.special.i0e(kappa)
+    first = i0e(kappa)
     return jnp.concatenate([first[None], 2.0 * first * jnp.cumprod(jnp.stack(ratios[::-1][:harmonics]))])
 
 
