@@ -14,6 +14,7 @@ import numpy as np
 from jax.scipy.special import erfc, gammaln, ndtri
 
 from quantprop.gaussian import LOG_2PI
+from quantprop.numerics.quadrature import NODES, WEIGHTS
 
 # Chebyshev coefficients of (1 + x²) D(x) in t = (x − 3)/(x + 3), x ≥ 0, where D(x) is the variance of a standard
 # normal truncated to (x, ∞). From 35 Chebyshev points at 60 digits; tests/test_special.py compares D with mpmath.
@@ -33,8 +34,6 @@ _POWERS = np.polynomial.chebyshev.cheb2poly(_TRUNCATED_VARIANCE)  # in powers of
 _SLOPES = np.polynomial.polynomial.polyder(_POWERS)
 
 _SQRT2 = 2.0**0.5
-_EULER_GAMMA = 0.5772156649015329
-_LOG2 = 0.6931471805599453
 
 
 def horner(coefficients, x):
@@ -156,9 +155,6 @@ def log_factorial(y):
     return gammaln(y + 1.0)
 
 
-_PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
-
-
 def expected_log_square(mean, variance):
     """E[log f²] for f ~ N(mean, variance), and its derivatives in the mean and in the variance.
 
@@ -170,12 +166,12 @@ def expected_log_square(mean, variance):
     a = 0.5 * mean * mean / variance
     panels = 16
     width = (0.5 * jnp.log1p(4.0 * a) + 20.0) / panels
-    w = width * (jnp.arange(panels)[:, None] + 0.5 * (1.0 + _PANEL_NODES))
-    weight = 0.5 * width * _PANEL_WEIGHTS
+    w = width * (jnp.arange(panels)[:, None] + 0.5 * (1.0 + NODES))
+    weight = 0.5 * width * WEIGHTS
     sech2 = 1.0 / jnp.cosh(w) ** 2
     value = 2.0 * jnp.sum(weight * -jnp.expm1(-a * sech2))
     dawson = weight * sech2 * jnp.exp(-a * sech2)
     # 1 − 2a ∫ sech² w exp(−a sech² w) dw without the cancellation at large a: ∫ with tanh w under it is known.
     rest = jnp.exp(-a) - 2.0 * a * jnp.sum(dawson * 2.0 / (1.0 + jnp.exp(2.0 * w)))
-    expected = jnp.log(variance) - _EULER_GAMMA - _LOG2 + value
+    expected = jnp.log(variance) - np.euler_gamma - np.log(2.0) + value
     return expected, 2.0 * mean * jnp.sum(dawson) / variance, rest / variance

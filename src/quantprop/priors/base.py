@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, summands
 from quantprop.likelihoods.base import Scalar
+from quantprop.numerics.triangular import transposed
 from quantprop.records import Record, changed
 from quantprop.runtime.mesh import is_divided
 from quantprop.sites import Marginal, Removal, cavity
@@ -81,6 +82,14 @@ class Predictor(Record):
         process says; `own` is their prior covariance (k × k), or their variances (k) where the joint is not wanted.
         """
         raise NotImplementedError
+
+
+def new_values(mean: Float[Array, " k"], own: Float[Array, "..."], less: Array, more: Array) -> Normal:
+    """N(mean, own − lessᵀ less + moreᵀ more); of variances alone where `own` has no more (`Predictor.at`)."""
+    if own.ndim == 1:
+        return Normal(mean, own - jnp.sum(less**2, axis=0) + jnp.sum(more**2, axis=0))
+    joint = own - transposed(less) @ less + transposed(more) @ more
+    return Normal(mean, jnp.diagonal(joint), joint)
 
 
 class Prior(Record):

@@ -19,7 +19,18 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
 from quantprop.numerics.triangular import symmetric_product, transposed
-from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
+from quantprop.priors.base import (
+    Conditioned,
+    Cost,
+    Cotangent,
+    Joint,
+    Moves,
+    Predictor,
+    Prior,
+    Process,
+    Response,
+    new_values,
+)
 from quantprop.priors.cholesky import (
     Factor,
     LowRankSplit,
@@ -34,7 +45,7 @@ from quantprop.priors.cholesky import (
 from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
-HUGE = 1e6  # variance from which the dominant part is split off
+SPLIT_VARIANCE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
 # and the distances of all pairs
 
@@ -66,7 +77,9 @@ class Dense(Process):
     def refined(self, prior: Prior) -> DensePrior:
         """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
         assert isinstance(prior, DensePrior)
-        return DensePrior(prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > HUGE else None)
+        return DensePrior(
+            prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > SPLIT_VARIANCE else None
+        )
 
 
 class DensePrior(Prior):
@@ -191,10 +204,7 @@ class DensePredictor(Predictor):
         if self.negative is not None:
             root, lower, base = self.negative.root, self.negative.lower, self.negative.base
             w = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
-        if own.ndim == 1:
-            return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(w**2, axis=0))
-        joint = own - transposed(v) @ v + transposed(w) @ w
-        return Normal(new_mean, jnp.diagonal(joint), joint)
+        return new_values(new_mean, own, v, w)
 
 
 def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -> Marginal:

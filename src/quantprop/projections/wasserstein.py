@@ -30,8 +30,8 @@ from quantprop.projections.wasserstein_p import nearest_wp
 from quantprop.records import field
 from quantprop.runtime.arguments import is_number
 
-FARTHEST = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
-NORMAL = 1e-9  # largest error of z's first two moments that is accepted
+MIN_TAIL = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
+SCORE_TOLERANCE = 1e-9  # largest error of z's first two moments that is accepted
 
 
 class Wasserstein(Projection):
@@ -108,11 +108,11 @@ def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[M
     moments, mass = few.moments, few.nodes.mass / few.total
     lower, upper = few.nodes.tails(few.total)
     x = (few.nodes.offset - moments.shift) / jnp.sqrt(moments.ratio * cavity.variance)
-    z = jnp.where(jnp.minimum(lower, upper) > FARTHEST, normal_score(lower, upper), x)
+    z = jnp.where(jnp.minimum(lower, upper) > MIN_TAIL, normal_score(lower, upper), x)
     z = jax.lax.optimization_barrier(z)
     mean, square, sigma = summed(mass * z, mass * z * z, mass * x * z)
     (gap,) = summed(mass * (x - sigma * z) ** 2)
-    normal = jnp.maximum(jnp.abs(mean), jnp.abs(square - 1.0)) <= NORMAL
+    normal = jnp.maximum(jnp.abs(mean), jnp.abs(square - 1.0)) <= SCORE_TOLERANCE
     return narrowed(moments, gap), few.trusted & (normal | ~(cavity.variance > 0))
 
 

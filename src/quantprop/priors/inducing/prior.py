@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.numerics.triangular import gram_of_upper, lower_product, transposed, triangular_inverse, weighted_gram
-from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
+from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response, new_values
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
 from quantprop.records import Record, changed, field
@@ -196,11 +196,7 @@ class InducingPredictor(Predictor):
     centre: Float[Array, " m"]
 
     def at(self, mean: Float[Array, " k"], cross: Float[Array, "m k"], own: Float[Array, "..."]) -> Normal:
-        inner, new_mean = self.inverse @ cross, mean + cross.T @ self.centre
-        if own.ndim == 1:
-            return Normal(new_mean, own - jnp.sum(cross**2, axis=0) + jnp.sum(inner**2, axis=0))
-        joint = own - cross.T @ cross + inner.T @ inner
-        return Normal(new_mean, jnp.diagonal(joint), joint)
+        return new_values(mean + cross.T @ self.centre, own, cross, self.inverse @ cross)
 
 
 def factorised(

@@ -24,8 +24,8 @@ from quantprop.kernels import Kernel
 from quantprop.priors.markov.algebra import product, transposed
 
 Times = Float[Array, "..."]
-FAR = 800.0  # beyond which exp(−z) and all that it multiplies are 0
-BEYOND = 40  # harmonics at which a continued fraction begins
+MAX_STEP = 800.0  # beyond which exp(−z) and all that it multiplies are 0
+MORE_HARMONICS = 40  # harmonics at which a continued fraction begins
 
 
 class Form(NamedTuple):
@@ -78,7 +78,7 @@ def _matern(kernel: kernels.Stationary, step: Times, coefficients: Float[np.ndar
     A's last column and q makes the variance of f that of the kernel.
     """
     d = len(coefficients)
-    z = jnp.minimum(jnp.sqrt(2.0 * d - 1.0) * step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
+    z = jnp.minimum(jnp.sqrt(2.0 * d - 1.0) * step / jnp.reshape(kernel._checked_lengthscale(1), ()), MAX_STEP)
     decay = jnp.exp(-z)
     a = jnp.sum(jnp.stack([_spread(c, z) * (z**k * decay) for k, c in enumerate(coefficients)]), axis=0)
     shape = np.zeros((d, d, 2 * d - 1))  # coefficients of the powers of u in φ φᵀ exp(2u)
@@ -99,7 +99,7 @@ def _spread(constant: np.ndarray, like: Times) -> Array:
 
 
 def _incomplete_gammas(x: Times, count: int) -> list[Array]:
-    """∫₀^x v^k exp(−v) dv for k < count: downwards, which only adds positive numbers, k γ(k) = γ(k + 1) + x^k exp(−x)."""
+    """∫₀^x v^k exp(−v) dv for k < count. Downwards, k γ(k) = γ(k + 1) + x^k exp(−x), nothing cancels."""
     found, decay = [float(factorial(count)) * gammainc(count + 1.0, x)], jnp.exp(-x)
     for k in range(count, 0, -1):
         found.insert(0, (found[0] + x**k * decay) / k)
@@ -157,7 +157,7 @@ def _wiener(t: Times) -> Array:
 @form.register
 def _(kernel: kernels.Oscillation, before, now, harmonics):
     step = now - before
-    z = jnp.minimum(step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
+    z = jnp.minimum(step / jnp.reshape(kernel._checked_lengthscale(1), ()), MAX_STEP)
     own = kernel.variance * _spread(np.eye(2), z)
     a = jnp.exp(-z) * _rotation(2.0 * jnp.pi * step / kernel.period)
     return Form(a, -jnp.expm1(-2.0 * z) * own, own, _spread(np.array([1.0, 0.0]), z))
@@ -188,7 +188,7 @@ def series(lengthscale: Any, harmonics: int) -> Float[Array, " j"]:
     """
     kappa = jnp.reshape(jnp.asarray(lengthscale), ()) ** -2.0
     ratio, ratios = 0.0, []
-    for j in range(harmonics + BEYOND, 0, -1):
+    for j in range(harmonics + MORE_HARMONICS, 0, -1):
         ratio = 1.0 / (2.0 * j / kappa + ratio)
         ratios.append(ratio)
     first = i0e(kappa)

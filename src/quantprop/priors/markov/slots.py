@@ -11,9 +11,9 @@ from jaxtyping import Array, Float
 from quantprop.priors.markov.algebra import preceding
 
 Slots = Float[Array, "l b"]
-SHORT = 512  # times up to which one stretch is as fast as several
-CPU_LANES, GPU_LANES = 256, 16384  # most stretches side by side
-LENGTH = 64  # least steps of a stretch on a GPU, whose loops take as long for one entry as for thousands
+MAX_IN_ONE = 512  # times up to which one stretch is as fast as several
+MAX_CPU_LANES, MAX_GPU_LANES = 256, 16384  # most stretches side by side
+MIN_GPU_LENGTH = 64  # least steps of a stretch on a GPU, whose loops take as long for one entry as for thousands
 
 
 class Layout(NamedTuple):
@@ -27,11 +27,11 @@ class Layout(NamedTuple):
 
 def lanes_for(n: int) -> int:
     """How many stretches suit the device."""
-    if n <= SHORT:
+    if n <= MAX_IN_ONE:
         return 1
     if jax.default_backend() == "cpu":
-        return min(CPU_LANES, 1 << ((n // 32).bit_length() // 2 + 1))
-    return max(1, min(GPU_LANES, 1 << (n // LENGTH).bit_length() - 1))
+        return min(MAX_CPU_LANES, 1 << ((n // 32).bit_length() // 2 + 1))
+    return max(1, min(MAX_GPU_LANES, 1 << (n // MIN_GPU_LENGTH).bit_length() - 1))
 
 
 def layout_of(x: Float[Array, " n"], lanes: int) -> tuple[Layout, Slots, Slots]:
