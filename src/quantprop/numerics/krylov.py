@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-DIRECTIONS = 12  # kept
+DIRECTIONS = 12  # that are stored
 MAX_STEPS = 600
 
 

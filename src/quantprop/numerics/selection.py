@@ -62,7 +62,7 @@ def if_trusted(quick: Callable[..., tuple[Any, Array]]) -> Callable[..., Any]:
 
 
 def _mended(exact: Callable, rows: list[Array], value: Any, good: Array, size: int) -> Any:
-    """The values, with those of rows that are not good computed anew."""
+    """The values, with those of rows that are not good computed again."""
     width = min(size, BLOCK)
     (bad,) = jnp.nonzero(~good, size=-(-size // width) * width, fill_value=size)
     count = jnp.sum(~good)

@@ -1,4 +1,4 @@
-"""Priors: how a Gaussian process is held at its inputs; one file or folder a backend."""
+"""Priors: how a Gaussian process is represented at its inputs; one file or folder per backend."""
 
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
 from quantprop.priors.classes import Classes, ClassesInducing, ClassesInducingPrior, ClassesPrior, TwoClassesInducing

@@ -2,7 +2,7 @@
 
 Everything comes from one Cholesky factor and one triangular inverse per sweep, without forming K⁻¹ or a difference of
 large numbers. With S = diag τ ≥ 0, B = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K: V S½ = L⁻¹(B − I) =
-Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹. Both are held
+Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹. Both are stored
 transposed, U = Lᵀ and U⁻¹, as LAPACK leaves them (`numerics.triangular`).
 """
 

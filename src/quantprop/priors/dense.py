@@ -107,10 +107,10 @@ class DensePrior(Prior):
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
         factor = factorize(self.k, self.parts, sites.tau)
         if signed:
-            told = jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
+            result = jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
         else:
-            told = _positive(self, factor, sites)
-        marginals, log_determinant, proper = told
+            result = _positive(self, factor, sites)
+        marginals, log_determinant, proper = result
         return Conditioned(sites, marginals, log_determinant, proper, factor)
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
@@ -228,11 +228,13 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal
     negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
     alpha, k_alpha = solve(prior.k, prior.parts, factor, jnp.where(negative, 0.0, d))
-    held = jnp.where(negative, d, 0.0)
-    first = k_alpha + covariance @ held
-    held = held + root * solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
-    pushed = covariance @ held
-    alpha, k_alpha = alpha + held - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
+    apart = jnp.where(negative, d, 0.0)
+    first = k_alpha + covariance @ apart
+    apart = apart + root * solve_triangular(
+        lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1
+    )
+    pushed = covariance @ apart
+    alpha, k_alpha = alpha + apart - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
     added = jnp.sum(w**2, axis=0)
     variance = variance + added
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)

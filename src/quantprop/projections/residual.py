@@ -2,7 +2,7 @@
 
 The expectation is under a density on panels of Gauss-Legendre nodes. Unless p is even, |e|^{p−1} sgn e is not
 smooth where e changes sign, and a sum over those nodes is not accurate. The panel with a sign change and its
-neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1} is
+neighbours are therefore integrated again, outwards from the root: with τ the distance from it, |e|^{p−1} is
 τ^{p−1} times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of a
 second root close by. For p = 1 this is exact: only the places of the sign changes matter, and
 the density there.
@@ -81,7 +81,7 @@ class Pieces(Record):
 
     panel: Int[Array, "roots 6"]
     t: Float[Array, "roots 6"]  # of the end nearest to the root
-    length: Float[Array, "roots 6"]  # 0 for a piece that is not there
+    length: Float[Array, "roots 6"]  # 0 for a missing piece
     covered: Bool[Array, " panels"]  # panels that the pieces replace
 
 

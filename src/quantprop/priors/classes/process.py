@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
 
 
 class _Rows(NamedTuple):
-    """Rows of `LAYOUTS`, so many for each datum."""
+    """Rows of `LAYOUTS`, a fixed number for each datum."""
 
     classes: int
     rows: str
@@ -119,7 +119,7 @@ class ClassesInducing(Process):
     def __check_init__(self) -> None:
         self._rows.check()
         if self.functions.message is not None:
-            raise ValueError("Inducing: a message of earlier rows is not there for several classes: give all rows")
+            raise ValueError("Inducing: a message of earlier rows is not supported with several classes: pass all rows")
 
     @property
     def _rows(self) -> _Rows:
@@ -131,8 +131,10 @@ class ClassesInducing(Process):
 
     def check(self, share: Float[np.ndarray, " n"]) -> None:
         if not np.isin(share, (0.0, 1.0)).all():
-            raise ValueError("Inducing: powers other than 1 are not there for several classes, whose data have several "
-                             "sites with one unexplained value: use EP, QP, VB or Laplace")  # fmt: skip
+            raise ValueError(
+                "Inducing: powers other than 1 are not supported with several classes, whose data have several sites "
+                "with one unexplained value: use EP, QP, VB or Laplace"
+            )
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
         """Data are padded to equal chunks of C M numbers each: those without rows have no sites."""
@@ -163,12 +165,12 @@ class ClassesInducing(Process):
         """Of n rows: V of every class and 3 copies, 10 matrices of C M, 6 chunks, and some columns."""
         data, m = self._rows.data(n), self.functions.count
         size = self.classes * m
-        held = 8 * data * size
-        peak = 4 * held + 80 * size**2 + 6 * min(held, chunk_bytes()) + 1280 * n
+        one = 8 * data * size
+        peak = 4 * one + 80 * size**2 + 6 * min(one, chunk_bytes()) + 1280 * n
         parts = f"4 matrices of {size} × {data} and 10 of {size} × {size}"
         flops = 4.0 * data * float(size) ** 2 + 3.0 * float(size) ** 3
         words = f"{self.classes} classes of {data} rows by {m} inducing points"
-        return Cost(peak, held, flops, words, parts)
+        return Cost(peak, one, flops, words, parts)
 
 
 class TwoClassesInducing(Process):

@@ -11,7 +11,7 @@ With C = Vᵀ B⁻¹ V, the posterior covariance of g, and δs = δτ/a², δr �
 
 which is symmetric, and for κ = 1 the posterior covariance of f and its square.
 
-Where earlier rows have left a `Belief` N(c₀, B₀⁻¹) about u in the place of N(0, I), the prior mean has Vᵀc₀ in it, B₀
+Where earlier rows have left a `Belief` N(c₀, B₀⁻¹) about u instead of N(0, I), the prior mean has Vᵀc₀ in it, B₀
 stands for I in B, and nothing else differs.
 """
 
@@ -67,7 +67,7 @@ class InducingPrior(Prior):
         return replace(self, rows=self.all_rows())
 
     def all_rows(self) -> Rows:
-        """V and d, as far as they are held."""
+        """V and d, as far as they are stored."""
         return Rows.of(self.basis, self.x, self.hold) if self.rows is None else self.rows
 
     def is_psd(self) -> bool:
@@ -182,7 +182,7 @@ class InducingPrior(Prior):
         return 0.0 if self.before is None else self.before.centre
 
     def message(self, sites: Natural, log_evidence: Array | float) -> Message:
-        """What all rows so far say about the values at the points."""
+        """The message of all rows so far about the values at the points."""
         gram, sent = self.sums(sites)
         precision = gram + self.precision()
         centre = self._believed() + jnp.linalg.solve(precision, sent)
@@ -227,7 +227,7 @@ class InducingResponse(Response):
     """By products with A = L_B⁻¹ V, C = AᵀA: O(n M²) a response, for the squares of C."""
 
     prior: InducingPrior
-    inner: Rows  # A in the place of V
+    inner: Rows  # A instead of V
     given: Conditioned
 
     def answer(self, moves: Moves) -> Moves:

@@ -125,7 +125,7 @@ def _(kernel: kernels.Linear, before, now, harmonics):
 @form.register
 def _(kernel: kernels.IntegratedWiener, before, now, harmonics):
     """States are f and f′ after 0, f and −f′ before it. There time runs towards the end that is known: with w = |now|,
-    u = |before| and δ = u − w, a step is that of a bridge from u to 0. From one side of 0 to the other nothing is kept.
+    u = |before| and δ = u − w, a step is that of a bridge from u to 0. From one side of 0 to the other nothing is remembered.
     """
     w, step = jnp.abs(now), now - before
     u = jnp.where(w + step > 0, w + step, 1.0)
@@ -169,7 +169,7 @@ def _rotation(angle: Times) -> Array:
 
 @form.register
 def _(kernel: kernels.Periodic, before, now, harmonics):
-    """Σ_j q_j cos(2π j r/period), cut after so many harmonics (Solin and Särkkä 2014): nothing is forgotten, Q = 0."""
+    """Σ_j q_j cos(2π j r/period), truncated (Solin and Särkkä 2014): nothing is forgotten, Q = 0."""
     order = (np.arange(2 * harmonics + 1) + 1) // 2  # of each state: cosine and sine of one harmonic are neighbours
     step, share = now - before, kernel.variance * series(kernel.lengthscale, harmonics)[order]
     angle = 2.0 * jnp.pi * step / kernel.period * _spread(order.astype(float), step)
@@ -219,8 +219,8 @@ def _(kernel: kernels.Sum, before, now, harmonics):
 def _(kernel: kernels.Product, before, now, harmonics):
     """With P_A = A P Aᵀ of each: Q = Q₁ ⊗ P_A₂ + P_A₁ ⊗ Q₂ + Q₁ ⊗ Q₂."""
     one, two = form(kernel.left, before, now, harmonics), form(kernel.right, before, now, harmonics)
-    kept = [product(product(f.a, f.p), transposed(f.a)) for f in (one, two)]
-    q = _kron(one.q, kept[1]) + _kron(kept[0], two.q) + _kron(one.q, two.q)
+    passed = [product(product(f.a, f.p), transposed(f.a)) for f in (one, two)]
+    q = _kron(one.q, passed[1]) + _kron(passed[0], two.q) + _kron(one.q, two.q)
     h = (one.h[:, None] * two.h[None]).reshape(-1, *one.h.shape[1:])
     return Form(_kron(one.a, two.a), q, _kron(one.p, two.p), h)
 

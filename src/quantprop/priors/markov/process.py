@@ -38,8 +38,8 @@ class Markov(Process):
 
     Kernels are Matern12, Matern32, Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums
     and products of them. Inputs may be in any order, and repeated. Where X has more columns, the kernel is put on that
-    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of so
-    many `harmonics`, 2 · harmonics + 1 states; `truncation` says what that leaves out. `lanes` is how many stretches of
+    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of
+    `harmonics`, with 2 · harmonics + 1 states; `truncation` is its error. `lanes` is how many stretches of
     the series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same
     to rounding.
 
@@ -97,7 +97,7 @@ class Markov(Process):
 
 
 def applies(kernel: Kernel, columns: int) -> bool:
-    """Whether a process with this kernel over so many columns is one of `Markov()`."""
+    """Whether `Markov()` represents a process with this kernel over this number of columns."""
     try:
         time_column(kernel, columns)
     except NotMarkov:

@@ -6,7 +6,7 @@ stands for δν − μ δτ. For j before i, Σ_ij = w_iᵀ A_i L_{i−1} A_{i�
     k = P h/(1 + τ hᵀP h),   L = I − τ k hᵀ,   w = (I + (J + τ h hᵀ) P)⁻¹ h,
 
 (P, J) as in `Filtered`: k is what a site does to its own state, L A what the filter makes of an earlier change, w how
-the value follows its state given later data. Squares of such products are the same products of x xᵀ in the place of x.
+the value follows its state given later data. Squares of such products are the same products of x xᵀ instead of x.
 Nothing here depends on the moves but what is added at each step, and P, J and their inverses are needed once.
 """
 
