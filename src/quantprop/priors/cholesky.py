@@ -28,6 +28,11 @@ class LowRankSplit(Record):
     low: Float[Array, "n r"]
     rest: Float[Array, "n n"]
 
+    @staticmethod
+    def whole(k: Float[Array, "n n"]) -> LowRankSplit:
+        """With nothing split off."""
+        return LowRankSplit(jnp.zeros((len(k), 0)), k)
+
 
 @program
 def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
@@ -62,15 +67,13 @@ class Factor(Record):
     reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
 
-def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Array, " n"]) -> Factor:
-    """Cholesky factor of B and its inverse: the n³ work of a sweep.
+def factorize(split: LowRankSplit, own: Float[Array, " n"], tau: Float[Array, " n"]) -> Factor:
+    """Cholesky factor of B and its inverse, `own` being the diagonal of K: the n³ work of a sweep.
 
     Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
     precision, but makes V S½ = Lᵀ − L⁻¹ hold the datum's column of V, which the posterior variance needs.
     """
-    own = jnp.diagonal(k)
-    root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
-    k = k if parts is None else parts.rest
+    k, root = split.rest, jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
     on_diagonal = jnp.eye(len(root), dtype=bool)
     scaled = root[:, None] * k.T * root
     lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
@@ -82,7 +85,7 @@ def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Arr
     direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
     log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
     factor = Factor(own, root, upper, inverse, beside + own_inverse**2, direct, log_determinant, nothing)
-    return factor if parts is None else _updated(factor, parts.low)
+    return _updated(factor, split.low) if split.low.shape[1] else factor
 
 
 def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
@@ -105,9 +108,7 @@ def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     return Factor(factor.own, root, upper, inverse, b, direct, log_determinant, (along / s) @ wt)
 
 
-def solve(
-    k: Float[Array, "n n"], parts: LowRankSplit | None, factor: Factor, d: Float[Array, " n"]
-) -> tuple[Array, Array]:
+def solve(split: LowRankSplit, factor: Factor, d: Float[Array, " n"]) -> tuple[Array, Array]:
     """α = (I + S₊ K)⁻¹ d and K α.
 
     Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
@@ -117,13 +118,9 @@ def solve(
     root, strong = factor.root, _strong(factor)
     scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
     weak = jnp.where(strong, 0.0, d)
-    if parts is None:
-        k_weak = k @ weak
-        inner = (scaled - root * k_weak) @ factor.inverse
-    else:
-        g_weak, rest_weak = parts.low.T @ weak, parts.rest @ weak
-        k_weak = parts.low @ g_weak + rest_weak
-        inner = (scaled - root * rest_weak) @ factor.inverse - factor.reach @ g_weak
+    g_weak, rest_weak = split.low.T @ weak, split.rest @ weak
+    k_weak = split.low @ g_weak + rest_weak
+    inner = (scaled - root * rest_weak) @ factor.inverse - factor.reach @ g_weak
     back = factor.inverse @ inner
     through_v = (inner @ factor.upper - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
     return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)

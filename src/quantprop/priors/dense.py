@@ -77,9 +77,8 @@ class Dense(Process):
     def refined(self, prior: Prior) -> DensePrior:
         """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
         assert isinstance(prior, DensePrior)
-        return DensePrior(
-            prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > SPLIT_VARIANCE else None
-        )
+        large = np.diagonal(prior.k).max() > SPLIT_VARIANCE
+        return DensePrior(prior.mean, prior.k, dominant(prior.k) if large else None)
 
 
 class DensePrior(Prior):
@@ -104,8 +103,13 @@ class DensePrior(Prior):
     def variances(self) -> Float[Array, " n"]:
         return jnp.diagonal(self.k)
 
+    @property
+    def split(self) -> LowRankSplit:
+        """k as its dominant part, if one was split off, and the rest."""
+        return LowRankSplit.whole(self.k) if self.parts is None else self.parts
+
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
-        factor = factorize(self.k, self.parts, sites.tau)
+        factor = factorize(self.split, self.variances(), sites.tau)
         if signed:
             result = jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
         else:
@@ -115,7 +119,7 @@ class DensePrior(Prior):
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
         at, sites = given.marginals, Natural(nu, given.sites.tau)
-        pushed = solve(self.k, self.parts, given.factor, sites.nu - sites.tau * self.mean)
+        pushed = solve(self.split, given.factor, sites.nu - sites.tau * self.mean)
         return _marginals(self, sites, *pushed, at.b, at.variance)
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
@@ -214,7 +218,7 @@ def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -
 
 
 def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
-    alpha, k_alpha = solve(prior.k, prior.parts, factor, sites.nu - sites.tau * prior.mean)
+    alpha, k_alpha = solve(prior.split, factor, sites.nu - sites.tau * prior.mean)
     b, variance = variances(factor)
     proper = jnp.all(jnp.isfinite(b))
     return _marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper
@@ -227,12 +231,10 @@ def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal
     lower, w = negative_part(covariance, sites)
     negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    alpha, k_alpha = solve(prior.k, prior.parts, factor, jnp.where(negative, 0.0, d))
+    alpha, k_alpha = solve(prior.split, factor, jnp.where(negative, 0.0, d))
     apart = jnp.where(negative, d, 0.0)
-    first = k_alpha + covariance @ apart
-    apart = apart + root * solve_triangular(
-        lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1
-    )
+    inner = solve_triangular(lower, root * (k_alpha + covariance @ apart), lower=True)
+    apart = apart + root * solve_triangular(lower, inner, lower=True, trans=1)
     pushed = covariance @ apart
     alpha, k_alpha = alpha + apart - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
     added = jnp.sum(w**2, axis=0)

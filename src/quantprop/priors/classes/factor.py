@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Normal
 from quantprop.priors.base import Predictor
-from quantprop.priors.cholesky import Factor, covariance_of, factorize, variances
+from quantprop.priors.cholesky import Factor, LowRankSplit, covariance_of, factorize, variances
 from quantprop.records import Record
 
 Grid = Float[Array, "classes m"]
@@ -85,7 +85,8 @@ def factor_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[
 
 def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
     """Of one class; where all share a kernel there is one matrix."""
-    return factorize(k[jnp.minimum(c, len(k) - 1)], None, d[c])
+    own = k[jnp.minimum(c, len(k) - 1)]
+    return factorize(LowRankSplit.whole(own), jnp.diagonal(own), d[c])
 
 
 # --- predictions ------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def _(kernel: kernels.Linear, before, now, harmonics):
 @form.register
 def _(kernel: kernels.IntegratedWiener, before, now, harmonics):
     """States are f and f′ after 0, f and −f′ before it. There time runs towards the end that is known: with w = |now|,
-    u = |before| and δ = u − w, a step is that of a bridge from u to 0. From one side of 0 to the other nothing is remembered.
+    u = |before| and δ = u − w, a step is that of a bridge from u to 0. The two sides of 0 are independent.
     """
     w, step = jnp.abs(now), now - before
     u = jnp.where(w + step > 0, w + step, 1.0)
