@@ -83,13 +83,13 @@ class Predictor(Record):
         """
         raise NotImplementedError
 
-
-def new_values(mean: Float[Array, " k"], own: Float[Array, "..."], less: Array, more: Array) -> Normal:
-    """N(mean, own − lessᵀ less + moreᵀ more); of variances alone where `own` has no more (`Predictor.at`)."""
-    if own.ndim == 1:
-        return Normal(mean, own - jnp.sum(less**2, axis=0) + jnp.sum(more**2, axis=0))
-    joint = own - transposed(less) @ less + transposed(more) @ more
-    return Normal(mean, jnp.diagonal(joint), joint)
+    @staticmethod
+    def reduced(mean: Float[Array, " k"], own: Float[Array, "..."], less: Array, more: Array) -> Normal:
+        """N(mean, own − lessᵀ less + moreᵀ more), of variances alone where `own` has no more."""
+        if own.ndim == 1:
+            return Normal(mean, own - jnp.sum(less**2, axis=0) + jnp.sum(more**2, axis=0))
+        joint = own - transposed(less) @ less + transposed(more) @ more
+        return Normal(mean, jnp.diagonal(joint), joint)
 
 
 class Prior(Record):

@@ -66,6 +66,44 @@ class Factor(Record):
     log_determinant: Float[Array, ""]
     reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
+    @property
+    def _strong(self) -> Bool[Array, " n"]:
+        """Where the site outweighs the prior, τ K_ii > ½."""
+        return self.root**2 * self.own > 0.5
+
+    @property
+    def variance(self) -> Float[Array, " n"]:
+        """The posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
+        tau = jnp.where(self.root > 0, self.root**2, 1.0)
+        return jnp.where(self._strong, (1.0 - self.b) / tau, self.direct)
+
+    def b_inverse(self) -> Float[Array, "n n"]:
+        """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
+        return self.inverse @ self.inverse.T if self.reach.shape[1] else gram_of_upper(self.inverse)
+
+    def covariance(self) -> Float[Array, "n n"]:
+        """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels, unlike in K − VᵀV."""
+        root = jnp.where(self.root > 0, self.root, 1.0)
+        own = jnp.eye(len(root), dtype=bool)
+        return jnp.where(own, self.variance, -self.b_inverse() / (root[:, None] * root))
+
+    def solve(self, split: LowRankSplit, d: Float[Array, " n"]) -> tuple[Array, Array]:
+        """α = (I + S₊ K)⁻¹ d and K α.
+
+        Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as
+        a product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G,
+        whose L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
+        """
+        root, strong = self.root, self._strong
+        scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
+        weak = jnp.where(strong, 0.0, d)
+        g_weak, rest_weak = split.low.T @ weak, split.rest @ weak
+        k_weak = split.low @ g_weak + rest_weak
+        inner = (scaled - root * rest_weak) @ self.inverse - self.reach @ g_weak
+        back = self.inverse @ inner
+        through_v = (inner @ self.upper - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
+        return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
+
 
 def factorize(split: LowRankSplit, own: Float[Array, " n"], tau: Float[Array, " n"]) -> Factor:
     """Cholesky factor of B and its inverse, `own` being the diagonal of K: the n³ work of a sweep.
@@ -106,48 +144,6 @@ def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
     return Factor(factor.own, root, upper, inverse, b, direct, log_determinant, (along / s) @ wt)
-
-
-def solve(split: LowRankSplit, factor: Factor, d: Float[Array, " n"]) -> tuple[Array, Array]:
-    """α = (I + S₊ K)⁻¹ d and K α.
-
-    Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
-    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G, whose
-    L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
-    """
-    root, strong = factor.root, _strong(factor)
-    scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
-    weak = jnp.where(strong, 0.0, d)
-    g_weak, rest_weak = split.low.T @ weak, split.rest @ weak
-    k_weak = split.low @ g_weak + rest_weak
-    inner = (scaled - root * rest_weak) @ factor.inverse - factor.reach @ g_weak
-    back = factor.inverse @ inner
-    through_v = (inner @ factor.upper - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
-    return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
-
-
-def _strong(factor: Factor) -> Bool[Array, " n"]:
-    """Where the site outweighs the prior, τ K_ii > ½."""
-    return factor.root**2 * factor.own > 0.5
-
-
-def variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
-    strong = _strong(factor)
-    tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
-
-
-def b_inverse(factor: Factor) -> Float[Array, "n n"]:
-    """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
-    return factor.inverse @ factor.inverse.T if factor.reach.shape[1] else gram_of_upper(factor.inverse)
-
-
-def covariance_of(factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
-    """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels; K − VᵀV would be a difference of K's."""
-    root = jnp.where(factor.root > 0, factor.root, 1.0)
-    own = jnp.eye(len(root), dtype=bool)
-    return jnp.where(own, variance, -b_inverse(factor) / (root[:, None] * root))
 
 
 def negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Array, Array]:

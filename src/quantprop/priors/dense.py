@@ -19,29 +19,8 @@ from jaxtyping import Array, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
 from quantprop.numerics.triangular import symmetric_product, transposed
-from quantprop.priors.base import (
-    Conditioned,
-    Cost,
-    Cotangent,
-    Joint,
-    Moves,
-    Predictor,
-    Prior,
-    Process,
-    Response,
-    new_values,
-)
-from quantprop.priors.cholesky import (
-    Factor,
-    LowRankSplit,
-    b_inverse,
-    covariance_of,
-    dominant,
-    factorize,
-    negative_part,
-    solve,
-    variances,
-)
+from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
+from quantprop.priors.cholesky import Factor, LowRankSplit, dominant, factorize, negative_part
 from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
@@ -119,7 +98,7 @@ class DensePrior(Prior):
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
         at, sites = given.marginals, Natural(nu, given.sites.tau)
-        pushed = solve(self.split, given.factor, sites.nu - sites.tau * self.mean)
+        pushed = given.factor.solve(self.split, sites.nu - sites.tau * self.mean)
         return _marginals(self, sites, *pushed, at.b, at.variance)
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
@@ -127,17 +106,13 @@ class DensePrior(Prior):
         return DensePrior(self.mean, nothing), replace(factor, upper=nothing)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> DensePrior:
-        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9)."""
-        alpha = given.marginals.alpha
-        if signed:
-            precision = given.sites.tau[:, None] * self.joint(given, signed).transfer
-        else:
-            precision = given.factor.root[:, None] * b_inverse(given.factor) * given.factor.root
+        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9), with (K + S⁻¹)⁻¹ = S A."""
+        alpha, precision = given.marginals.alpha, given.sites.tau[:, None] * self.joint(given, signed).transfer
         return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
         """The negative sites add WᵀW to Σ."""
-        covariance = covariance_of(given.factor, variances(given.factor)[1])
+        covariance = given.factor.covariance()
         if signed:
             _, w = negative_part(covariance, given.sites)
             covariance = covariance + transposed(w) @ w
@@ -155,7 +130,7 @@ class DensePrior(Prior):
         alpha, root, inverse = given.marginals.alpha, given.factor.root, transposed(given.factor.inverse)
         if not signed:
             return DensePredictor(alpha, root, inverse)
-        lower, _ = negative_part(covariance_of(given.factor, variances(given.factor)[1]), sites)
+        lower, _ = negative_part(given.factor.covariance(), sites)
         negative = Negative(jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower, inverse @ (root[:, None] * self.k))
         return DensePredictor(alpha, root, inverse, negative)
 
@@ -208,7 +183,7 @@ class DensePredictor(Predictor):
         if self.negative is not None:
             root, lower, base = self.negative.root, self.negative.lower, self.negative.base
             w = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
-        return new_values(new_mean, own, v, w)
+        return self.reduced(new_mean, own, v, w)
 
 
 def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -> Marginal:
@@ -218,20 +193,18 @@ def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -
 
 
 def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
-    alpha, k_alpha = solve(prior.split, factor, sites.nu - sites.tau * prior.mean)
-    b, variance = variances(factor)
-    proper = jnp.all(jnp.isfinite(b))
-    return _marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper
+    alpha, k_alpha = factor.solve(prior.split, sites.nu - sites.tau * prior.mean)
+    proper = jnp.all(jnp.isfinite(factor.b))
+    return _marginals(prior, sites, alpha, k_alpha, factor.b, factor.variance), factor.log_determinant, proper
 
 
 def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
     """Σ d = Σ₊(d + S₋½ R⁻ᵀ R⁻¹ S₋½ Σ₊ d); Σ₊ times what stands at negative sites never leaves the posterior's scale."""
-    b, variance = variances(factor)
-    covariance = covariance_of(factor, variance)
+    b, variance, covariance = factor.b, factor.variance, factor.covariance()
     lower, w = negative_part(covariance, sites)
     negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    alpha, k_alpha = solve(prior.split, factor, jnp.where(negative, 0.0, d))
+    alpha, k_alpha = factor.solve(prior.split, jnp.where(negative, 0.0, d))
     apart = jnp.where(negative, d, 0.0)
     inner = solve_triangular(lower, root * (k_alpha + covariance @ apart), lower=True)
     apart = apart + root * solve_triangular(lower, inner, lower=True, trans=1)

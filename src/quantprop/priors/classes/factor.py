@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Normal
 from quantprop.priors.base import Predictor
-from quantprop.priors.cholesky import Factor, LowRankSplit, covariance_of, factorize, variances
+from quantprop.priors.cholesky import Factor, LowRankSplit, factorize
 from quantprop.records import Record
 
 Grid = Float[Array, "classes m"]
@@ -72,8 +72,7 @@ def factor_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[
 
     def one(c: Any) -> tuple[Array, Array, Array]:
         factor = class_factor(k, d, c)
-        b, variance = variances(factor)
-        return b, covariance_of(factor, variance), factor.log_determinant
+        return factor.b, factor.covariance(), factor.log_determinant
 
     b, covariance, sizes = jax.lax.map(one, jnp.arange(len(d)))
     own = jnp.eye(d.shape[1], dtype=bool)

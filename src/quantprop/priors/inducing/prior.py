@@ -26,7 +26,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.numerics.triangular import gram_of_upper, lower_product, transposed, triangular_inverse, weighted_gram
-from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response, new_values
+from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
 from quantprop.records import Record, changed, field
@@ -196,7 +196,7 @@ class InducingPredictor(Predictor):
     centre: Float[Array, " m"]
 
     def at(self, mean: Float[Array, " k"], cross: Float[Array, "m k"], own: Float[Array, "..."]) -> Normal:
-        return new_values(mean + cross.T @ self.centre, own, cross, self.inverse @ cross)
+        return self.reduced(mean + cross.T @ self.centre, own, cross, self.inverse @ cross)
 
 
 def factorised(

@@ -19,16 +19,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Prior, Response
-from quantprop.priors.markov.algebra import (
-    Matrix,
-    Vector,
-    dot,
-    identity,
-    inverse,
-    outer,
-    product,
-    times,
-)
+from quantprop.priors.markov.algebra import Matrix, Vector, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.prediction import MarkovPredictor
 from quantprop.priors.markov.recursion import Chain, Filtered, cavity, filtered, pivot, updated
 from quantprop.priors.markov.response import Flow, flow_of, flowed
