@@ -45,6 +45,8 @@ def upper_inverse(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
     products; U_jj is substituted into, not inverted, which would lose its condition number.
     """
     n, blocks = len(upper), _blocks(len(upper))
+    if not in_blocks():
+        return jax.lax.linalg.triangular_solve(upper, jnp.eye(n, dtype=upper.dtype), left_side=True)
     inverse = jnp.zeros((n, n), upper.dtype)
     for i, (a, b) in reversed(list(enumerate(blocks))):
         right = jnp.eye(b - a, n - a, dtype=upper.dtype)
@@ -56,7 +58,7 @@ def upper_inverse(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Float[Array, "n m"]:
     """Y of U Y = right; for a wide U from that of its halves, U₁₁ Y₁ = right₁ − U₁₂ Y₂."""
-    if len(upper) <= LEAF or not in_blocks():  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
+    if len(upper) <= LEAF:  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
         return jax.lax.linalg.triangular_solve(upper.T, right.T, left_side=False, lower=True).T
     half = len(upper) // 2
     second = _substituted(upper[half:, half:], right[half:])
