@@ -119,7 +119,7 @@ class ClassesInducingPrior(Prior):
         """
         stack, local, layout = self.stack, self.local(sites), self.layout
         mixed = local.s / jnp.sqrt(local.total)
-        precision = stack.gram(local.s, mixed, mixed) + jnp.eye(stack.size)
+        precision = stack.gram(local.s, mixed) + jnp.eye(stack.size)
         lower = jnp.linalg.cholesky(precision)
         covariance = gram_of_upper(triangular_inverse(lower).T)
         own, tied = stack.forms(covariance, local.share)
