@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-MAX_BLOCKS = 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
+BLOCK = 128  # rows of a block, unless there would be fewer than MIN_BLOCKS or more than MAX_BLOCKS
+MIN_BLOCKS, MAX_BLOCKS = 3, 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
 LEAF = 96  # rows that LAPACK substitutes into at once, three times as slowly as it multiplies
 
 
@@ -26,7 +27,7 @@ def in_blocks() -> bool:
 
 
 def _blocks(n: int) -> list[tuple[int, int]]:
-    parts = min(-(-n // LEAF), MAX_BLOCKS) if in_blocks() else 1
+    parts = min(max(-(-n // BLOCK), MIN_BLOCKS), MAX_BLOCKS) if n > LEAF and in_blocks() else 1
     return [(n * i // parts, n * (i + 1) // parts) for i in range(parts)]
 
 
