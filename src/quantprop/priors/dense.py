@@ -98,8 +98,8 @@ class DensePrior(Prior):
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
         at, sites = given.marginals, Natural(nu, given.sites.tau)
-        pushed = given.factor.solve(self.split, sites.nu - sites.tau * self.mean)
-        return _marginals(self, sites, *pushed, at.b, at.variance)
+        alpha, k_alpha = given.factor.solve(self.split, sites.nu - sites.tau * self.mean)
+        return _marginals(self, sites, alpha, k_alpha, at.b, at.variance)
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
         nothing = jnp.zeros((0, 0))
