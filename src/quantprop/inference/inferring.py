@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.classes import by_factors
+from quantprop.inference.classes import in_terms_of
 from quantprop.inference.continuation import continued
 from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
 from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
+from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, starting_sites
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
@@ -38,7 +38,6 @@ class FixedPointWarning(UserWarning):
 
 
 @checked(model=a(Model), sites=a(Natural), schedule=choice(SCHEDULES))
-@by_factors
 @float64
 def infer(
     model: Model,
@@ -88,8 +87,8 @@ def infer(
         raise ValueError(
             f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"
         )
-    model = settled(model, X)
-    task = prepare(model, X, y, method, weights, exposure, trials)
+    given, task = model, prepare(model, X, y, method, weights, exposure, trials)
+    model = task.model
     with blas_threads_for(task.cost):
         problem = _problem(model, method, task)
         start = task.placed(starting_sites(problem.likelihood, task, sites))
@@ -101,7 +100,9 @@ def infer(
         _warn_of_lost_digits(problem, out.at.sites)
     loo = loo_at(problem.method, problem.likelihood, task, out.at)
     solution = solution_of(model, problem.method, task, out, loo, schedule, tol)
-    return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
+    if not is_psd:
+        solution = replace(solution, status=replace(solution.status, reason="no-covariance"))
+    return in_terms_of(given, solution)
 
 
 def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
@@ -188,7 +189,7 @@ def _by_stand_in(
         f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
         f"{stand_in!r}, as solution.method says",
         FixedPointWarning,
-        stacklevel=6,
+        stacklevel=5,
     )
     return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
 
@@ -210,7 +211,7 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
 
 

@@ -38,7 +38,7 @@ from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
 from quantprop.records import changed
-from quantprop.runtime.jobs import agreed, counted, gathered, own_part
+from quantprop.runtime.jobs import agreed, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compile_ahead, program
 
@@ -104,10 +104,10 @@ class Landscape:
         """How many rows it is of, in this process."""
         return len(self.task.x)
 
-    @cached_property
+    @property
     def total(self) -> int:
         """How many rows it is of, in all processes: what they decide by, since each has another number of its own."""
-        return counted(self.count)
+        return self.task.total_rows
 
     @cached_property
     def parts(self) -> Declared:

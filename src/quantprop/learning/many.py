@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
-from quantprop.inference.classes import each_by_factors
+from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
-from quantprop.inference.task import as_method, prepare, settled
+from quantprop.inference.task import as_method, prepare
 from quantprop.learning.batch_search import BatchSearch
 from quantprop.learning.fitting import MOST
 from quantprop.learning.landscape import Landscape
@@ -28,7 +28,6 @@ PROBLEMS = Rule("a sequence with one entry per problem", SEQUENCE.holds, TypeErr
 
 
 @checked(model=MODELS, **dict.fromkeys(("X", "y", "weights", "exposure", "trials"), PROBLEMS))
-@each_by_factors
 def fit_many(
     model: Model | Sequence[Model],
     X: Sequence[Any],
@@ -82,7 +81,6 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
-    models = [settled(one, x) for one, x in zip(models, X, strict=False)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "
@@ -90,8 +88,8 @@ def fit_many(
     surfaces: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
         task = prepare(one, x, t, method, w, e, k)
-        parts = surfaces[-1].parts if surfaces and surfaces[-1].model is one and not callable(one.mean) else None
-        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol, known_parts=parts))
+        parts = surfaces[-1].parts if surfaces and surfaces[-1].model is task.model and not callable(one.mean) else None
+        surfaces.append(Landscape(task.model, task, method, objective, gradient == "exact", tol, known_parts=parts))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
         shares, stop = _shares(surfaces), Event()
@@ -103,7 +101,7 @@ def fit_many(
         except BaseException:  # an interrupt need not wait until the other threads have learned all of theirs
             stop.set()
             raise
-    return [finished[i] for i in range(total)]
+    return [in_terms_of(one, finished[i]) for i, one in enumerate(models)]
 
 
 def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:

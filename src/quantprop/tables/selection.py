@@ -1,0 +1,107 @@
+"""The columns that a kernel uses: rows in which they are complete, and their encoding for kernels of terms."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from quantprop.estimators.columns import check_levels, in_order
+from quantprop.kernels import Terms, columns_of, groups_of
+from quantprop.tables.encoding import TRUTH, Column, Encoding, check_complete, encoding_of, is_dates, levels_of
+from quantprop.tables.reading import MISSING, Table, TableError, as_table, counted, missing
+from quantprop.tables.roles import Roles
+
+
+@dataclass(frozen=True)
+class Complete:
+    """A table without missing values in the columns that models use.
+
+    Attributes:
+        table: the rows that are left.
+        dropped: how many rows are not.
+        cost: how many rows have a missing value in each of these columns.
+        constant: features left out because their values, where they are not missing, never change.
+    """
+
+    table: Table
+    dropped: int
+    cost: dict[str, int]
+    constant: tuple[str, ...]
+
+    def __str__(self) -> str:
+        rows = self.dropped + len(self.table.rows)
+        return f"{self.dropped} of {rows} rows have missing values: dropped{counted(self.cost)}"
+
+
+def complete(
+    table: Table | Any, target_name: str, kernels: Sequence[str] = ("isotropic",), roles: Roles = Roles()
+) -> Complete:
+    """Leave out the rows with a missing value in a column that a model uses: the target, columns with a role, and the
+    features of the kernels (of all kernels, where several are compared). Open ends of intervals are not missing.
+
+    >>> from quantprop import tables
+    >>> table = tables.from_columns({"x": [1, 2, None, 4], "z": [None, 2, 3, 1], "y": [1, 2, 3, None]}, "a list")
+    >>> found = tables.complete(table, "y", ["se(x)"])
+    >>> found.table.lines, found.cost
+    ((1, 2), {'x': 1, 'y': 1})
+    """
+    table = as_table(table)
+    roled = {target_name, *roles.columns.values()}
+    open_ended = set() if roles.upper is None else {target_name, roles.upper}
+    names = table.without(roled).names
+    used = {name for kernel in kernels if "(" in kernel for name in columns_in(kernel, names)}
+    others = [] if all("(" in kernel for kernel in kernels) else [name for name in names if name not in used]
+    constant = tuple(name for name in others if _is_constant(table.column(name)))
+    used = (used | roled | set(others)) - set(constant) - open_ended
+    unused = [name for name in table.names if name not in used]
+    left = table.complete(unused)
+    return Complete(left.without(constant), len(table.rows) - len(left.rows), missing(table.without(unused)), constant)
+
+
+def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
+    """The columns that the terms of a kernel name, of those that there are."""
+    return tuple(map(str, columns_of(Terms(kernel, tuple(names)).kernel(names=names), called=True)))
+
+
+def _is_constant(cells: Iterable[str]) -> bool:
+    """Returns whether some cells are missing and all others are equal."""
+    there = set(cells)
+    return bool(there & MISSING) and len(there - MISSING) < 2
+
+
+# --- terms -----------------------------------------------------------------------------------------------------------
+
+
+def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
+    """The encoding of the columns that a kernel of terms names, and the names of the others. Numbers keep their own
+    units, levels of groups become codes.
+    """
+    chosen = columns_in(text, table.names)
+    if not chosen:
+        raise TableError("the kernel has no term of a column: add one, such as se(age)")
+    check_complete(table, chosen)
+    groups = set(groups_of(Terms(text).kernel(), called=True))
+    columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
+    return encoding_of(columns, table), tuple(name for name in table.names if name not in chosen)
+
+
+def _group(table: Table, name: str) -> Column:
+    cells = table.column(name)
+    found = {cell.casefold() for cell in cells}
+    levels = TRUTH if found <= set(TRUTH) else tuple(sorted(set(cells), key=in_order))
+    if len(levels) < 2:
+        raise TableError(f"{table.source}: column {name!r} always holds {cells[0]!r}: there is no group to tell apart")
+    check_levels(len(levels), len(cells), name)
+    return Column(name, levels, treatment="coded")
+
+
+def _numeric(table: Table, name: str) -> Column:
+    if is_dates(table.column(name)):
+        return Column(name, dates=True, treatment="centred")
+    levels = levels_of(table, name)
+    if len(levels) > 2:
+        shown = ", ".join(map(repr, levels[:3]))
+        raise TableError(f"{table.source}: column {name!r} holds words ({shown}, ...), of which only group({name}) and "
+                         f"coregion({name}) can be terms")  # fmt: skip
+    return Column(name, levels, treatment="centred")
