@@ -10,12 +10,17 @@ from scipy.linalg import solve_triangular
 
 from quantprop.numerics import triangular
 from quantprop.numerics.triangular import (
+    assembled,
+    block_rows,
+    folded_gram,
+    folded_product,
     gram_of_upper,
+    inverse_rows,
     lower_product,
     pivoted_cholesky,
-    symmetric_product,
+    squares_above,
+    squares_beside,
     triangular_inverse,
-    upper_inverse,
     weighted_gram,
 )
 
@@ -39,11 +44,17 @@ def test_inverse_and_gram(lower):
         np.testing.assert_allclose(gram_of_upper(lower.T), lower.T @ lower, rtol=1e-13, atol=1e-13)
 
 
-def test_the_inverse_of_an_upper_triangle_is_one(lower):
+def test_block_rows(lower):
+    upper = lower.T
+    strict = upper - np.diag(np.diagonal(upper))
     with jax.enable_x64(True):
-        found = np.asarray(upper_inverse(lower.T))
-    np.testing.assert_allclose(lower.T @ found, np.eye(len(lower)), atol=1e-12)
-    np.testing.assert_array_equal(np.tril(found, -1), 0.0)
+        rows = block_rows(upper)
+        np.testing.assert_array_equal(assembled(rows), upper)
+        inverse = np.asarray(assembled(inverse_rows(rows)))
+        np.testing.assert_allclose(upper @ inverse, np.eye(len(upper)), atol=1e-12)
+        np.testing.assert_array_equal(np.tril(inverse, -1), 0.0)
+        np.testing.assert_allclose(squares_beside(rows), (strict**2).sum(1), rtol=1e-13)
+        np.testing.assert_allclose(squares_above(rows), (strict**2).sum(0), rtol=1e-13)
 
 
 @pytest.mark.parametrize("variance", [1.0, 1e6, 1e12])
@@ -68,13 +79,18 @@ def _substituted(lower: np.ndarray) -> np.ndarray:
     return solve_triangular(lower, np.eye(len(lower)), lower=True)
 
 
-def test_symmetric_products(lower):
+def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lower):
+    n = len(lower)
     rng = np.random.default_rng(0)
-    square, diagonal = rng.normal(size=lower.shape), rng.normal(size=len(lower))
-    expected = square.T @ (diagonal[:, None] * square)
+    square, diagonal, symmetric = rng.normal(size=(n, n)), rng.normal(size=n), rng.normal(size=(n, n))
+    symmetric = symmetric + symmetric.T
+    product = square.T @ (diagonal[:, None] * square)
     with jax.enable_x64(True):
-        found = symmetric_product(square.T, diagonal[:, None] * square)
-    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-11)
+        for folded, whole in (
+            (folded_gram(lower.T), lower.T @ lower),
+            (folded_product(square.T, diagonal[:, None] * square), product),
+        ):
+            np.testing.assert_allclose(np.sum(folded * symmetric), np.sum(whole * symmetric), rtol=1e-12, atol=1e-11)
 
 
 def test_pivots_end_where_nothing_is_left():

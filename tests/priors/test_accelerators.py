@@ -31,6 +31,11 @@ def priors() -> dict[str, Prior]:
     }
 
 
+def doubled(slope):
+    """Of two entries (i, j) and (j, i) of a slope in a symmetric matrix only the sum counts."""
+    return slope + slope.T if slope.shape == (N, N) else slope
+
+
 def answers(prior: Prior, sites: Natural, signed: bool):
     def all_of(prior: Prior, sites: Natural, by: Cotangent):
         given = prior.condition(sites, signed)
@@ -41,8 +46,7 @@ def answers(prior: Prior, sites: Natural, signed: bool):
             given.log_determinant,
             prior.follow(positive, sites.nu + 1.0).mean,
             response.answer(by.answer),
-            response.to_prior(by),
-            prior.evidence_slope(given, signed),
+            jax.tree.map(doubled, (response.to_prior(by), prior.evidence_slope(given, signed))),
             prior.predictor(sites, signed),
         )
 

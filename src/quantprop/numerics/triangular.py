@@ -4,8 +4,12 @@ On a CPU all of these are computed by blocks, without those that are zero or kno
 compiler tries out implementations for every shape of a product, as one operation each (`in_blocks`).
 
 Left sides of products are taken by rows: on a CPU XLA then multiplies two to three times as fast as by columns, and as
-LAPACK substitutes (docs/measured.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So inverses are
-those of U. Counts of operations are those of four blocks.
+LAPACK substitutes (docs/measured.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is
+done with U, and in its block rows, each from the diagonal on: nothing is transposed, and products leave out zeros.
+Counts of operations are those of four blocks.
+
+A symmetric matrix that is only ever multiplied with symmetric ones, entry by entry, and summed may be *folded*: zero in
+the blocks above those on the diagonal, twice itself below them. No pass over memory is spent on its other half.
 """
 
 from __future__ import annotations
@@ -38,27 +42,42 @@ def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
 
 def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """L⁻¹."""
-    return upper_inverse(lower.T).T
+    return assembled(inverse_rows(block_rows(lower.T))).T
 
 
-def upper_inverse(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """Z = U⁻¹ by block rows, from the last to the first: U_jj Z_j = I_j − Σ_k U_jk Z_k over k > j. The sums are
-    products; U_jj is substituted into, not inverted, which would lose its condition number.
+def block_rows(upper: Float[Array, "n n"]) -> list[Array]:
+    """The block rows of U, each from the diagonal on."""
+    return [upper[a:b, a:] for a, b in _blocks(len(upper))]
+
+
+def assembled(rows: list[Array]) -> Float[Array, "n n"]:
+    """U of its block rows."""
+    n = rows[0].shape[1]
+    upper = jnp.zeros((n, n), rows[0].dtype)
+    for row in reversed(rows):
+        a = n - row.shape[1]
+        upper = jax.lax.dynamic_update_slice(upper, row, (a, a))
+    return upper
+
+
+def inverse_rows(rows: list[Array]) -> list[Array]:
+    """The block rows of Z = U⁻¹ from U Z = I, from the last to the first: U_jj Z_j = I_j − Σ_k U_jk Z_k over k > j.
+    The sums are products; U_jj is substituted into, not inverted, which would lose its condition number.
     """
-    n, blocks = len(upper), _blocks(len(upper))
-    if not in_blocks():
-        return jax.lax.linalg.triangular_solve(upper, jnp.eye(n, dtype=upper.dtype), left_side=True)
-    inverse = jnp.zeros((n, n), upper.dtype)
-    for i, (a, b) in reversed(list(enumerate(blocks))):
-        right = jnp.eye(b - a, n - a, dtype=upper.dtype)
-        for c, d in blocks[i + 1 :]:
-            right = right - jnp.pad(upper[a:b, c:d] @ inverse[c:d, c:], ((0, 0), (c - a, 0)))
-        inverse = jax.lax.dynamic_update_slice(inverse, _substituted(upper[a:b, a:b], right), (a, a))
-    return inverse
+    found: list[Array] = []  # of the rows below
+    for row in reversed(rows):
+        width, ends = len(row), row.shape[1]
+        own, eye = row[:, :width], jnp.eye(width, dtype=row.dtype)
+        products = [row[:, -z.shape[1] :][:, : len(z)] @ z for z in found]
+        right = [-sum(jnp.pad(p, ((0, 0), (ends - width - p.shape[1], 0))) for p in products)] if found else []
+        found = [_substituted(own, jnp.concatenate([eye, *right], axis=1)), *found]
+    return found
 
 
 def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Float[Array, "n m"]:
     """Y of U Y = right; for a wide U from that of its halves, U₁₁ Y₁ = right₁ − U₁₂ Y₂."""
+    if not in_blocks():
+        return jax.lax.linalg.triangular_solve(upper, right, left_side=True)
     if len(upper) <= LEAF:  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
         return jax.lax.linalg.triangular_solve(upper.T, right.T, left_side=False, lower=True).T
     half = len(upper) // 2
@@ -67,24 +86,59 @@ def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Floa
     return jnp.concatenate([first, second])
 
 
+def squares_beside(rows: list[Array]) -> Float[Array, " n"]:
+    """Σ_k U_ik² over k > i, right of the diagonal, from the block rows of U."""
+    return jnp.concatenate([jnp.sum(_strictly(row) ** 2, 1) + jnp.sum(row[:, len(row) :] ** 2, 1) for row in rows])
+
+
+def squares_above(rows: list[Array]) -> Float[Array, " n"]:
+    """Σ_k U_ki² over k < i, above the diagonal, from the block rows of U."""
+    n = rows[0].shape[1]
+    sums = [jnp.concatenate([jnp.sum(_strictly(r) ** 2, 0), jnp.sum(r[:, len(r) :] ** 2, 0)]) for r in rows]
+    return sum((jnp.pad(s, (n - len(s), 0)) for s in sums), jnp.zeros(n))
+
+
+def _strictly(row: Float[Array, "w m"]) -> Float[Array, "w w"]:
+    """A block row's block on the diagonal, without the diagonal."""
+    return jnp.where(jnp.eye(len(row), dtype=bool), 0.0, row[:, : len(row)])
+
+
 def gram_of_upper(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """U Uᵀ, without the columns of U that are zero in a block of rows: 5/8 n³ flops."""
-    return _mirrored([upper[a:b, a:] @ upper[:b, a:].T for a, b in _blocks(len(upper))])
+    return _mirrored(_gram_rows(upper))
 
 
-def symmetric_product(left: Float[Array, "m n"], right: Float[Array, "n m"]) -> Float[Array, "m m"]:
-    """left right where that is symmetric, by the blocks of its lower triangle: 5/8 of the flops."""
-    return _mirrored([left[a:b] @ right[:, :b] for a, b in _blocks(len(left))])
+def folded_gram(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """U Uᵀ, folded."""
+    return _folded(_gram_rows(upper))
+
+
+def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
+    """left right where that is symmetric, folded: 3/2 n³ flops in two blocks. More would take as long, and memory."""
+    half = len(left) // 2 if in_blocks() else 0
+    return _folded([left[:half] @ right[:, :half], left[half:] @ right])
 
 
 def weighted_gram(left: Float[Array, "m n"], weights: Float[Array, " n"]) -> Float[Array, "m m"]:
-    """left diag(weights) leftᵀ."""
-    return symmetric_product(left * weights, left.T)
+    """left diag(weights) leftᵀ by the blocks of its lower triangle: 5/8 of the flops."""
+    scaled = left * weights
+    return _mirrored([scaled[a:b] @ left[:b].T for a, b in _blocks(len(left))])
 
 
 def lower_product(lower: Float[Array, "m m"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
     """L right, without the blocks of L that are zero: 5/8 of the flops."""
     return jnp.concatenate([lower[a:b, :b] @ right[:b] for a, b in _blocks(len(lower))])
+
+
+def _gram_rows(upper: Float[Array, "n n"]) -> list[Array]:
+    return [upper[a:b, a:] @ upper[:b, a:].T for a, b in _blocks(len(upper))]
+
+
+def _folded(rows: list[Array]) -> Float[Array, "n n"]:
+    """Block rows, each up to the diagonal, as one matrix; what is left of the diagonal blocks is doubled."""
+    n = rows[-1].shape[1]
+    scaled = [row * jnp.where(jnp.arange(row.shape[1]) < row.shape[1] - len(row), 2.0, 1.0) for row in rows]
+    return jnp.concatenate([jnp.pad(row, ((0, 0), (0, n - row.shape[1]))) for row in scaled])
 
 
 def _mirrored(rows: list[Array]) -> Float[Array, "n n"]:

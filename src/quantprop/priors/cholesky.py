@@ -8,13 +8,23 @@ transposed, U = Lᵀ and U⁻¹, as LAPACK leaves them (`numerics.triangular`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import Natural
-from quantprop.numerics.triangular import gram_of_upper, pivoted_cholesky, upper_inverse
+from quantprop.numerics.triangular import (
+    assembled,
+    block_rows,
+    gram_of_upper,
+    inverse_rows,
+    pivoted_cholesky,
+    squares_above,
+    squares_beside,
+)
 from quantprop.records import Record
 from quantprop.runtime.programs import program
 
@@ -77,9 +87,9 @@ class Factor(Record):
         tau = jnp.where(self.root > 0, self.root**2, 1.0)
         return jnp.where(self._strong, (1.0 - self.b) / tau, self.direct)
 
-    def b_inverse(self) -> Float[Array, "n n"]:
-        """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
-        return self.inverse @ self.inverse.T if self.reach.shape[1] else gram_of_upper(self.inverse)
+    def b_inverse(self, gram: Callable = gram_of_upper) -> Float[Array, "n n"]:
+        """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded by `gram`; L⁻¹ is triangular unless a dominant part was split off."""
+        return self.inverse @ self.inverse.T if self.reach.shape[1] else gram(self.inverse)
 
     def covariance(self) -> Float[Array, "n n"]:
         """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels, unlike in K − VᵀV."""
@@ -115,14 +125,15 @@ def factorize(split: LowRankSplit, own: Float[Array, " n"], tau: Float[Array, " 
     on_diagonal = jnp.eye(len(root), dtype=bool)
     scaled = root[:, None] * k.T * root
     lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
-    upper, pivots = lower.T, jnp.diagonal(lower)
-    inverse = upper_inverse(upper)
-    own_inverse, beside = jnp.diagonal(inverse), jnp.sum(jnp.triu(inverse, 1) ** 2, axis=1)
+    rows, pivots = block_rows(lower.T), jnp.diagonal(lower)
+    rows_of_inverse = inverse_rows(rows)
+    inverse, beside = assembled(rows_of_inverse), squares_beside(rows_of_inverse)
+    own_inverse = jnp.diagonal(inverse)
     # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
-    explained = jnp.sum(jnp.triu(upper, 1) ** 2, axis=0) + beside + (pivots - own_inverse) ** 2
+    explained = squares_above(rows) + beside + (pivots - own_inverse) ** 2
     direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
     log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
-    factor = Factor(own, root, upper, inverse, beside + own_inverse**2, direct, log_determinant, nothing)
+    factor = Factor(own, root, assembled(rows), inverse, beside + own_inverse**2, direct, log_determinant, nothing)
     return _updated(factor, split.low) if split.low.shape[1] else factor
 
 

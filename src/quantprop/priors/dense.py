@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
-from quantprop.numerics.triangular import symmetric_product, transposed
+from quantprop.numerics.triangular import folded_gram, folded_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import Factor, LowRankSplit, dominant, factorize, negative_part
 from quantprop.records import Record
@@ -106,8 +106,12 @@ class DensePrior(Prior):
         return DensePrior(self.mean, nothing), replace(factor, upper=nothing)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> DensePrior:
-        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9), with (K + S⁻¹)⁻¹ = S A."""
-        alpha, precision = given.marginals.alpha, given.sites.tau[:, None] * self.joint(given, signed).transfer
+        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9); folded, to meet symmetric K."""
+        alpha, root = given.marginals.alpha, given.factor.root
+        if signed:
+            precision = given.sites.tau[:, None] * self.joint(given, signed).transfer
+        else:
+            precision = root[:, None] * given.factor.b_inverse(folded_gram) * root
         return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
@@ -119,10 +123,13 @@ class DensePrior(Prior):
         return Joint.of(covariance, given)
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
-        sd = unit(given.marginals.variance)
-        correlation = self.joint(given, signed).covariance / (sd[:, None] * sd)
-        others = jnp.where(jnp.eye(len(sd), dtype=bool), 0.0, correlation)
-        return DenseResponse(others, others**2, given.marginals, given.sites.tau)
+        if signed:
+            matrix, width = self.joint(given, signed).covariance, jnp.ones_like(given.sites.tau)
+        else:  # Σ_ij = −B⁻¹_ij/√(τ_i τ_j)
+            root = given.factor.root
+            matrix, width = -given.factor.b_inverse(), 1.0 / jnp.where(root > 0, root, 1.0)
+        others = jnp.where(jnp.eye(len(width), dtype=bool), 0.0, matrix)
+        return DenseResponse(others, others**2, width, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
         """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
@@ -136,29 +143,34 @@ class DensePrior(Prior):
 
 
 class DenseResponse(Response):
-    """By the posterior correlations ρ = I + O and their squares."""
+    """Σ = diag σ² + W O W with W = diag w, O symmetric and zero on its diagonal: what O is scaled by are vectors, so
+    that no pass over memory is spent on a scaled matrix.
+    """
 
     others: Float[Array, "n n"]  # O
     squared: Float[Array, "n n"]  # O ∘ O
+    width: Float[Array, " n"]  # w
     marginals: Marginal
     tau: Float[Array, " n"]
 
     def answer(self, moves: Moves) -> Moves:
-        return moves + jnp.stack([self.others @ moves[0], self.squared @ moves[1]])
+        d = self.width / unit(self.marginals.variance)  # ρ = I + diag(d) O diag(d)
+        of_others = [d * (self.others @ (d * moves[0])), d**2 * (self.squared @ (d**2 * moves[1]))]
+        return moves + jnp.stack(of_others)
 
     def to_prior(self, by: Cotangent) -> DensePrior:
-        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −σ O σ S elsewhere;
+        """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −W O W S elsewhere;
         log |I + S K| adds S A. Of two entries (i, j) and (j, i) of ∂J/∂K only the sum counts.
         """
-        m, sd, (to_mean, to_variance) = self.marginals, unit(self.marginals.variance), by.answer
-        pull = sd * self.tau
-        sent = m.b * to_mean / sd - pull * (self.others @ to_mean)  # Aᵀ ∂J/∂μ
+        m, pull = self.marginals, self.width * self.tau
+        u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
+        sent = m.b * u - pull * (self.others @ (self.width * u))  # Aᵀ u
+        product = folded_product(self.others * (self.width**2 * d), self.others)
+        beside = self.width * m.b * d + 0.5 * by.log_determinant * pull
+        own = jnp.where(jnp.eye(len(d), dtype=bool), m.b * (m.b * d + by.log_determinant * self.tau), 0.0)
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
-        beside = 0.5 * by.log_determinant * pull - m.b * to_variance / sd
-        once = self.others * (beside[:, None] * pull + pull[:, None] * beside)
-        twice = pull[:, None] * symmetric_product(self.others * -to_variance, self.others) * pull
-        own = m.b * (by.log_determinant * self.tau - m.b * to_variance / sd**2)
-        return DensePrior(by.mean + sent, outer - once + twice + jnp.diag(own))
+        others = self.others * (beside[:, None] * pull + pull[:, None] * beside)
+        return DensePrior(by.mean + sent, outer - others + pull[:, None] * product * pull + own)
 
 
 class Negative(Record):
