@@ -25,10 +25,10 @@ from quantprop.numerics.triangular import (
 )
 
 
-@pytest.fixture(params=[True, False], ids=["in blocks", "whole"], autouse=True)
-def _in_blocks(request, monkeypatch):
+@pytest.fixture(params=[True, False], ids=["many blocks", "halves"], autouse=True)
+def _in_many_blocks(request, monkeypatch):
     """As on a CPU, and as on an accelerator."""
-    monkeypatch.setattr(triangular, "in_blocks", lambda: request.param)
+    monkeypatch.setattr(triangular, "in_many_blocks", lambda: request.param)
 
 
 @pytest.fixture(params=[1, 3, 4, 17, 130, 301])  # also sizes that do not fill all blocks, and three blocks

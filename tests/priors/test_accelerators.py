@@ -1,4 +1,4 @@
-"""What an accelerator computes by whole matrices, and a CPU by blocks of them, is the same."""
+"""What an accelerator computes by halves of matrices, and a CPU by more blocks of them, is the same."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def answers(prior: Prior, sites: Natural, signed: bool):
 
 @pytest.mark.parametrize("signed", [False, True], ids=["positive", "signed"])
 @pytest.mark.parametrize("name", ["dense", "split", "inducing"])
-def test_whole_matrices_and_blocks_agree(name, signed, monkeypatch):
+def test_halves_and_more_blocks_agree(name, signed, monkeypatch):
     with jax.enable_x64(True):
         prior, tau = priors()[name], RNG.uniform(0.2, 3.0, N)
         tau[[4, 100]] = (-1e-9, -2e-9) if signed else (0.0, 1e-3)
         sites = Natural(jnp.asarray(RNG.normal(size=N)), jnp.asarray(tau))
-        monkeypatch.setattr(triangular, "in_blocks", lambda: True)
-        blocks, many = answers(prior, sites, signed)
-        monkeypatch.setattr(triangular, "in_blocks", lambda: False)
-        whole, few = answers(prior, sites, signed)
+        monkeypatch.setattr(triangular, "in_many_blocks", lambda: True)
+        by_blocks, many = answers(prior, sites, signed)
+        monkeypatch.setattr(triangular, "in_many_blocks", lambda: False)
+        by_halves, few = answers(prior, sites, signed)
     assert few < many
-    for one, other in zip(jax.tree.leaves(blocks), jax.tree.leaves(whole), strict=True):
+    for one, other in zip(jax.tree.leaves(by_blocks), jax.tree.leaves(by_halves), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-10, atol=1e-10 * max(1.0, float(np.abs(one).max(initial=0.0))))

@@ -1,7 +1,7 @@
 """Triangular factors: their inverses, and products whose outcome is known to be symmetric.
 
-On a CPU all of these are computed by blocks, without those that are zero or known by symmetry; on an accelerator, whose
-compiler tries out implementations for every shape of a product, as one operation each (`in_blocks`).
+All of these are computed by blocks, without those that are zero or known by symmetry: of halves on an accelerator,
+whose compiler tries out implementations for every shape of a product, and of more on a CPU (`in_many_blocks`).
 
 Left sides of products are taken by rows: on a CPU XLA then multiplies two to three times as fast as by columns, and as
 LAPACK substitutes (docs/measured.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is
@@ -23,15 +23,16 @@ MIN_BLOCKS, MAX_BLOCKS = 3, 4  # more cost more in copies than they save in arit
 LEAF = 96  # rows that LAPACK substitutes into at once, three times as slowly as it multiplies
 
 
-def in_blocks() -> bool:
-    """Whether matrices are divided into blocks, in programs traced now: on a CPU. An accelerator would wait longer for
-    autotuning of many shapes than it saves; there every operation is one on whole matrices.
+def in_many_blocks() -> bool:
+    """Whether matrices are divided into more than two blocks, in programs traced now: on a CPU. An accelerator would
+    wait longer for autotuning of many shapes than it saves.
     """
     return jax.default_backend() == "cpu"
 
 
 def _blocks(n: int) -> list[tuple[int, int]]:
-    parts = min(max(-(-n // BLOCK), MIN_BLOCKS), MAX_BLOCKS) if n > LEAF and in_blocks() else 1
+    many = min(max(-(-n // BLOCK), MIN_BLOCKS), MAX_BLOCKS) if in_many_blocks() else 2
+    parts = many if n > LEAF else 1
     return [(n * i // parts, n * (i + 1) // parts) for i in range(parts)]
 
 
@@ -76,9 +77,7 @@ def inverse_rows(rows: list[Array]) -> list[Array]:
 
 def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Float[Array, "n m"]:
     """Y of U Y = right; for a wide U from that of its halves, U₁₁ Y₁ = right₁ − U₁₂ Y₂."""
-    if not in_blocks():
-        return jax.lax.linalg.triangular_solve(upper, right, left_side=True)
-    if len(upper) <= LEAF:  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
+    if len(upper) <= LEAF or not in_many_blocks():  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
         return jax.lax.linalg.triangular_solve(upper.T, right.T, left_side=False, lower=True).T
     half = len(upper) // 2
     second = _substituted(upper[half:, half:], right[half:])
@@ -115,7 +114,7 @@ def folded_gram(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """left right where that is symmetric, folded: 3/2 n³ flops in two blocks. More would take as long, and memory."""
-    half = len(left) // 2 if in_blocks() else 0
+    half = len(left) // 2
     return _folded([left[:half] @ right[:, :half], left[half:] @ right])
 
 
