@@ -31,7 +31,7 @@ from quantprop.inference.task import prepare, settled
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.parameters import packed
-from quantprop.priors.classes import points as points_module
+from quantprop.priors.classes import process as process_module
 
 LONGER = partial(pytest.param, marks=pytest.mark.campaign)
 RNG = np.random.default_rng(5)
@@ -57,7 +57,7 @@ def point(model: Model, y: np.ndarray, method, theta=None):
 @pytest.mark.parametrize("kernel", [EACH, LONGER(KERNEL)])
 def test_with_the_inputs_as_points_everything_is_dense(method, kernel, monkeypatch):
     """In several chunks of data, with no jitter."""
-    monkeypatch.setattr(points_module, "chunk_bytes", lambda: 8 * 3 * 12 * 5)
+    monkeypatch.setattr(process_module, "chunk_bytes", lambda: 8 * 3 * 12 * 5)
     models = Model(kernel, PROBIT), Model(kernel, PROBIT, process=Inducing(X, jitter=0.0))
     dense, low = (infer(model, X, Y, method, tol=1e-11) for model in models)
     assert low.converged

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.linalg import solve_triangular
 
+from quantprop.numerics import triangular
 from quantprop.numerics.triangular import (
     assembled,
     block_rows,
@@ -15,11 +17,18 @@ from quantprop.numerics.triangular import (
     gram_of_upper,
     inverse_rows,
     lower_product,
+    pivoted_cholesky,
     squares_above,
     squares_beside,
     triangular_inverse,
     weighted_gram,
 )
+
+
+@pytest.fixture(params=[True, False], ids=["many blocks", "halves"], autouse=True)
+def _in_many_blocks(request, monkeypatch):
+    """As on a CPU, and as on an accelerator."""
+    monkeypatch.setattr(triangular, "in_many_blocks", lambda: request.param)
 
 
 @pytest.fixture(params=[1, 3, 4, 17, 130, 301])  # also sizes that do not fill all blocks, and three blocks
@@ -41,7 +50,9 @@ def test_block_rows(lower):
     with jax.enable_x64(True):
         rows = block_rows(upper)
         np.testing.assert_array_equal(assembled(rows), upper)
-        np.testing.assert_allclose(upper @ assembled(inverse_rows(rows)), np.eye(len(upper)), atol=1e-12)
+        inverse = np.asarray(assembled(inverse_rows(rows)))
+        np.testing.assert_allclose(upper @ inverse, np.eye(len(upper)), atol=1e-12)
+        np.testing.assert_array_equal(np.tril(inverse, -1), 0.0)
         np.testing.assert_allclose(squares_beside(rows), (strict**2).sum(1), rtol=1e-13)
         np.testing.assert_allclose(squares_above(rows), (strict**2).sum(0), rtol=1e-13)
 
@@ -80,6 +91,18 @@ def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lowe
             (folded_product(square.T, diagonal[:, None] * square), product),
         ):
             np.testing.assert_allclose(np.sum(folded * symmetric), np.sum(whole * symmetric), rtol=1e-12, atol=1e-11)
+
+
+def test_pivots_end_where_nothing_is_left():
+    """Of rank 3 and 5 rows: two are explained by the others. Each pivot is the row of largest variance that is left."""
+    low = np.random.default_rng(1).normal(size=(5, 3)) * np.array([[1.0], [3.0], [0.5], [2.0], [0.1]])
+    with jax.enable_x64(True):
+        columns, left, pivots = map(np.asarray, pivoted_cholesky(jnp.asarray(low @ low.T), 5, 1e-12))
+    np.testing.assert_allclose(columns @ columns.T, low @ low.T, atol=1e-12)
+    assert pivots.sum() == 3
+    assert pivots[np.argmax((low**2).sum(1))]
+    assert not columns[:, 3:].any()
+    assert np.abs(left).max() < 1e-12
 
 
 @pytest.mark.parametrize("m", [5, 130])

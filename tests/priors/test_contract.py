@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -367,7 +368,8 @@ def some_direction(prior: Prior) -> Prior:
         k = 0.1 * (found.k + np.swapaxes(found.k, 1, 2))
         return ClassesPrior(found.mean, k, np.zeros(()), np.zeros(len(LABELS)), 3)
     if isinstance(prior, ClassesInducingPrior):  # ω, the labels and κ are given
-        return found.made_of(found.mean, found.v, found.residual)
+        nothing = jax.tree.map(np.zeros_like, prior)
+        return replace(nothing, mean=found.mean, v=found.v, residual=found.residual)
     if isinstance(prior, MarkovPrior):  # Q symmetric, the order of rows as it is; slots without a row do not count
         chain = found.chain._replace(q=0.1 * (found.chain.q + np.swapaxes(found.chain.q, 1, 2)))
         still = jax.tree.map(np.zeros_like, prior.layout)

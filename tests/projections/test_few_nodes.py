@@ -22,8 +22,8 @@ from quantprop.likelihoods.base import Moments
 from quantprop.likelihoods.tilted import few_node_moments, panel_moments
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods import EP, QP
-from quantprop.numerics.selection import BLOCK, FEW, unless_trusted
-from quantprop.numerics.special import central_score
+from quantprop.numerics.selection import BLOCK, MIN_ROWS, unless_trusted
+from quantprop.numerics.special import normal_score
 from quantprop.parameters import packed
 from quantprop.projections.wasserstein import few_node_w2, panel_w2
 
@@ -150,29 +150,29 @@ def test_only_rows_that_are_not_trusted_are_computed_exactly():
         jax.debug.callback(lambda value: seen.append(float(value)), x)
         return 2.0 * x
 
-    rule = unless_trusted(lambda x: (2.0 * x + 1.0, x < FEW), exact)
-    x = jnp.arange(FEW + 10.0)
-    expected = np.where(x < FEW, 2.0 * x + 1.0, 2.0 * x)
+    rule = unless_trusted(lambda x: (2.0 * x + 1.0, x < MIN_ROWS), exact)
+    x = jnp.arange(MIN_ROWS + 10.0)
+    expected = np.where(x < MIN_ROWS, 2.0 * x + 1.0, 2.0 * x)
     np.testing.assert_array_equal(jax.jit(jax.vmap(rule))(x), expected)
     jax.effects_barrier()
-    assert set(range(FEW, FEW + 10)) <= set(seen)
+    assert set(range(MIN_ROWS, MIN_ROWS + 10)) <= set(seen)
     assert len(seen) == BLOCK  # one block, filled up with the last row
     nested = jax.vmap(jax.vmap(rule))(jnp.stack([x, x + 30.0]))
-    np.testing.assert_array_equal(nested, [expected, np.where(x + 30.0 < FEW, 2.0 * x + 61.0, 2.0 * x + 60.0)])
+    np.testing.assert_array_equal(nested, [expected, np.where(x + 30.0 < MIN_ROWS, 2.0 * x + 61.0, 2.0 * x + 60.0)])
     slope = jax.jvp(jax.vmap(rule), (x,), (jnp.ones_like(x),))[1]
     np.testing.assert_array_equal(slope, np.full(len(x), 2.0))
 
 
 def test_few_rows_are_all_computed_exactly():
-    rule = unless_trusted(lambda x: (2.0 * x + 1.0, x < FEW), lambda x: 2.0 * x)
-    x = jnp.arange(FEW - 1.0)
+    rule = unless_trusted(lambda x: (2.0 * x + 1.0, x < MIN_ROWS), lambda x: 2.0 * x)
+    x = jnp.arange(MIN_ROWS - 1.0)
     np.testing.assert_array_equal(jax.vmap(rule)(x), 2.0 * x)
     assert rule(x[1]) == 2.0
 
 
 def test_score_is_scipys():
     lower = np.concatenate([10.0 ** np.linspace(-15, np.log10(0.5), 500), [0.5, 0.7, 0.99]])
-    np.testing.assert_allclose(central_score(lower, 1.0 - lower), ndtri(lower), atol=3e-14)
+    np.testing.assert_allclose(normal_score(lower, 1.0 - lower), ndtri(lower), atol=3e-14)
 
 
 # --- few nodes alone -------------------------------------------------------------------------------------------------

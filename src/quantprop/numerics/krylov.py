@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-DIRECTIONS = 12  # kept
-MOST = 600  # steps
+DIRECTIONS = 12  # that are stored
+MAX_STEPS = 600
 
 
 class _State(NamedTuple):
@@ -21,7 +21,7 @@ class _State(NamedTuple):
 
 
 def minimal_residual(operator: Callable[[Array], Array], right: Array, tol: Array | float) -> tuple[Array, Array]:
-    """x of A x = right and |right − A x|, which is at most `tol` unless MOST steps were not enough.
+    """x of A x = right and |right − A x|, which is at most `tol` unless MAX_STEPS steps were not enough.
 
     Generalised conjugate residuals (Eisenstat, Elman and Schultz 1983): the iterates of GMRES, one step at a time.
     After DIRECTIONS steps the newest direction takes the place of the oldest.
@@ -29,7 +29,7 @@ def minimal_residual(operator: Callable[[Array], Array], right: Array, tol: Arra
     none, axes = jnp.zeros((DIRECTIONS, 2, *right.shape)), right.ndim  # arrays keep their shape: rows may be divided
 
     def unfinished(s: _State):
-        return (_norm(s.left) > tol) & (s.done < MOST)
+        return (_norm(s.left) > tol) & (s.done < MAX_STEPS)
 
     def step(s: _State):
         image = operator(s.left)

@@ -15,12 +15,12 @@ from quantprop.gaussian import LOG_2PI
 from quantprop.numerics.special import norm_logpdf
 
 SHIFT = 0.25  # of a step: in one dimension the midpoint rule, and no coordinate is 0 or 1 after the tent map
-FEW = 1e-290  # mass of a half-line whose quantiles double precision holds
-FAR = -40.0  # whose Φ has less
-APART = 0.7548776662466927  # between the shifts of two dimensions
-LEAST_COMMON, MOST_COMMON = 0.1, 0.97  # of the variance that all differences can share
+MIN_MASS = 1e-290  # mass of a half-line whose quantiles double precision holds
+MIN_SCORE = -40.0  # whose Φ has less
+SHIFT_STEP = 0.7548776662466927  # between the shifts of two dimensions
+MIN_COMMON, MAX_COMMON = 0.1, 0.97  # of the variance that all differences can share
 LOGISTIC = 0.75  # scale of the logistic distribution of t in standard deviations: heavier tails than t's
-STEPS = 8  # of Newton's method
+NEWTON_STEPS = 8
 
 
 class Rule(NamedTuple):
@@ -55,7 +55,7 @@ def lattice(rule: Rule, classes: int, shift: float = 0.0) -> Float[np.ndarray, "
     """
     j = np.arange(max(classes - 2 + rule.first, 1))
     z = np.resize(rule.generator, len(j)) + j // len(rule.generator)
-    points = np.mod((np.arange(rule.points)[:, None] * z + SHIFT) / rule.points + shift * (1.0 + APART * j), 1.0)
+    points = np.mod((np.arange(rule.points)[:, None] * z + SHIFT) / rule.points + shift * (1.0 + SHIFT_STEP * j), 1.0)
     return np.abs(2.0 * points - 1.0)
 
 
@@ -108,7 +108,7 @@ def _common_variance(spread: Float[Array, "j j"]) -> Array:
     n = len(spread)
     most = 1.0 / jnp.sum(jnp.linalg.solve(spread, jnp.ones(n)))
     mean = (jnp.sum(spread) - jnp.trace(spread)) / max(n * (n - 1), 1)
-    return jnp.clip(mean, LEAST_COMMON * most, MOST_COMMON * most)
+    return jnp.clip(mean, MIN_COMMON * most, MAX_COMMON * most)
 
 
 def _mode_and_scales(apart: Float[Array, " j"], sd: Float[Array, " j"], v: Array) -> tuple[Array, Array, Array]:
@@ -127,14 +127,15 @@ def _mode_and_scales(apart: Float[Array, " j"], sd: Float[Array, " j"], v: Array
         _, slope, curvature = at(t)
         return t - slope / curvature
 
-    mode = jax.lax.fori_loop(0, STEPS, uphill, jnp.zeros_like(v))
+    mode = jax.lax.fori_loop(0, NEWTON_STEPS, uphill, jnp.zeros_like(v))
     top, _, curvature = at(mode)
 
     def inward(_: Any, x: Array) -> Array:
         value, slope, _ = at(mode + x)
         return x - (value - top + 2.0) / slope
 
-    left, right = (jax.lax.fori_loop(0, STEPS, inward, x) for x in (-2.0 / jnp.sqrt(-curvature), 2.0 * jnp.sqrt(v)))
+    starts = -2.0 / jnp.sqrt(-curvature), 2.0 * jnp.sqrt(v)
+    left, right = (jax.lax.fori_loop(0, NEWTON_STEPS, inward, x) for x in starts)
     return mode, -0.5 * left, 0.5 * right
 
 
@@ -148,16 +149,16 @@ def _spread(u: Float[Array, " points"], mode: Array, left: Array, right: Array) 
 def _masses(b: Array) -> tuple[Array, Array]:
     """Φ(b), and its logarithm also where it underflows."""
     mass = 0.5 * erfc(-np.sqrt(0.5) * b)
-    held = mass > FEW
-    far = jnp.where(held, FAR, b)
+    held = mass > MIN_MASS
+    far = jnp.where(held, MIN_SCORE, b)
     log, i = jnp.log(jnp.where(held, mass, -far)), 1.0 / far**2
     return mass, jnp.where(held, log, -0.5 * (far**2 + LOG_2PI) - log - i * (1.0 - 2.5 * i))
 
 
 def _positive_half(b: Array, mass: Array, w: Array, log_w: Array) -> Array:
     """The quantile at 1 − w of a standard normal number above −b; far out it exceeds −b by an exponential one."""
-    held = mass > FEW
-    far = jnp.where(held, FAR, b)
+    held = mass > MIN_MASS
+    far = jnp.where(held, MIN_SCORE, b)
     return jnp.where(held, -ndtri(w * jnp.where(held, mass, 0.5)), -far + log_w / far)
 
 

@@ -37,9 +37,9 @@ class Fineness(NamedTuple):
 
 FINE = Fineness(12.0, 0.2, 0.4, 24, 1, 1e-5)  # to 1e-10 for exp links under standard deviations of 40, else to 1e-11
 CENTRAL = Fineness(7.5, 0.22, 0.4, 24, 1, 1e-5)  # as exact in absolute terms: without the digits of small tails
-COARSE = Fineness(4.5, 1.2, 0.8, 10, 0, 0.3)  # to about 1e-3: enough to say where a quantile is
+COARSE = Fineness(4.5, 1.2, 0.8, 10, 0, 0.3)  # to about 1e-3: enough to start the search for a quantile
 SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(65) / 5)).astype(int))  # numbers of nodes; a row's depends on it alone
-ELEMENTS = 1 << 13  # that are held at a time: they stay in a cache
+ELEMENTS = 1 << 13  # that are computed at a time: they stay in a cache
 ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
 RESOLVED = 1e-9  # of u: on that scale rounding u changes T(u) by 1e-7
 
@@ -160,7 +160,7 @@ def _interpolated(t: np.ndarray, at: Places, fineness: Fineness) -> np.ndarray:
     per = 2.0**40 / (value[:, -1:] - first)
 
     def placed(t: np.ndarray) -> np.ndarray:
-        """In [0, 1], of so many bits that adding a row's number is exact: the same for a row in any place."""
+        """In [0, 1], with few enough bits that adding a row's number is exact: the same for a row in any place."""
         return (np.rint((t - first) * per) * 2.0**-40 + row).ravel()
 
     return np.interp(placed(t), placed(value), grid.ravel()).reshape(t.shape)

@@ -29,19 +29,12 @@ BISECTIONS = 10
 DEPTH = 42.0
 
 
-def _cumulative_matrix(nodes: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """C with (C g)_i = ∫_{−1}^{x_i} g for polynomials g of degree < 16, through Legendre coefficients."""
-    degree = len(nodes)
-    legendre = np.polynomial.legendre.legvander(nodes, degree)
-    k = np.arange(degree)
-    coefficients = (2 * k[:, None] + 1) / 2 * legendre[:, :degree].T * weights  # of P_k, from the values at the nodes
-    below = np.concatenate([-np.ones((degree, 1)), legendre[:, : degree - 1]], axis=1)
-    antiderivative = (legendre[:, 1:] - below) / (2 * k + 1)  # ∫ P_k = (P_{k+1} − P_{k−1})/(2k + 1)
-    return antiderivative @ coefficients
-
-
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
-_CUMULATIVE = _cumulative_matrix(_NODES, _WEIGHTS)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
+_K, _LEGENDRE = np.arange(16), np.polynomial.legendre.legvander(NODES, 16)
+TO_SERIES = (_K[:, None] + 0.5) * _LEGENDRE[:, :16].T * WEIGHTS  # from values at the nodes to coefficients of P_k
+# C with (C g)_i = ∫_{−1}^{x_i} g for polynomials g of degree < 16, since ∫ P_k = (P_{k+1} − P_{k−1})/(2k + 1)
+_LOWER = np.concatenate([-np.ones((16, 1)), _LEGENDRE[:, :15]], axis=1)
+_CUMULATIVE = (_LEGENDRE[:, 1:] - _LOWER) / (2 * _K + 1) @ TO_SERIES
 
 
 class Landmarks(Record):
@@ -73,18 +66,18 @@ class Density(Record):
     def tails(self) -> tuple[Float[Array, "panels 16"], Float[Array, "panels 16"]]:
         """F and 1 − F at the nodes, each summed from its own end so that both tails keep their digits."""
         above = jnp.concatenate([jnp.cumsum(self.mass.sum(axis=1)[::-1])[-2::-1], jnp.zeros(1)])
-        return self.below(self.mass), above[:, None] + (self.mass / _WEIGHTS) @ (_WEIGHTS - _CUMULATIVE).T
+        return self.below(self.mass), above[:, None] + (self.mass / WEIGHTS) @ (WEIGHTS - _CUMULATIVE).T
 
     def below(self, mass: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
         """What is below each node of something whose share of every node is known."""
         before = jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass.sum(axis=1))[:-1]])
-        return before[:, None] + (mass / _WEIGHTS) @ _CUMULATIVE.T
+        return before[:, None] + (mass / WEIGHTS) @ _CUMULATIVE.T
 
 
 def widths(nodes: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
     """Weights of an integral over f itself, from the nodes: half the width of each panel times Gauss's weights."""
-    half = (nodes[:, -1] - nodes[:, 0]) / (_NODES[-1] - _NODES[0])
-    return half[:, None] * _WEIGHTS
+    half = (nodes[:, -1] - nodes[:, 0]) / (NODES[-1] - NODES[0])
+    return half[:, None] * WEIGHTS
 
 
 def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
@@ -162,10 +155,10 @@ def integrate(log_density: Callable, ends: Float[Array, " points"]) -> Density:
     integrated pass through the values at the nodes alone.
     """
     centre, half = 0.5 * (ends[1:] + ends[:-1]), 0.5 * (ends[1:] - ends[:-1])
-    nodes = centre[:, None] + half[:, None] * _NODES
+    nodes = centre[:, None] + half[:, None] * NODES
     values = jax.vmap(jax.vmap(log_density))(nodes)
     top = jax.lax.stop_gradient(jnp.max(values))
-    mass = jnp.exp(values - top) * half[:, None] * _WEIGHTS
+    mass = jnp.exp(values - top) * half[:, None] * WEIGHTS
     total = mass.sum()
     return Density(nodes, mass / total, top + jnp.log(total))
 

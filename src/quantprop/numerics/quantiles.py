@@ -12,7 +12,7 @@ from scipy.special import expit, logit, ndtri
 
 Rows = Float[np.ndarray, " n"]
 
-MOST = 1000  # evaluations: one in four is a bisection, so that only a cdf that does not grow from 0 to 1 needs more
+MAX_EVALUATIONS = 1000  # one in four is a bisection: only a cdf that does not increase from 0 to 1 needs more
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def solve(cdf: Callable, q: Rows, on: Axis, guess: QuantileGuess, precision: flo
     answer = QuantileGuess(nan.copy(), guess.unit.copy())
     bracket = Bracket(np.arange(n), np.full(n, on.below), np.full(n, np.inf), np.full(n, np.inf), np.zeros(n))
     steps = Steps(on.inside(guess.y, bracket.lower, bracket.upper), nan, nan, guess.unit, 4.0 * guess.unit)
-    for _ in range(MOST):
+    for _ in range(MAX_EVALUATIONS):
         level = q[bracket.rows]
         value = cdf(bracket.rows, steps.y)
         if np.isnan(value).any():
@@ -173,7 +173,7 @@ def solve(cdf: Callable, q: Rows, on: Axis, guess: QuantileGuess, precision: flo
         if done.all():
             return answer
         bracket, steps = Bracket(*(b[~done] for b in bracket)), Steps(*(s[~done] for s in following))
-    raise RuntimeError(f"no quantile was found in {MOST} evaluations of the cdf: is it increasing in y?")
+    raise RuntimeError(f"no quantile was found in {MAX_EVALUATIONS} evaluations of the cdf: is it increasing in y?")
 
 
 def _next(on: Axis, bracket: Bracket, steps: Steps, z: Rows, precision: float) -> tuple[np.ndarray, Rows, Steps]:

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array
 
-FEW = 256  # rows below which the exact rule takes them all: compiling a second rule would take longer than it saves
+MIN_ROWS = 256  # below which the exact rule takes all: compiling a second rule would take longer than it saves
 BLOCK = 32  # rows that the exact rule takes at a time
 
 
@@ -44,7 +44,7 @@ def unless_trusted(quick: Callable[..., tuple[Any, Array]], exact: Callable[...,
             return jax.vmap(one)
 
         rows = [leaf for flag, leaf in zip(flags, leaves, strict=True) if flag]
-        few = size < FEW
+        few = size < MIN_ROWS
         value = of_rows(exact)(rows) if few else _mended(of_rows(exact), rows, *of_rows(quick)(rows), size)
         return value, jax.tree.map(lambda _: True, value)
 
@@ -62,7 +62,7 @@ def if_trusted(quick: Callable[..., tuple[Any, Array]]) -> Callable[..., Any]:
 
 
 def _mended(exact: Callable, rows: list[Array], value: Any, good: Array, size: int) -> Any:
-    """The values, with those of rows that are not good computed anew."""
+    """The values, with those of rows that are not good computed again."""
     width = min(size, BLOCK)
     (bad,) = jnp.nonzero(~good, size=-(-size // width) * width, fill_value=size)
     count = jnp.sum(~good)

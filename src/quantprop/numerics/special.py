@@ -14,6 +14,7 @@ import numpy as np
 from jax.scipy.special import erfc, gammaln, ndtri
 
 from quantprop.gaussian import LOG_2PI
+from quantprop.numerics.quadrature import NODES, WEIGHTS
 
 # Chebyshev coefficients of (1 + x²) D(x) in t = (x − 3)/(x + 3), x ≥ 0, where D(x) is the variance of a standard
 # normal truncated to (x, ∞). From 35 Chebyshev points at 60 digits; tests/test_special.py compares D with mpmath.
@@ -32,24 +33,7 @@ _TRUNCATED_VARIANCE = (
 _POWERS = np.polynomial.chebyshev.cheb2poly(_TRUNCATED_VARIANCE)  # in powers of t: their sizes sum to 3, so as accurate
 _SLOPES = np.polynomial.polynomial.polyder(_POWERS)
 
-# Coefficients of r − z in powers of t = (x − CENTRE)/HALF, x = 1/(r + 2) with r = √(−2 log Φ(−z)), 0 ≤ z ≤ 8.3: from 21
-# Chebyshev points at 40 digits. Their sizes sum to 1.2.
-_SCORE = (
-    0.7284710795160089, 0.39209564104717204, 0.03792916777486867, 0.015327078052176259,
-    0.001961460360748955, 0.0013212114697552571, 0.00013433837606602667, 0.0001448272396646746,
-    4.281473221356012e-06, 1.9419121104530624e-05, -1.4070166797537288e-06, 3.0371817319418356e-06,
-    -5.663916610719962e-07, 4.831135872388431e-07, -1.2808469913443968e-07, 1.6557123547454412e-07,
-    -6.78100676298932e-08, -2.0584074909475274e-08, 1.1538971703321498e-08, 2.0190098242911628e-08,
-    -9.623757179467778e-09,
-)  # fmt: skip
-_SCORE_CENTRE, _SCORE_HALF = (
-    0.5 * (0.31472173654450974 + 0.09381227113990132),
-    0.5 * (0.31472173654450974 - 0.09381227113990132),
-)
-
 _SQRT2 = 2.0**0.5
-_EULER_GAMMA = 0.5772156649015329
-_LOG2 = 0.6931471805599453
 
 
 def horner(coefficients, x):
@@ -151,20 +135,6 @@ def normal_score(lower, upper):
     return jnp.where(lower < upper, z, -z)
 
 
-@jax.custom_jvp
-def central_score(lower, upper):
-    """Φ⁻¹(F) from F = lower and 1 − F = upper for tails of 1e-16 or more, to 1e-14; half the time of `normal_score`."""
-    r = jnp.sqrt(-2.0 * jnp.log(jnp.clip(jnp.minimum(lower, upper), 1e-16, 0.5)))
-    z = r - horner(_SCORE, (1.0 / (r + 2.0) - _SCORE_CENTRE) / _SCORE_HALF)
-    return jnp.where(lower < upper, -z, z)
-
-
-@central_score.defjvp
-def _(primals, tangents):
-    z = central_score(*primals)
-    return z, tangents[0] * jnp.exp(0.5 * z * z + 0.5 * LOG_2PI)
-
-
 def log_laguerre_ratio(y, x):
     """log ₁F₁(−y; ½; −x) for a count y ≥ 0 and x ≥ 0: a finite sum of positive terms, so nothing cancels.
 
@@ -185,9 +155,6 @@ def log_factorial(y):
     return gammaln(y + 1.0)
 
 
-_PANEL_NODES, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(16)
-
-
 def expected_log_square(mean, variance):
     """E[log f²] for f ~ N(mean, variance), and its derivatives in the mean and in the variance.
 
@@ -199,12 +166,12 @@ def expected_log_square(mean, variance):
     a = 0.5 * mean * mean / variance
     panels = 16
     width = (0.5 * jnp.log1p(4.0 * a) + 20.0) / panels
-    w = width * (jnp.arange(panels)[:, None] + 0.5 * (1.0 + _PANEL_NODES))
-    weight = 0.5 * width * _PANEL_WEIGHTS
+    w = width * (jnp.arange(panels)[:, None] + 0.5 * (1.0 + NODES))
+    weight = 0.5 * width * WEIGHTS
     sech2 = 1.0 / jnp.cosh(w) ** 2
     value = 2.0 * jnp.sum(weight * -jnp.expm1(-a * sech2))
     dawson = weight * sech2 * jnp.exp(-a * sech2)
     # 1 − 2a ∫ sech² w exp(−a sech² w) dw without the cancellation at large a: ∫ with tanh w under it is known.
     rest = jnp.exp(-a) - 2.0 * a * jnp.sum(dawson * 2.0 / (1.0 + jnp.exp(2.0 * w)))
-    expected = jnp.log(variance) - _EULER_GAMMA - _LOG2 + value
+    expected = jnp.log(variance) - np.euler_gamma - np.log(2.0) + value
     return expected, 2.0 * mean * jnp.sum(dawson) / variance, rest / variance

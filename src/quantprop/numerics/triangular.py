@@ -1,10 +1,12 @@
-"""The inverse of a triangular matrix, and products whose outcome is known to be symmetric.
+"""Triangular factors: their inverses, and products whose outcome is known to be symmetric.
+
+All of these are computed by blocks, without those that are zero or known by symmetry: of halves on an accelerator,
+whose compiler tries out implementations for every shape of a product, and of more on a CPU (`in_many_blocks`).
 
 Left sides of products are taken by rows: on a CPU XLA then multiplies two to three times as fast as by columns, and as
-LAPACK substitutes (docs/measured.md). Counts of operations are those of four blocks.
-
-LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is done with U, and in its block rows, each
-from the diagonal on: nothing is transposed, and products leave out what is zero.
+LAPACK substitutes (docs/measured.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is
+done with U, and in its block rows, each from the diagonal on: nothing is transposed, and products leave out zeros.
+Counts of operations are those of four blocks.
 
 A symmetric matrix that is only ever multiplied with symmetric ones, entry by entry, and summed may be *folded*: zero in
 the blocks above those on the diagonal, twice itself below them. No pass over memory is spent on its other half.
@@ -12,16 +14,26 @@ the blocks above those on the diagonal, twice itself below them. No pass over me
 
 from __future__ import annotations
 
-import itertools
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-SMALLEST = 128  # rows of a wide matrix from which blocks are worth their number
-PARTS = 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
-LEAF = 128  # rows of a block, unless there are PARTS already: each takes time to compile
-WIDEST = 96  # block that LAPACK substitutes into at once; its substitution takes three times as long as a product
+BLOCK = 128  # rows of a block, unless there would be fewer than MIN_BLOCKS or more than MAX_BLOCKS
+MIN_BLOCKS, MAX_BLOCKS = 3, 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
+LEAF = 96  # rows that LAPACK substitutes into at once, three times as slowly as it multiplies
+
+
+def in_many_blocks() -> bool:
+    """Whether matrices are divided into more than two blocks, in programs traced now: on a CPU. An accelerator would
+    wait longer for autotuning of many shapes than it saves.
+    """
+    return jax.default_backend() == "cpu"
+
+
+def _blocks(n: int) -> list[tuple[int, int]]:
+    many = min(max(-(-n // BLOCK), MIN_BLOCKS), MAX_BLOCKS) if in_many_blocks() else 2
+    parts = many if n > LEAF else 1
+    return [(n * i // parts, n * (i + 1) // parts) for i in range(parts)]
 
 
 def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
@@ -36,7 +48,7 @@ def triangular_inverse(lower: Float[Array, "n n"]) -> Float[Array, "n n"]:
 
 def block_rows(upper: Float[Array, "n n"]) -> list[Array]:
     """The block rows of U, each from the diagonal on."""
-    return [upper[a:b, a:] for a, b in _blocks(len(upper), fewest=3)]
+    return [upper[a:b, a:] for a, b in _blocks(len(upper))]
 
 
 def assembled(rows: list[Array]) -> Float[Array, "n n"]:
@@ -65,7 +77,7 @@ def inverse_rows(rows: list[Array]) -> list[Array]:
 
 def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Float[Array, "n m"]:
     """Y of U Y = right; for a wide U from that of its halves, U₁₁ Y₁ = right₁ − U₁₂ Y₂."""
-    if len(upper) <= WIDEST:  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
+    if len(upper) <= LEAF or not in_many_blocks():  # Yᵀ L = rightᵀ: what is transposed here lies as LAPACK wants it
         return jax.lax.linalg.triangular_solve(upper.T, right.T, left_side=False, lower=True).T
     half = len(upper) // 2
     second = _substituted(upper[half:, half:], right[half:])
@@ -74,12 +86,12 @@ def _substituted(upper: Float[Array, "n n"], right: Float[Array, "n m"]) -> Floa
 
 
 def squares_beside(rows: list[Array]) -> Float[Array, " n"]:
-    """Σ_k U_ik² over k > i: what a row has right of the diagonal."""
+    """Σ_k U_ik² over k > i, right of the diagonal, from the block rows of U."""
     return jnp.concatenate([jnp.sum(_strictly(row) ** 2, 1) + jnp.sum(row[:, len(row) :] ** 2, 1) for row in rows])
 
 
 def squares_above(rows: list[Array]) -> Float[Array, " n"]:
-    """Σ_k U_ki² over k < i: what a column has above the diagonal."""
+    """Σ_k U_ki² over k < i, above the diagonal, from the block rows of U."""
     n = rows[0].shape[1]
     sums = [jnp.concatenate([jnp.sum(_strictly(r) ** 2, 0), jnp.sum(r[:, len(r) :] ** 2, 0)]) for r in rows]
     return sum((jnp.pad(s, (n - len(s), 0)) for s in sums), jnp.zeros(n))
@@ -87,12 +99,11 @@ def squares_above(rows: list[Array]) -> Float[Array, " n"]:
 
 def _strictly(row: Float[Array, "w m"]) -> Float[Array, "w w"]:
     """A block row's block on the diagonal, without the diagonal."""
-    width = len(row)
-    return jnp.where(jnp.eye(width, dtype=bool), 0.0, row[:, :width])
+    return jnp.where(jnp.eye(len(row), dtype=bool), 0.0, row[:, : len(row)])
 
 
 def gram_of_upper(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """U Uᵀ, a block of its lower triangle at a time, without the columns of U that are zero there: 5/8 n³ flops."""
+    """U Uᵀ, without the columns of U that are zero in a block of rows: 5/8 n³ flops."""
     return _mirrored(_gram_rows(upper))
 
 
@@ -107,24 +118,15 @@ def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Flo
     return _folded([left[:half] @ right[:, :half], left[half:] @ right])
 
 
-def lower_product(lower: Float[Array, "m m"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
-    """L right, without the blocks of L that are zero: 5/8 of the flops."""
-    return jnp.concatenate([lower[a:b, :b] @ right[:b] for a, b in _worthwhile_blocks(len(lower))])
-
-
 def weighted_gram(left: Float[Array, "m n"], weights: Float[Array, " n"]) -> Float[Array, "m m"]:
     """left diag(weights) leftᵀ by the blocks of its lower triangle: 5/8 of the flops."""
     scaled = left * weights
-    return _mirrored([scaled[a:b] @ left[:b].T for a, b in _worthwhile_blocks(len(left))])
+    return _mirrored([scaled[a:b] @ left[:b].T for a, b in _blocks(len(left))])
 
 
-def _worthwhile_blocks(m: int) -> list[tuple[int, int]]:
-    return _blocks(m) if m >= SMALLEST else [(0, m)]
-
-
-def _blocks(n: int, fewest: int = 2) -> list[tuple[int, int]]:
-    parts = min(max(-(-n // LEAF), fewest), PARTS)
-    return [(a, b) for a, b in itertools.pairwise(n * i // parts for i in range(parts + 1)) if a < b]
+def lower_product(lower: Float[Array, "m m"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
+    """L right, without the blocks of L that are zero: 5/8 of the flops."""
+    return jnp.concatenate([lower[a:b, :b] @ right[:b] for a, b in _blocks(len(lower))])
 
 
 def _gram_rows(upper: Float[Array, "n n"]) -> list[Array]:
@@ -145,3 +147,23 @@ def _mirrored(rows: list[Array]) -> Float[Array, "n n"]:
         a, b = row.shape[1] - len(row), row.shape[1]
         whole.append(jnp.concatenate([row, *(below[:, a:b].T for below in rows[i + 1 :])], axis=1))
     return jnp.concatenate(whole)
+
+
+def pivoted_cholesky(
+    k: Float[Array, "n n"], rank: int, least: Array | float
+) -> tuple[Float[Array, "n r"], Float[Array, " n"], Bool[Array, " n"]]:
+    """The first columns of a Cholesky factor of k with pivots, the variances that they leave, and the rows that were
+    pivots. Rows are pivots while their variance is above `least`; columns beyond are 0.
+    """
+
+    def column(i, state):
+        columns, left, pivots = state
+        pivot = jnp.argmax(jnp.where(left > least, left, 0.0))
+        takes = (left > least)[pivot]
+        new = (k[:, pivot] - columns @ columns[pivot]) / jnp.sqrt(jnp.where(takes, left[pivot], jnp.inf))
+        left = (left - new**2).at[pivot].multiply(jnp.where(takes, 0.0, 1.0))
+        return columns.at[:, i].set(new), left, pivots.at[pivot].max(takes)
+
+    n = len(k)
+    start = jnp.zeros((n, rank)), jnp.diagonal(k), jnp.zeros(n, dtype=bool)
+    return jax.lax.fori_loop(0, rank, column, start)

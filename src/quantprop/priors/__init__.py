@@ -1,4 +1,4 @@
-"""Priors: how a Gaussian process is held at its inputs; one file or folder a backend."""
+"""Priors: how a Gaussian process is represented at its inputs; one file or folder per backend."""
 
 from quantprop.priors.base import Conditioned, Cost, Prior, Process
 from quantprop.priors.classes import Classes, ClassesInducing, ClassesInducingPrior, ClassesPrior, TwoClassesInducing
@@ -6,9 +6,7 @@ from quantprop.priors.dense import Dense, DensePrior
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.markov import Markov, MarkovPrior
 
-PROCESSES: tuple[type[Process], ...] = (  # of the library
-    Dense, Inducing, Markov, Classes, ClassesInducing, TwoClassesInducing,
-)  # fmt: skip
+PROCESSES: tuple[type[Process], ...] = tuple(Process.__subclasses__())  # those imported above: the library's own
 
 __all__ = [
     "PROCESSES",

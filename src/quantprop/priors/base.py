@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, summands
 from quantprop.likelihoods.base import Scalar
+from quantprop.numerics.triangular import transposed
 from quantprop.records import Record, changed
 from quantprop.runtime.mesh import is_divided
 from quantprop.sites import Marginal, Removal, cavity
@@ -54,6 +55,12 @@ class Joint(NamedTuple):
     covariance: Float[Array, "n n"]
     transfer: Float[Array, "n n"]
 
+    @staticmethod
+    def of(covariance: Float[Array, "n n"], given: Conditioned) -> Joint:
+        """A is b on the diagonal and −Σ S elsewhere."""
+        own = jnp.eye(len(covariance), dtype=bool)
+        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+
 
 class Response(Record):
     """How a posterior responds to small moves of the sites, and how derivatives are carried back to the prior."""
@@ -63,7 +70,7 @@ class Response(Record):
         raise NotImplementedError
 
     def to_prior(self, by: Cotangent) -> Prior:
-        """The cotangent of the prior's own numbers, the sites being held: a Prior of the same form."""
+        """The cotangent of the prior's own numbers, with the sites fixed: a Prior of the same form."""
         raise NotImplementedError
 
 
@@ -72,9 +79,17 @@ class Predictor(Record):
 
     def at(self, mean: Float[Array, " k"], cross: Any, own: Float[Array, "..."]) -> Normal:
         """The posterior of k further values with prior mean `mean`. `cross` ties them to the training values, as the
-        process says; `own` is their prior covariance (k × k), or their variances (k) where the joint is not wanted.
+        process says; `own` is their prior covariance (k × k), or their variances (k) if the joint is not needed.
         """
         raise NotImplementedError
+
+    @staticmethod
+    def reduced(mean: Float[Array, " k"], own: Float[Array, "..."], less: Array, more: Array) -> Normal:
+        """N(mean, own − lessᵀ less + moreᵀ more), of variances alone where `own` has no more."""
+        if own.ndim == 1:
+            return Normal(mean, own - jnp.sum(less**2, axis=0) + jnp.sum(more**2, axis=0))
+        joint = own - transposed(less) @ less + transposed(more) @ more
+        return Normal(mean, jnp.diagonal(joint), joint)
 
 
 class Prior(Record):
@@ -104,7 +119,7 @@ class Prior(Record):
         raise NotImplementedError
 
     def for_shares(self, share: Float[Array | np.ndarray, " n"]) -> Prior:
-        """The prior as a method meets it that removes such a share of each site at a time (`Method.share`).
+        """The prior adjusted for a method that removes this share of each site at a time (`Method.share`).
 
         Only backends that approximate the process differ between methods.
         """
@@ -127,7 +142,7 @@ class Prior(Record):
         return jax.vmap(cavity)(given.marginals, given.sites, Removal(1.0 / copies, jnp.zeros_like(copies)))
 
     def message(self, sites: Natural, log_evidence: Array | float) -> Any:
-        """What these rows, and those that the prior knows of already, say to further ones (`Process.after`)."""
+        """The message of these rows, and of those behind the prior, to further ones (`Process.after`)."""
         raise NotImplementedError
 
     def for_derivatives(self, factor: Any) -> tuple[Prior, Any]:
@@ -139,7 +154,7 @@ class Prior(Record):
         return Linearised.of(self, given, signed)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
-        """The derivative of log ∫ N(f | prior) Π exp(ν f − ½ τ f²) df in the prior's numbers, the sites being held."""
+        """The derivative of log ∫ N(f | prior) Π exp(ν f − ½ τ f²) df in the prior's numbers, with the sites fixed."""
 
         def log_integral(prior: Prior) -> Array:
             new, (nu, tau) = prior.condition(given.sites, signed), (given.sites.nu, given.sites.tau)
@@ -154,9 +169,7 @@ class Prior(Record):
         n, sd = len(self.mean), jnp.sqrt(given.marginals.variance)
         answer = self.response(given, signed).answer
         correlation = jax.vmap(lambda p: answer(jnp.stack([p, jnp.zeros(n)]))[0])(jnp.eye(n))
-        covariance = sd[:, None] * correlation * sd
-        own = jnp.eye(n, dtype=bool)
-        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+        return Joint.of(sd[:, None] * correlation * sd, given)
 
 
 class Linearised(Response):
@@ -170,15 +183,15 @@ class Linearised(Response):
         at, sites = given.marginals, given.sites
         sd, rest = jnp.sqrt(at.variance), jnp.zeros((2, len(at.mean)))
 
-        def told(prior: Prior, moves: Moves) -> tuple[Moves, Array]:
+        def moved(prior: Prior, moves: Moves) -> tuple[Moves, Array]:
             by_tau = moves[1] / at.variance
             near = Natural(sites.nu + moves[0] / sd + at.mean * by_tau, sites.tau + by_tau)
             new = prior.condition(near, signed)
             answer = jnp.stack([(new.marginals.mean - at.mean) / sd, 1.0 - new.marginals.variance / at.variance])
             return answer, new.log_determinant
 
-        _, forward = jax.linearize(lambda moves: told(prior, moves)[0], rest)
-        _, backward = jax.vjp(lambda prior: told(prior, rest), prior)
+        _, forward = jax.linearize(lambda moves: moved(prior, moves)[0], rest)
+        _, backward = jax.vjp(lambda prior: moved(prior, rest), prior)
         return Linearised(forward, backward)
 
     def answer(self, moves: Moves) -> Moves:
@@ -190,17 +203,17 @@ class Linearised(Response):
 
 
 class Cost(NamedTuple):
-    """What one evaluation with its gradient takes, and what is held between evaluations."""
+    """Memory and operations of one evaluation with its gradient, and the memory that is used between evaluations."""
 
     peak: int  # bytes
     held: int  # bytes
     flops: float  # of a sweep
-    words: str  # what it is that takes them, for messages
+    words: str  # what needs them, for messages
     parts: str  # and what they consist of
 
 
 class Process(Record):
-    """How a Gaussian process is held at its inputs. A field of `Model`; its Parameters are learned with the others."""
+    """A representation of a Gaussian process at its inputs. A field of `Model`; its Parameters are learned too."""
 
     copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
     from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
@@ -210,11 +223,11 @@ class Process(Record):
     takes_further_rows: ClassVar[bool] = False  # whether `after` and `Prior.message` exist
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
-        """The process with all that is left to the data chosen from x, or an error where it does not fit them."""
+        """The process with its data-dependent settings chosen from x; an error if it does not fit them."""
         return self
 
     def check(self, share: Float[np.ndarray, " n"]) -> None:
-        """Raise where the process does not exist for a method that removes such shares of sites."""
+        """Raise if the process does not exist for a method that removes these shares of sites."""
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Any:
         """All that priors need of x and that no hyperparameter changes, so that learning computes it once."""
@@ -238,7 +251,7 @@ class Process(Record):
         return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
 
     def after(self, message: Any) -> Process:
-        """The process whose priors know what rows have said by `Prior.message`, without the rows."""
+        """The process given earlier rows by their `Prior.message`, without the rows."""
         raise NotImplementedError
 
     def cost(self, n: int) -> Cost:

@@ -2,7 +2,7 @@
 
 Everything comes from one Cholesky factor and one triangular inverse per sweep, without forming K⁻¹ or a difference of
 large numbers. With S = diag τ ≥ 0, B = L Lᵀ (Rasmussen and Williams, Alg. 3.5) and V = L⁻¹ S½ K: V S½ = L⁻¹(B − I) =
-Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹. Both are held
+Lᵀ − L⁻¹, so the posterior variances, in either of the forms below, need nothing but L and L⁻¹. Both are stored
 transposed, U = Lᵀ and U⁻¹, as LAPACK leaves them (`numerics.triangular`).
 """
 
@@ -21,6 +21,7 @@ from quantprop.numerics.triangular import (
     block_rows,
     gram_of_upper,
     inverse_rows,
+    pivoted_cholesky,
     squares_above,
     squares_beside,
 )
@@ -37,6 +38,11 @@ class LowRankSplit(Record):
     low: Float[Array, "n r"]
     rest: Float[Array, "n n"]
 
+    @staticmethod
+    def whole(k: Float[Array, "n n"]) -> LowRankSplit:
+        """With nothing split off."""
+        return LowRankSplit(jnp.zeros((len(k), 0)), k)
+
 
 @program
 def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
@@ -49,17 +55,9 @@ def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     A row whose variance is explained up to rounding is a row of zeros in R. What rounding leaves of it has no sign:
     as a pivot it would grow without bound, and in R it would make B indefinite where sites are strong.
     """
-    n, own = len(k), jnp.diagonal(k)
-    rounding = n * jnp.finfo(k.dtype).eps * own
-
-    def column(i, state):
-        low, left = state
-        pivot = jnp.argmax(jnp.where(left > rounding, left, 0.0))
-        more = left[pivot] > rounding[pivot]
-        new = (k[:, pivot] - low @ low[pivot]) / jnp.sqrt(jnp.where(more, left[pivot], jnp.inf))
-        return low.at[:, i].set(new), (left - new**2).at[pivot].set(0.0)
-
-    low, left = jax.lax.fori_loop(0, min(RANK, n), column, (jnp.zeros((n, min(RANK, n))), own))
+    own = jnp.diagonal(k)
+    rounding = len(k) * jnp.finfo(k.dtype).eps * own
+    low, left, _ = pivoted_cholesky(k, min(RANK, len(k)), rounding)
     known = left > rounding
     return LowRankSplit(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
@@ -78,29 +76,65 @@ class Factor(Record):
     log_determinant: Float[Array, ""]
     reach: Float[Array, "n r"]  # L⁻¹ S½ G of the dominant part G Gᵀ; no columns where none was split off
 
+    @property
+    def _strong(self) -> Bool[Array, " n"]:
+        """Where the site outweighs the prior, τ K_ii > ½."""
+        return self.root**2 * self.own > 0.5
 
-def factorize(k: Float[Array, "n n"], parts: LowRankSplit | None, tau: Float[Array, " n"]) -> Factor:
-    """Cholesky factor of B and its inverse: the n³ work of a sweep.
+    @property
+    def variance(self) -> Float[Array, " n"]:
+        """The posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
+        tau = jnp.where(self.root > 0, self.root**2, 1.0)
+        return jnp.where(self._strong, (1.0 - self.b) / tau, self.direct)
+
+    def b_inverse(self, gram: Callable = gram_of_upper) -> Float[Array, "n n"]:
+        """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded by `gram`; L⁻¹ is triangular unless a dominant part was split off."""
+        return self.inverse @ self.inverse.T if self.reach.shape[1] else gram(self.inverse)
+
+    def covariance(self) -> Float[Array, "n n"]:
+        """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels, unlike in K − VᵀV."""
+        root = jnp.where(self.root > 0, self.root, 1.0)
+        own = jnp.eye(len(root), dtype=bool)
+        return jnp.where(own, self.variance, -self.b_inverse() / (root[:, None] * root))
+
+    def solve(self, split: LowRankSplit, d: Float[Array, " n"]) -> tuple[Array, Array]:
+        """α = (I + S₊ K)⁻¹ d and K α.
+
+        Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as
+        a product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G,
+        whose L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
+        """
+        root, strong = self.root, self._strong
+        scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
+        weak = jnp.where(strong, 0.0, d)
+        g_weak, rest_weak = split.low.T @ weak, split.rest @ weak
+        k_weak = split.low @ g_weak + rest_weak
+        inner = (scaled - root * rest_weak) @ self.inverse - self.reach @ g_weak
+        back = self.inverse @ inner
+        through_v = (inner @ self.upper - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
+        return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
+
+
+def factorize(split: LowRankSplit, own: Float[Array, " n"], tau: Float[Array, " n"]) -> Factor:
+    """Cholesky factor of B and its inverse, `own` being the diagonal of K: the n³ work of a sweep.
 
     Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
     precision, but makes V S½ = Lᵀ − L⁻¹ hold the datum's column of V, which the posterior variance needs.
     """
-    own = jnp.diagonal(k)
-    root = jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
-    k = k if parts is None else parts.rest
+    k, root = split.rest, jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
     on_diagonal = jnp.eye(len(root), dtype=bool)
     scaled = root[:, None] * k.T * root
     lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)
     rows, pivots = block_rows(lower.T), jnp.diagonal(lower)
-    its_inverse = inverse_rows(rows)
-    inverse, beside = assembled(its_inverse), squares_beside(its_inverse)
+    rows_of_inverse = inverse_rows(rows)
+    inverse, beside = assembled(rows_of_inverse), squares_beside(rows_of_inverse)
     own_inverse = jnp.diagonal(inverse)
     # diag of S½ VᵀV S½ = (L − L⁻ᵀ)(Lᵀ − L⁻¹), which overlap on the diagonal only
     explained = squares_above(rows) + beside + (pivots - own_inverse) ** 2
     direct = jnp.diagonal(k) - jnp.where(root > 0, explained / jnp.where(root > 0, root**2, 1.0), 0.0)
     log_determinant, nothing = 2.0 * jnp.sum(jnp.log(pivots)), jnp.zeros((len(root), 0))
     factor = Factor(own, root, assembled(rows), inverse, beside + own_inverse**2, direct, log_determinant, nothing)
-    return factor if parts is None else _updated(factor, parts.low)
+    return _updated(factor, split.low) if split.low.shape[1] else factor
 
 
 def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
@@ -121,54 +155,6 @@ def _updated(factor: Factor, low: Float[Array, "n r"]) -> Factor:
     direct = factor.direct + jnp.sum(((low - through_v) @ wt.T / s) ** 2, axis=1)
     log_determinant = factor.log_determinant + 2.0 * jnp.sum(jnp.log(s))
     return Factor(factor.own, root, upper, inverse, b, direct, log_determinant, (along / s) @ wt)
-
-
-def solve(
-    k: Float[Array, "n n"], parts: LowRankSplit | None, factor: Factor, d: Float[Array, " n"]
-) -> tuple[Array, Array]:
-    """α = (I + S₊ K)⁻¹ d and K α.
-
-    Of two equal expressions for α each is used for the entries of d where it does not cancel. K α is not formed as a
-    product: with K of 1e8 that would turn the last digit of α into 1e-8 of f. V reaches only √K, and so does G, whose
-    L⁻¹ S½ G is at most 1: a rounding of S½ K d would come back √(τ K) times as large.
-    """
-    root, strong = factor.root, _strong(factor)
-    scaled = jnp.where(strong, d, 0.0) / jnp.where(strong, root, 1.0)
-    weak = jnp.where(strong, 0.0, d)
-    if parts is None:
-        k_weak = k @ weak
-        inner = (scaled - root * k_weak) @ factor.inverse
-    else:
-        g_weak, rest_weak = parts.low.T @ weak, parts.rest @ weak
-        k_weak = parts.low @ g_weak + rest_weak
-        inner = (scaled - root * rest_weak) @ factor.inverse - factor.reach @ g_weak
-    back = factor.inverse @ inner
-    through_v = (inner @ factor.upper - back) / jnp.where(root > 0, root, 1.0)  # Vᵀ inner = (L − L⁻ᵀ) inner / √τ
-    return weak + root * back, k_weak + jnp.where(root > 0, through_v, 0.0)
-
-
-def _strong(factor: Factor) -> Bool[Array, " n"]:
-    """Where the site outweighs the prior, τ K_ii > ½."""
-    return factor.root**2 * factor.own > 0.5
-
-
-def variances(factor: Factor) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
-    """b = diag B⁻¹ and the posterior variances (1 − b)/τ = K_ii − Σ_k V_ki², the second form where τ K_ii is small."""
-    strong = _strong(factor)
-    tau = jnp.where(factor.root > 0, factor.root**2, 1.0)
-    return factor.b, jnp.where(strong, (1.0 - factor.b) / tau, factor.direct)
-
-
-def b_inverse(factor: Factor, gram: Callable = gram_of_upper) -> Float[Array, "n n"]:
-    """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded as `gram` has it; L⁻¹ is triangular unless a dominant part was split off."""
-    return factor.inverse @ factor.inverse.T if factor.reach.shape[1] else gram(factor.inverse)
-
-
-def covariance_of(factor: Factor, variance: Float[Array, " n"]) -> Float[Array, "n n"]:
-    """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels; K − VᵀV would be a difference of K's."""
-    root = jnp.where(factor.root > 0, factor.root, 1.0)
-    own = jnp.eye(len(root), dtype=bool)
-    return jnp.where(own, variance, -b_inverse(factor) / (root[:, None] * root))
 
 
 def negative_part(covariance: Float[Array, "n n"], sites: Natural) -> tuple[Array, Array]:

@@ -20,21 +20,11 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.kernels import Kernel, Pairs
 from quantprop.numerics.triangular import folded_gram, folded_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
-from quantprop.priors.cholesky import (
-    Factor,
-    LowRankSplit,
-    b_inverse,
-    covariance_of,
-    dominant,
-    factorize,
-    negative_part,
-    solve,
-    variances,
-)
+from quantprop.priors.cholesky import Factor, LowRankSplit, dominant, factorize, negative_part
 from quantprop.records import Record
 from quantprop.sites import Marginal, unit
 
-HUGE = 1e6  # variance from which the dominant part is split off
+SPLIT_VARIANCE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
 # and the distances of all pairs
 
@@ -66,7 +56,8 @@ class Dense(Process):
     def refined(self, prior: Prior) -> DensePrior:
         """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
         assert isinstance(prior, DensePrior)
-        return DensePrior(prior.mean, prior.k, dominant(prior.k) if np.diagonal(prior.k).max() > HUGE else None)
+        large = np.diagonal(prior.k).max() > SPLIT_VARIANCE
+        return DensePrior(prior.mean, prior.k, dominant(prior.k) if large else None)
 
 
 class DensePrior(Prior):
@@ -91,19 +82,24 @@ class DensePrior(Prior):
     def variances(self) -> Float[Array, " n"]:
         return jnp.diagonal(self.k)
 
+    @property
+    def split(self) -> LowRankSplit:
+        """k as its dominant part, if one was split off, and the rest."""
+        return LowRankSplit.whole(self.k) if self.parts is None else self.parts
+
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
-        factor = factorize(self.k, self.parts, sites.tau)
+        factor = factorize(self.split, self.variances(), sites.tau)
         if signed:
-            told = jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
+            result = jax.lax.cond(jnp.any(sites.tau < 0), _signed, _positive, self, factor, sites)
         else:
-            told = _positive(self, factor, sites)
-        marginals, log_determinant, proper = told
+            result = _positive(self, factor, sites)
+        marginals, log_determinant, proper = result
         return Conditioned(sites, marginals, log_determinant, proper, factor)
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
         at, sites = given.marginals, Natural(nu, given.sites.tau)
-        pushed = solve(self.k, self.parts, given.factor, sites.nu - sites.tau * self.mean)
-        return _marginals(self, sites, *pushed, at.b, at.variance)
+        alpha, k_alpha = given.factor.solve(self.split, sites.nu - sites.tau * self.mean)
+        return _marginals(self, sites, alpha, k_alpha, at.b, at.variance)
 
     def for_derivatives(self, factor: Factor) -> tuple[DensePrior, Factor]:
         nothing = jnp.zeros((0, 0))
@@ -111,28 +107,27 @@ class DensePrior(Prior):
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> DensePrior:
         """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9); folded, to meet symmetric K."""
-        alpha = given.marginals.alpha
+        alpha, root = given.marginals.alpha, given.factor.root
         if signed:
             precision = given.sites.tau[:, None] * self.joint(given, signed).transfer
         else:
-            precision = given.factor.root[:, None] * b_inverse(given.factor, folded_gram) * given.factor.root
+            precision = root[:, None] * given.factor.b_inverse(folded_gram) * root
         return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
-        """The negative sites add WᵀW to Σ. A = (I + K S)⁻¹ is b on the diagonal and −Σ S elsewhere."""
-        covariance = covariance_of(given.factor, variances(given.factor)[1])
+        """The negative sites add WᵀW to Σ."""
+        covariance = given.factor.covariance()
         if signed:
             _, w = negative_part(covariance, given.sites)
             covariance = covariance + transposed(w) @ w
-        own = jnp.eye(len(covariance), dtype=bool)
-        return Joint(covariance, jnp.where(own, given.marginals.b, -covariance * given.sites.tau))
+        return Joint.of(covariance, given)
 
     def response(self, given: Conditioned, signed: bool) -> DenseResponse:
         if signed:
             matrix, width = self.joint(given, signed).covariance, jnp.ones_like(given.sites.tau)
         else:  # Σ_ij = −B⁻¹_ij/√(τ_i τ_j)
             root = given.factor.root
-            matrix, width = -b_inverse(given.factor), 1.0 / jnp.where(root > 0, root, 1.0)
+            matrix, width = -given.factor.b_inverse(), 1.0 / jnp.where(root > 0, root, 1.0)
         others = jnp.where(jnp.eye(len(width), dtype=bool), 0.0, matrix)
         return DenseResponse(others, others**2, width, given.marginals, given.sites.tau)
 
@@ -142,7 +137,7 @@ class DensePrior(Prior):
         alpha, root, inverse = given.marginals.alpha, given.factor.root, transposed(given.factor.inverse)
         if not signed:
             return DensePredictor(alpha, root, inverse)
-        lower, _ = negative_part(covariance_of(given.factor, variances(given.factor)[1]), sites)
+        lower, _ = negative_part(given.factor.covariance(), sites)
         negative = Negative(jnp.sqrt(jnp.maximum(-sites.tau, 0.0)), lower, inverse @ (root[:, None] * self.k))
         return DensePredictor(alpha, root, inverse, negative)
 
@@ -165,22 +160,17 @@ class DenseResponse(Response):
 
     def to_prior(self, by: Cotangent) -> DensePrior:
         """δμ = A(δm + δK α) and δΣ = A δK Aᵀ with A = (I + K S)⁻¹, which is b on the diagonal and −W O W S elsewhere;
-        log |I + S K| adds S A.
+        log |I + S K| adds S A. Of two entries (i, j) and (j, i) of ∂J/∂K only the sum counts.
         """
-        m = self.marginals
-        u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
-        sent = m.b * u - self.width * self.tau * (self.others @ (self.width * u))  # Aᵀ u
-        product = folded_product(self.others * (self.width**2 * d), self.others)
-        return DensePrior(by.mean + sent, self._by_covariance(by, sent, d, product))
-
-    def _by_covariance(self, by: Cotangent, sent: Array, d: Array, product: Array) -> Float[Array, "n n"]:
-        """∂J/∂K, O W D W O being `product`, folded. Of two entries (i, j) and (j, i) only the sum counts."""
         m, pull = self.marginals, self.width * self.tau
+        u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
+        sent = m.b * u - pull * (self.others @ (self.width * u))  # Aᵀ u
+        product = folded_product(self.others * (self.width**2 * d), self.others)
         beside = self.width * m.b * d + 0.5 * by.log_determinant * pull
         own = jnp.where(jnp.eye(len(d), dtype=bool), m.b * (m.b * d + by.log_determinant * self.tau), 0.0)
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)
         others = self.others * (beside[:, None] * pull + pull[:, None] * beside)
-        return outer - others + pull[:, None] * product * pull + own
+        return DensePrior(by.mean + sent, outer - others + pull[:, None] * product * pull + own)
 
 
 class Negative(Record):
@@ -205,10 +195,7 @@ class DensePredictor(Predictor):
         if self.negative is not None:
             root, lower, base = self.negative.root, self.negative.lower, self.negative.base
             w = solve_triangular(lower, root[:, None] * (cross - base.T @ v), lower=True)
-        if own.ndim == 1:
-            return Normal(new_mean, own - jnp.sum(v**2, axis=0) + jnp.sum(w**2, axis=0))
-        joint = own - transposed(v) @ v + transposed(w) @ w
-        return Normal(new_mean, jnp.diagonal(joint), joint)
+        return self.reduced(new_mean, own, v, w)
 
 
 def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -> Marginal:
@@ -218,25 +205,23 @@ def _marginals(prior: DensePrior, sites: Natural, alpha, k_alpha, b, variance) -
 
 
 def _positive(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
-    alpha, k_alpha = solve(prior.k, prior.parts, factor, sites.nu - sites.tau * prior.mean)
-    b, variance = variances(factor)
-    proper = jnp.all(jnp.isfinite(b))
-    return _marginals(prior, sites, alpha, k_alpha, b, variance), factor.log_determinant, proper
+    alpha, k_alpha = factor.solve(prior.split, sites.nu - sites.tau * prior.mean)
+    proper = jnp.all(jnp.isfinite(factor.b))
+    return _marginals(prior, sites, alpha, k_alpha, factor.b, factor.variance), factor.log_determinant, proper
 
 
 def _signed(prior: DensePrior, factor: Factor, sites: Natural) -> tuple[Marginal, Array, Array]:
     """Σ d = Σ₊(d + S₋½ R⁻ᵀ R⁻¹ S₋½ Σ₊ d); Σ₊ times what stands at negative sites never leaves the posterior's scale."""
-    b, variance = variances(factor)
-    covariance = covariance_of(factor, variance)
+    b, variance, covariance = factor.b, factor.variance, factor.covariance()
     lower, w = negative_part(covariance, sites)
     negative, d = sites.tau < 0, sites.nu - sites.tau * prior.mean
     root = jnp.sqrt(jnp.maximum(-sites.tau, 0.0))
-    alpha, k_alpha = solve(prior.k, prior.parts, factor, jnp.where(negative, 0.0, d))
-    held = jnp.where(negative, d, 0.0)
-    first = k_alpha + covariance @ held
-    held = held + root * solve_triangular(lower, solve_triangular(lower, root * first, lower=True), lower=True, trans=1)
-    pushed = covariance @ held
-    alpha, k_alpha = alpha + held - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
+    alpha, k_alpha = factor.solve(prior.split, jnp.where(negative, 0.0, d))
+    apart = jnp.where(negative, d, 0.0)
+    inner = solve_triangular(lower, root * (k_alpha + covariance @ apart), lower=True)
+    apart = apart + root * solve_triangular(lower, inner, lower=True, trans=1)
+    pushed = covariance @ apart
+    alpha, k_alpha = alpha + apart - jnp.maximum(sites.tau, 0.0) * pushed, k_alpha + pushed
     added = jnp.sum(w**2, axis=0)
     variance = variance + added
     b = jnp.where(negative, 1.0 - sites.tau * variance, b - sites.tau * added)

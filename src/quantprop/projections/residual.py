@@ -2,7 +2,7 @@
 
 The expectation is under a density on panels of Gauss-Legendre nodes. Unless p is even, |e|^{p−1} sgn e is not
 smooth where e changes sign, and a sum over those nodes is not accurate. The panel with a sign change and its
-neighbours are therefore integrated anew, outwards from the root: with τ the distance from it, |e|^{p−1} is
+neighbours are therefore integrated again, outwards from the root: with τ the distance from it, |e|^{p−1} is
 τ^{p−1} times a smooth function, and τ = L u² with Gauss-Jacobi nodes in u takes care of the power, and of a
 second root close by. For p = 1 this is exact: only the places of the sign changes matter, and
 the density there.
@@ -17,13 +17,14 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.likelihoods.base import Scalar
-from quantprop.projections.series import TO_SERIES, WEIGHTS, Roots, legendre, sign_changes
+from quantprop.numerics.quadrature import TO_SERIES, WEIGHTS
+from quantprop.projections.series import Roots, legendre, sign_changes
 from quantprop.records import Record
 
 PIECE_NODES = 20
 SMOOTH_FROM = 5.0  # from this p on |e|^{p−1} sgn e has enough derivatives for the panels' own nodes
-LIVE = 1e-18  # mass of a panel below which it is left out
-SHORT = 1e-5  # a piece so short that e/τ on it is rounding noise: e′ instead
+MIN_MASS = 1e-18  # mass of a panel below which it is left out
+MIN_LENGTH = 1e-5  # a piece so short that e/τ on it is rounding noise: e′ instead
 # The pieces of a root: panel relative to the root's, direction away from it, whether they begin at it. Two
 # neighbours on either side, since the nearest can be a sliver between a landmark and the density's peak.
 _OFFSET = np.array([-2, -1, 0, 0, 1, 2])
@@ -46,7 +47,7 @@ def curve(density: Float[Array, "panels 16"], mass: Array, z: Array, rho: Array)
 
     Panels that have mass are moved next to one another: others lie between them where two ends coincide.
     """
-    dead = density.sum(axis=1) < LIVE
+    dead = density.sum(axis=1) < MIN_MASS
     order = jnp.argsort(dead, stable=True)
     density, mass, z, rho = jnp.where(dead[order, None], 0.0, jnp.stack([density, mass, z, rho])[:, order])
     series = jnp.stack([density / WEIGHTS, z, rho]) @ TO_SERIES.T
@@ -80,7 +81,7 @@ class Pieces(Record):
 
     panel: Int[Array, "roots 6"]
     t: Float[Array, "roots 6"]  # of the end nearest to the root
-    length: Float[Array, "roots 6"]  # 0 for a piece that is not there
+    length: Float[Array, "roots 6"]  # 0 for a missing piece
     covered: Bool[Array, " panels"]  # panels that the pieces replace
 
 
@@ -126,7 +127,7 @@ def level(of: Curve, at: Float[Array, "2"], p: float) -> Level:
     length = new.length[..., None]
     mass = length * weight * density
     by_distance = jnp.abs(new_e) / jnp.maximum(length * u**2, 1e-300)
-    slope = jnp.where(length > SHORT, by_distance, roots.slope[:, None, None])
+    slope = jnp.where(length > MIN_LENGTH, by_distance, roots.slope[:, None, None])
     own = roots.found[:, None, None] * length ** (p - 1.0) * curved * density * _power(slope, p - 2.0)
     second = jnp.where(_OWN[:, None], own, (p - 1.0) * mass * _power(new_e, p - 2.0))
     plain = jnp.where(new.covered[:, None], 0.0, of.mass)

@@ -10,18 +10,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.numerics.quadrature import Density
+from quantprop.numerics.quadrature import NODES, TO_SERIES, WEIGHTS, Density
 from quantprop.records import Record
 
-ROOTS = 8  # the most sign changes that are looked for; five are the most seen
-HEAVY = 1e-10  # mass of a panel below which its sign changes do not matter
-LIGHT = 1e-5  # mass of a panel whose tail masses are computed in another way
+MAX_ROOTS = 8  # the most sign changes that are looked for; five are the most seen
+MIN_MASS = 1e-10  # mass of a panel below which its sign changes do not matter
+LIGHT_MASS = 1e-5  # mass of a panel whose tail masses are computed in another way
 NEWTON_STEPS = 6
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 _DEGREE = np.arange(16)
-# From values at the nodes to a Legendre series; from there to the derivative's, and to samples.
-TO_SERIES = (_DEGREE[:, None] + 0.5) * np.polynomial.legendre.legvander(NODES, 15).T * WEIGHTS
+# From a Legendre series to the derivative's, and to samples.
 _SLOPE = np.zeros((16, 16))
 _SLOPE[:-1] = np.polynomial.legendre.legder(np.eye(16))
 _SAMPLES = -np.cos(np.pi * np.arange(33) / 32)
@@ -53,7 +51,7 @@ def fine_tails(of: Density) -> tuple[Array, Array]:
     above = cut_off(density[::-1, ::-1]) + jnp.append(0.0, jnp.cumsum(mass[::-1])[:-1])[::-1]
     lower = below[:, None] + jnp.cumsum(part, axis=1)[:, :-1]
     upper = above[:, None] + jnp.cumsum(part[:, ::-1], axis=1)[:, -2::-1]
-    light = (mass < LIGHT)[:, None]
+    light = (mass < LIGHT_MASS)[:, None]
     plain_lower, plain_upper = of.tails()
     return jnp.where(light, lower, plain_lower), jnp.where(light, upper, plain_upper)
 
@@ -95,9 +93,9 @@ def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 1
     samples = series @ _TO_SAMPLES.T
     start = jnp.append(samples[0, 0], samples[:-1, -1])  # the panel before: a root at the common end is not lost
     left = jnp.concatenate([start[:, None], samples[:, 1:-1]], axis=1) > 0
-    heavy = mass.sum(axis=1) > HEAVY
+    heavy = mass.sum(axis=1) > MIN_MASS
     changes = (left != (samples[:, 1:] > 0)) & heavy[:, None]
-    (index,) = jnp.nonzero(changes.ravel(), size=ROOTS, fill_value=changes.size)
+    (index,) = jnp.nonzero(changes.ravel(), size=MAX_ROOTS, fill_value=changes.size)
     panel, k = jnp.divmod(jnp.minimum(index, changes.size - 1), len(_SAMPLES) - 1)
     of, rising = jnp.stack([series[panel], series[panel] @ _SLOPE.T]), samples[panel, k + 1] > 0
 

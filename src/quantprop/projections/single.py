@@ -65,12 +65,8 @@ def project(
         listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"the shapes of y and the cavity do not broadcast: {listed}") from None
     data = encode(likelihood, y, shape, exposure, trials)
-    rows = jax.tree.map(
-        lambda column: np.broadcast_to(column, shape + np.shape(column)[len(shape) :]).reshape(
-            -1, *np.shape(column)[len(shape) :]
-        ),
-        (data, Normal(np.broadcast_to(mean, shape), np.broadcast_to(variance, shape))),
-    )
+    cavities = Normal(np.broadcast_to(mean, shape), np.broadcast_to(variance, shape))
+    rows = jax.tree.map(lambda column: column.reshape(-1, *column.shape[len(shape) :]), (data, cavities))
     count = len(rows[1].mean)
     out = _project(projection, likelihood, *pad(rows, bucket(count)))
     return Projected(*(np.asarray(column)[:count].reshape(shape)[()] for column in out))

@@ -23,15 +23,15 @@ from quantprop.likelihoods.warped import Warped
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.numerics.selection import if_trusted, unless_trusted
 from quantprop.numerics.smooth import summed
-from quantprop.numerics.special import central_score, normal_score
+from quantprop.numerics.special import normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
 from quantprop.records import field
 from quantprop.runtime.arguments import is_number
 
-FARTHEST = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
-NORMAL = 1e-9  # largest error of z's first two moments that is accepted
+MIN_TAIL = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
+SCORE_TOLERANCE = 1e-9  # largest error of z's first two moments that is accepted
 
 
 class Wasserstein(Projection):
@@ -75,18 +75,16 @@ def nearest_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 
 def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     """W₂ projection by panels; differentiated as `panel_moments` is."""
-    if likelihood.takes_gaussian_out:
-        tilted = tilt(likelihood, datum, cavity)
-        moments = quadrature_moments(likelihood, tilted, cavity)
-        return narrowed(moments, quadrature_gap(tilted, moments, cavity))
-    return _panel_w2(likelihood, datum, cavity)
+    return (_by_panels if likelihood.takes_gaussian_out else _panel_w2)(likelihood, datum, cavity)
 
 
-@jax.custom_jvp
-def _panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+def _by_panels(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
     tilted = tilt(likelihood, datum, cavity)
     moments = quadrature_moments(likelihood, tilted, cavity)
     return narrowed(moments, quadrature_gap(tilted, moments, cavity))
+
+
+_panel_w2 = jax.custom_jvp(_by_panels)
 
 
 @partial(_panel_w2.defjvp, symbolic_zeros=True)
@@ -110,11 +108,11 @@ def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[M
     moments, mass = few.moments, few.nodes.mass / few.total
     lower, upper = few.nodes.tails(few.total)
     x = (few.nodes.offset - moments.shift) / jnp.sqrt(moments.ratio * cavity.variance)
-    z = jnp.where(jnp.minimum(lower, upper) > FARTHEST, central_score(lower, upper), x)
+    z = jnp.where(jnp.minimum(lower, upper) > MIN_TAIL, normal_score(lower, upper), x)
     z = jax.lax.optimization_barrier(z)
     mean, square, sigma = summed(mass * z, mass * z * z, mass * x * z)
     (gap,) = summed(mass * (x - sigma * z) ** 2)
-    normal = jnp.maximum(jnp.abs(mean), jnp.abs(square - 1.0)) <= NORMAL
+    normal = jnp.maximum(jnp.abs(mean), jnp.abs(square - 1.0)) <= SCORE_TOLERANCE
     return narrowed(moments, gap), few.trusted & (normal | ~(cavity.variance > 0))
 
 

@@ -36,7 +36,7 @@ from quantprop.projections.residual import Curve, Level, curve, level
 from quantprop.projections.series import fine_tails
 from quantprop.records import changed
 
-GAUSSIAN = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
+MIN_DISTANCE = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16
 MAX_STEPS = 60
 SMALLEST_STEP = 1e-11
@@ -101,9 +101,9 @@ def moved_to_wp(p: float, density: Density, offset: Array, moments: Moments, cav
     # Nodes far out are left out: that the density is cut off beyond them shows in their z, and in |e|^p for large p.
     mass = jnp.where(jnp.minimum(*tails) > (1e-17 if p < 4.0 else 1e-15), density.mass, 0.0)
     size = jax.lax.stop_gradient(jnp.sum(mass * jnp.abs(difference) ** p) ** (1.0 / p))
-    shape = curve(density.mass, mass, z, difference / jnp.maximum(size, GAUSSIAN))
-    tolerance = jnp.where(size > GAUSSIAN, jnp.maximum(SMALLEST_STEP, 1e-13 / size), jnp.inf)
-    a, b = jnp.where(size > GAUSSIAN, size * minimise(shape, p, tolerance), 0.0)
+    shape = curve(density.mass, mass, z, difference / jnp.maximum(size, MIN_DISTANCE))
+    tolerance = jnp.where(size > MIN_DISTANCE, jnp.maximum(SMALLEST_STEP, 1e-13 / size), jnp.inf)
+    a, b = jnp.where(size > MIN_DISTANCE, size * minimise(shape, p, tolerance), 0.0)
     # σ²/σ_KL² = (1 − gap)(1 + b)², gap = E[(f − mean − σ₂ z)²]/σ_KL² as for p = 2
     gap = density.expect((deviation - sigma * z) ** 2) / (moments.ratio * cavity.variance)
     narrower = moments.ratio * (gap - (1.0 - gap) * b * (2.0 + b))

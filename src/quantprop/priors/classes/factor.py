@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from quantprop.priors.cholesky import Factor, covariance_of, factorize, variances
+from quantprop.gaussian import Normal
+from quantprop.priors.base import Predictor
+from quantprop.priors.cholesky import Factor, LowRankSplit, factorize
 from quantprop.records import Record
 
 Grid = Float[Array, "classes m"]
@@ -70,8 +72,7 @@ def factor_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[
 
     def one(c: Any) -> tuple[Array, Array, Array]:
         factor = class_factor(k, d, c)
-        b, variance = variances(factor)
-        return b, covariance_of(factor, variance), factor.log_determinant
+        return factor.b, factor.covariance(), factor.log_determinant
 
     b, covariance, sizes = jax.lax.map(one, jnp.arange(len(d)))
     own = jnp.eye(d.shape[1], dtype=bool)
@@ -83,4 +84,57 @@ def factor_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[
 
 def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
     """Of one class; where all share a kernel there is one matrix."""
-    return factorize(k[jnp.minimum(c, len(k) - 1)], None, d[c])
+    own = k[jnp.minimum(c, len(k) - 1)]
+    return factorize(LowRankSplit.whole(own), jnp.diagonal(own), d[c])
+
+
+# --- predictions ------------------------------------------------------------------------------------------------------
+
+
+class ClassesCross(NamedTuple):
+    """What ties new values Σ_c w_c f_c(x) to the data: covariances of every class (or one for all), and the weights."""
+
+    k: Float[Array, "classes m k"]
+    weights: Float[Array, "k classes"]
+
+
+class ClassesPredictor(Predictor):
+    """Weights of the means, and the factors of every class and of v."""
+
+    alpha: Float[Array, "classes m"]
+    root: Float[Array, "classes m"]  # D½
+    inverse: Float[Array, "classes m m"]  # L⁻¹ of I + D½ K D½
+    lower: Float[Array, "m m"]  # of M
+
+    def apart(self, k: Float[Array, "classes m k"]) -> tuple[Array, Array, Array]:
+        """Of every class, kᵀα and kᵀ E k, the variance explained given v; and L⁻¹ E k, what v adds."""
+
+        def one(c):
+            cross = k[jnp.minimum(c, len(k) - 1)]
+            v = self.inverse[c] @ (self.root[c][:, None] * cross)
+            tie = solve_triangular(self.lower, self.root[c][:, None] * (self.inverse[c].T @ v), lower=True)
+            return cross.T @ self.alpha[c], jnp.sum(v**2, axis=0), tie
+
+        return jax.lax.map(one, jnp.arange(len(self.alpha)))
+
+    def functions(
+        self, k: Float[Array, "classes m k"], own: Float[Array, "classes k"]
+    ) -> tuple[Float[Array, "k classes"], Float[Array, "k classes classes"]]:
+        """The functions of all classes at k new inputs: means less the prior's, and covariances between classes."""
+        pulled, explained, tie = self.apart(k)
+        return -pulled.T, jnp.einsum("ank,bnk->kab", tie, tie) + jnp.eye(len(own)) * (own - explained).T[:, None, :]
+
+    def at(self, mean: Float[Array, " k"], cross: ClassesCross, own: Float[Array, "..."]) -> Normal:
+        k, w = cross
+        pulled, explained, tie = self.apart(k)
+        mean = mean - jnp.sum(w.T * pulled, axis=0)
+        tied = jnp.einsum("kc,cnk->nk", w, tie)
+        if own.ndim == 1:
+            return Normal(mean, own - jnp.sum(w.T**2 * explained, axis=0) + jnp.sum(tied**2, axis=0))
+
+        def one(c):
+            v = self.inverse[c] @ (self.root[c][:, None] * k[jnp.minimum(c, len(k) - 1)]) * w[:, c]
+            return v.T @ v
+
+        joint = own - jnp.sum(jax.lax.map(one, jnp.arange(len(self.alpha))), axis=0) + tied.T @ tied
+        return Normal(mean, jnp.diagonal(joint), joint)

@@ -26,12 +26,11 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
 from quantprop.numerics.triangular import gram_of_upper, triangular_inverse
-from quantprop.priors.base import Conditioned, Cotangent, Linearised, Moves, Prior, Response
-from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
-from quantprop.priors.classes.prediction import StackPredictor
-from quantprop.priors.classes.stack import Forms, Grid, Square, Stack
+from quantprop.priors.base import Conditioned, Prior
+from quantprop.priors.classes.layout import LAYOUTS, Layout, without_datum
+from quantprop.priors.classes.stack import Grid, Square, Stack, StackPredictor
 from quantprop.records import Record, field
-from quantprop.sites import Marginal, unit
+from quantprop.sites import Marginal
 
 
 class Local(Record):
@@ -68,7 +67,7 @@ class ClassesInducingPrior(Prior):
     rows: str = field(default="differences", static=True)  # of `LAYOUTS`
 
     @property
-    def layout(self) -> Differences | Sums:
+    def layout(self) -> Layout:
         """Which row is which."""
         return LAYOUTS[self.rows](self.labels, self.classes, len(self.mean))
 
@@ -111,7 +110,7 @@ class ClassesInducingPrior(Prior):
         layout, d = self.layout, self.kappa * self.d
         tau = layout.grid(sites.tau, 0.0)
         a = 1.0 + tau * d
-        s = layout.set_label(tau / a, 1.0 / (self.own + layout.of_label(d)))
+        s = layout.set_omitted(tau / a, 1.0 / (self.own + layout.of_omitted(d)))
         return Local(a, s, jnp.sum(s, axis=0) + layout.alone(self.own))
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
@@ -120,7 +119,7 @@ class ClassesInducingPrior(Prior):
         """
         stack, local, layout = self.stack, self.local(sites), self.layout
         mixed = local.s / jnp.sqrt(local.total)
-        precision = stack.gram(local.s, mixed, mixed) + jnp.eye(stack.size)
+        precision = stack.gram(local.s, mixed) + jnp.eye(stack.size)
         lower = jnp.linalg.cholesky(precision)
         covariance = gram_of_upper(triangular_inverse(lower).T)
         own, tied = stack.forms(covariance, local.share)
@@ -169,7 +168,7 @@ class ClassesInducingPrior(Prior):
         those of the posterior; for κ = 0 the latter is −½ τ, of the datum's own class −½ Σ τ.
         """
         local, layout, factor, stack = self.local(given.sites), self.layout, given.factor, self.stack
-        alpha = layout.with_label(given.marginals.alpha)
+        alpha = layout.balanced(given.marginals.alpha)
         blocks, w = stack.blocks(factor.covariance), factor.centre.reshape(self.classes, -1, 1)
 
         def shared(grid: Array) -> Array:
@@ -181,62 +180,13 @@ class ClassesInducingPrior(Prior):
 
         by_v = stack.every(one, alpha, local.s, local.share)
         tau = layout.grid(given.sites.tau, 0.0)
-        bound = layout.set_label(tau, jnp.sum(tau, axis=0))
+        bound = layout.set_omitted(tau, jnp.sum(tau, axis=0))
         exact = alpha**2 - local.s + local.s**2 * factor.spread
         by_d = 0.5 * shared(self.kappa * exact - (1.0 - self.kappa) * bound)
-        return self.made_of(given.marginals.alpha, by_v, by_d)
-
-    def made_of(self, mean: Array, v: Array, residual: Array) -> ClassesInducingPrior:
-        """Derivatives as a prior, with nothing where none belongs."""
         nothing = jnp.zeros(())
         still = replace(self, own=nothing, labels=jnp.zeros_like(self.labels), kappa=nothing)
-        return replace(still, mean=mean, v=v, residual=residual)
-
-    def response(self, given: Conditioned, signed: bool) -> Response:
-        return StackResponse(self, self.stack.forms(given.factor.covariance, self.local(given.sites).share), given)
+        return replace(still, mean=given.marginals.alpha, v=by_v, residual=by_d)
 
     def predictor(self, sites: Natural, signed: bool) -> StackPredictor:
         factor = self.condition(sites, signed).factor
         return StackPredictor(factor.covariance, self.layout.sign * factor.centre)
-
-
-class StackResponse(Response):
-    """By products with P: O(n C² M²) and two of (C M)³ a response, for the squares of the covariance of all rows.
-
-    That is N + Zᵀ P Z, with the columns (A − e_j ⊗ V_j)/a_j of Z, and for two rows j and k of one datum
-    N_jk = 1/(σ a_j a_k) + [j = k] e_j, e = κ d/a.
-    """
-
-    prior: ClassesInducingPrior
-    forms: Forms  # of P
-    given: Conditioned
-
-    def answer(self, moves: Moves) -> Moves:
-        """ρ p by the means of sites p; (ρ ∘ ρ) q by Zᵀ (P Z diag(q) Zᵀ P) Z, and what N adds within a datum."""
-        prior, given = self.prior, self.given
-        sd = unit(given.marginals.variance)
-        still = Natural(moves[0] / sd + given.sites.tau * prior.mean, given.sites.tau)
-        local = prior.local(still)
-        _, _, of_means = prior._means(given.factor.covariance, local, still)
-        return jnp.stack([of_means, self._squares(local, moves[1] / sd**2) / sd]) / sd
-
-    def _squares(self, local: Local, q: Float[Array, " rows"]) -> Float[Array, " rows"]:
-        prior, factor = self.prior, self.given.factor
-        stack, layout = prior.stack, prior.layout
-        q_of = layout.grid(q, 0.0)
-        w = q_of / local.a**2
-        total = jnp.sum(w, axis=0)
-        gram = stack.gram(w, local.share, 2.0 * w - total * local.share)  # of w Z Zᵀ: A W Aᵀ − A Yᵀ − Y Aᵀ + blocks
-        own, tied = stack.forms(factor.covariance @ gram @ factor.covariance, local.share)
-        far = own - 2.0 * tied + jnp.sum(local.share * tied, axis=0)
-        own, tied = self.forms
-        middle = jnp.sum(local.share * tied, axis=0)
-        away = own - 2.0 * tied + middle
-        near = total * middle - total * tied - jnp.sum(w * tied, axis=0) + stack.forms(factor.covariance, w).tied
-        e = prior.kappa * prior.d / local.a
-        within = (total / local.total + 2.0 * near) / local.total  # Σ_k w_k (1/σ² + 2 Q_jk/σ)
-        itself = 2.0 * e * (1.0 / local.total + away) / local.a**2 + e**2
-        return layout.rows((far + within) / local.a**2 + itself * q_of)
-
-    def to_prior(self, by: Cotangent) -> Prior:
-        return Linearised.of(self.prior, self.given, signed=False).to_prior(by)

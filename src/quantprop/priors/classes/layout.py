@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.records import Record, field
 
@@ -16,81 +16,90 @@ class Layout(Record):
     than the others: padding need not be a multiple.
     """
 
+    sign: ClassVar[float]  # of the functions: those of the model are sign · f
+
     labels: Float[Array, " m"]
     classes: int = field(static=True)
     n: int = field(static=True)  # rows
 
-    def _table(self, rows: Float[Array, " n"], each: int) -> Float[Array, "each m"]:
-        return jnp.pad(rows, (0, len(self.labels) * each - self.n)).reshape(-1, each).T
+    @staticmethod
+    def each(classes: int) -> int:
+        """Rows of a datum."""
+        raise NotImplementedError
+
+    @property
+    def omitted(self) -> Float[Array, " m"]:
+        """The class of every datum that has no row; the number of classes where all have one."""
+        raise NotImplementedError
+
+    def alone(self, own: Array) -> Array:
+        """The precision of v where the functions are left out."""
+        raise NotImplementedError
+
+    @property
+    def is_omitted(self) -> Bool[Array, "classes m"]:
+        """Which class of every datum has no row."""
+        return jnp.arange(self.classes)[:, None] == self.omitted
+
+    def classes_of_rows(self) -> tuple[Int[Array, " n"], Int[Array, " n"]]:
+        """The class that a row is about, and its datum."""
+        datum, slot = jnp.divmod(jnp.arange(self.n), self.each(self.classes))
+        return slot + (slot >= self.omitted[datum]), datum
 
     def rows(self, grid: Float[Array, "classes m"]) -> Float[Array, " n"]:
         """The numbers of the rows."""
         return grid[self.classes_of_rows()]
 
-    def classes_of_rows(self) -> tuple[Int[Array, " n"], Int[Array, " n"]]:
-        """The class that a row is about, and its datum."""
-        raise NotImplementedError
+    def grid(self, rows: Float[Array, " n"], omitted: Array | float) -> Float[Array, "classes m"]:
+        """Numbers of rows by class and datum; `omitted` for classes without a row, 0 for data without."""
+        each, c = self.each(self.classes), jnp.arange(self.classes)[:, None]
+        table = jnp.pad(rows, (0, len(self.labels) * each - self.n)).reshape(-1, each).T
+        slot = jnp.clip(c - (c > self.omitted), 0, each - 1)
+        return self.set_omitted(jnp.take_along_axis(table, slot, axis=0), omitted)
 
+    def set_omitted(self, grid: Float[Array, "classes m"], to: Array | float) -> Float[Array, "classes m"]:
+        """The grid with other numbers for classes without a row."""
+        return jnp.where(self.is_omitted, to, grid)
 
-class Differences(Layout):
-    """v − f_j with v = u + f_y: a row for each class j other than the datum's own, y."""
-
-    sign: ClassVar[float] = 1.0  # of the functions: those of the model are sign · f
-
-    @staticmethod
-    def each(classes: int) -> int:
-        """Rows of a datum."""
-        return classes - 1
-
-    def alone(self, own: Array) -> Array:
-        """The precision of v where the functions are left out: u's is tied to f_y."""
-        return jnp.zeros_like(own)
-
-    @property
-    def is_label(self) -> Array:
-        """Which class of every datum is its label, classes × data."""
-        return jnp.arange(self.classes)[:, None] == self.labels
-
-    def grid(self, rows: Float[Array, " n"], label: Array | float) -> Float[Array, "classes m"]:
-        """Numbers of rows by class and datum; `label` where the class is the datum's own, 0 where there is no row."""
-        others = self.classes - 1
-        table = self._table(rows, others)
-        c = jnp.arange(self.classes)[:, None]
-        slot = jnp.clip(c - (c > self.labels), 0, others - 1)
-        return self.set_label(jnp.take_along_axis(table, slot, axis=0), label)
-
-    def set_label(self, grid: Float[Array, "classes m"], label: Array | float) -> Float[Array, "classes m"]:
-        """The grid with other numbers for the data's own classes."""
-        return jnp.where(self.is_label, label, grid)
-
-    def of_label(self, grid: Float[Array, "classes m"]) -> Float[Array, " m"]:
-        """The numbers of the data's own classes."""
-        return jnp.sum(jnp.where(self.is_label, grid, 0.0), axis=0)
-
-    def classes_of_rows(self) -> tuple[Int[Array, " n"], Int[Array, " n"]]:
-        """The other class that a row is about, and its datum."""
-        row = jnp.arange(self.n)
-        datum, slot = row // (self.classes - 1), row % (self.classes - 1)
-        return slot + (slot >= self.labels[datum]), datum
+    def of_omitted(self, grid: Float[Array, "classes m"]) -> Float[Array, " m"]:
+        """The numbers of the classes without a row."""
+        return jnp.sum(jnp.where(self.is_omitted, grid, 0.0), axis=0)
 
     def sums(self, grid: Float[Array, "classes m"]) -> Float[Array, " n"]:
         """Of every row, the sum of the numbers of its functions."""
-        return self.rows(grid + self.of_label(grid))
+        return self.rows(grid + self.of_omitted(grid))
 
     def own_share(self, s: Float[Array, "classes m"], total: Array, own: Array) -> Float[Array, " m"]:
-        """The share of u, with what belongs to f_y, in the precision of v."""
-        return self.of_label(s) / total
+        """The share in the precision of v that is not due to rows."""
+        return (self.of_omitted(s) + self.alone(own)) / total
 
-    def with_label(self, alpha: Float[Array, " n"]) -> Float[Array, "classes m"]:
-        """α by class; that of a datum's own class is minus the sum of the others, which the integral over v sees to."""
+    def balanced(self, alpha: Float[Array, " n"]) -> Float[Array, "classes m"]:
+        """α by class; that of an omitted class is minus the sum of the others, by the integral over v."""
         grid = self.grid(alpha, 0.0)
-        return self.set_label(grid, -jnp.sum(grid, axis=0))
+        return self.set_omitted(grid, -jnp.sum(grid, axis=0))
 
     def combinations(self) -> tuple[Float[Array, "n classes"], Int[Array, " n"]]:
-        """The weights of the functions in every row, 1 for the label and −1 for the other class, and its datum."""
-        other, datum = self.classes_of_rows()
-        c = jnp.arange(self.classes)
-        return jnp.where(c == self.labels[datum][:, None], 1.0, 0.0) - jnp.where(c == other[:, None], 1.0, 0.0), datum
+        """The weights of the functions in every row, and its datum."""
+        c, datum = self.classes_of_rows()
+        own = jnp.where(jnp.arange(self.classes) == c[:, None], self.sign, 0.0)
+        return jnp.where(self.is_omitted.T[datum], 1.0, 0.0) - own, datum
+
+
+class Differences(Layout):
+    """v − f_j with v = u + f_y: a row for each class j other than the datum's own, y. u's precision is tied to f_y."""
+
+    sign: ClassVar[float] = 1.0
+
+    @staticmethod
+    def each(classes: int) -> int:
+        return classes - 1
+
+    @property
+    def omitted(self) -> Float[Array, " m"]:
+        return self.labels
+
+    def alone(self, own: Array) -> Array:
+        return jnp.zeros_like(own)
 
 
 class Sums(Layout):
@@ -100,48 +109,17 @@ class Sums(Layout):
 
     @staticmethod
     def each(classes: int) -> int:
-        """Rows of a datum."""
         return classes
 
+    @property
+    def omitted(self) -> Float[Array, " m"]:
+        return jnp.full_like(self.labels, self.classes)
+
     def alone(self, own: Array) -> Array:
-        """The precision of v where the functions are left out."""
         return 1.0 / own
 
-    def grid(self, rows: Float[Array, " n"], label: Array | float) -> Float[Array, "classes m"]:
-        """Numbers of rows by class and datum; no class has numbers of another kind."""
-        return self._table(rows, self.classes)
 
-    def set_label(self, grid: Float[Array, "classes m"], label: Array | float) -> Float[Array, "classes m"]:
-        """The grid: no class has numbers of another kind."""
-        return grid
-
-    def of_label(self, grid: Float[Array, "classes m"]) -> Float[Array, " m"]:
-        """Nothing."""
-        return jnp.zeros(grid.shape[1])
-
-    def classes_of_rows(self) -> tuple[Int[Array, " n"], Int[Array, " n"]]:
-        row = jnp.arange(self.n)
-        return row % self.classes, row // self.classes
-
-    def sums(self, grid: Float[Array, "classes m"]) -> Float[Array, " n"]:
-        """Of every row, the number of its function."""
-        return self.rows(grid)
-
-    def own_share(self, s: Float[Array, "classes m"], total: Array, own: Array) -> Float[Array, " m"]:
-        """The share of its prior in the precision of v."""
-        return 1.0 / (own * total)
-
-    def with_label(self, alpha: Float[Array, " n"]) -> Float[Array, "classes m"]:
-        """α by class."""
-        return self.grid(alpha, 0.0)
-
-    def combinations(self) -> tuple[Float[Array, "n classes"], Int[Array, " n"]]:
-        """The weights of the functions in every row, and its datum."""
-        c, datum = self.classes_of_rows()
-        return jnp.where(jnp.arange(self.classes) == c[:, None], 1.0, 0.0), datum
-
-
-LAYOUTS: dict[str, type[Differences] | type[Sums]] = {"differences": Differences, "sums": Sums}
+LAYOUTS: dict[str, type[Layout]] = {"differences": Differences, "sums": Sums}
 
 
 def without_datum(

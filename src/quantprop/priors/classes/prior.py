@@ -19,16 +19,22 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
-from quantprop.gaussian import Natural
+from quantprop.gaussian import Natural, Normal
 from quantprop.numerics.triangular import transposed
-from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Predictor, Prior, Response
-from quantprop.priors.classes.factor import ClassesFactor, Matrices, class_factor, factor_of
-from quantprop.priors.classes.layout import LAYOUTS, Differences, Sums, without_datum
-from quantprop.priors.classes.prediction import ClassesPredictor, InFull
+from quantprop.priors.base import Conditioned, Cotangent, Joint, Linearised, Moves, Predictor, Prior, Response
+from quantprop.priors.classes.factor import (
+    ClassesCross,
+    ClassesFactor,
+    ClassesPredictor,
+    Matrices,
+    class_factor,
+    factor_of,
+)
+from quantprop.priors.classes.layout import LAYOUTS, Layout, without_datum
 from quantprop.priors.dense import DensePrior
-from quantprop.records import changed, field
+from quantprop.records import field
 from quantprop.sites import Marginal
 
 
@@ -45,7 +51,7 @@ class ClassesPrior(Prior):
     rows: str = field(default="differences", static=True)  # of `LAYOUTS`
 
     @property
-    def layout(self) -> Differences | Sums:
+    def layout(self) -> Layout:
         """Which row is which."""
         return LAYOUTS[self.rows](self.labels, self.classes, len(self.mean))
 
@@ -116,17 +122,12 @@ class ClassesPrior(Prior):
         k = jnp.sum(k, axis=0, keepdims=True) if len(self.k) == 1 else k
         return replace(self, mean=mean, k=k, own=jnp.zeros_like(self.own), labels=jnp.zeros_like(self.labels))
 
-    def from_full(self, by: DensePrior) -> ClassesPrior:
-        """Derivatives of the prior written out, carried back."""
-        (k,) = jax.vjp(lambda k: changed(self, k=k).written_out().k, self.k)[1](by.k)
-        return self.cotangent(by.mean, k)
-
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
         """∂/∂K_c = ½ (α_c α_cᵀ − E_c + E_c M⁻¹ E_c) and ∂/∂m = α, as for one function."""
         if signed:
-            return self.from_full(self.written_out().evidence_slope(given, signed))
+            return super().evidence_slope(given, signed)
         factor, layout = given.factor, self.layout
-        alpha = layout.with_label(given.marginals.alpha)
+        alpha = layout.balanced(given.marginals.alpha)
 
         def one(c: Any) -> Array:
             u = solve_triangular(factor.lower, factor.e(c), lower=True)
@@ -135,11 +136,9 @@ class ClassesPrior(Prior):
         return self.cotangent(given.marginals.alpha, factor.each(one))
 
     def response(self, given: Conditioned, signed: bool) -> Response:
-        if signed:
-            return ResponseInFull(self.written_out().response(given, signed), self)
         sd = jnp.sqrt(given.marginals.variance)
         correlation = self.joint(given, signed).covariance / (sd[:, None] * sd)
-        return ClassesResponse(correlation, correlation**2, self, given)
+        return ClassesResponse(correlation, correlation**2, self, given, signed)
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
         if signed:
@@ -149,8 +148,7 @@ class ClassesPrior(Prior):
         spread = jnp.swapaxes(factor.each(factor.root), 1, 2)[slot, datum]  # rows of A L⁻ᵀ
         across = jnp.repeat(factor.covariance[slot, datum], self.layout.each(self.classes), axis=1)  # with every row
         covariance = jnp.where(slot[:, None] == slot, across[:, : len(slot)], 0.0) + spread @ spread.T
-        diagonal = jnp.eye(len(slot), dtype=bool)
-        return Joint(covariance, jnp.where(diagonal, given.marginals.b, -covariance * given.sites.tau))
+        return Joint.of(covariance, given)
 
     def predictor(self, sites: Natural, signed: bool) -> Predictor:
         layout = self.layout
@@ -163,19 +161,16 @@ class ClassesPrior(Prior):
         return ClassesPredictor(layout.sign * alpha, each.root, jnp.swapaxes(each.inverse, 1, 2), factor.lower)
 
 
-class ResponseInFull(Response):
-    """That of the prior written out, for sites of either sign."""
+class InFull(Predictor):
+    """The predictor of the covariance written out, for sites of either sign."""
 
-    rows: Response
-    prior: ClassesPrior
+    rows: Predictor
+    weights: Float[Array, "n classes"]
+    datum: Int[Array, " n"]
 
-    def answer(self, moves: Moves) -> Moves:
-        return self.rows.answer(moves)
-
-    def to_prior(self, by: Cotangent) -> ClassesPrior:
-        found = self.rows.to_prior(by)
-        assert isinstance(found, DensePrior)
-        return self.prior.from_full(found)
+    def at(self, mean: Float[Array, " k"], cross: ClassesCross, own: Float[Array, "..."]) -> Normal:
+        k = jnp.broadcast_to(cross.k, (cross.weights.shape[1], *cross.k.shape[1:]))[:, self.datum]
+        return self.rows.at(mean, jnp.einsum("nc,cnk,kc->nk", self.weights, k, cross.weights), own)
 
 
 class ClassesResponse(Response):
@@ -189,20 +184,23 @@ class ClassesResponse(Response):
     squared: Float[Array, "n n"]
     prior: ClassesPrior
     given: Conditioned
+    signed: bool = field(static=True)
 
     def answer(self, moves: Moves) -> Moves:
         return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
 
-    def to_prior(self, by: Cotangent) -> ClassesPrior:
+    def to_prior(self, by: Cotangent) -> Prior:
         """δμ = A(δm + δK α), δΣ = A δK Aᵀ, where a move of K_c reaches h through T_c = A_j M⁻¹ E_c − [j = c] A_c.
 
         With Q_c = A_cᵀ diag(∂σ²) A_c, Q = Σ_c Q_c and H_c = M⁻¹ E_c,
         T_cᵀ diag(∂σ²) T_c = H_cᵀ Q H_c − H_cᵀ Q_c − Q_c H_c + Q_c.
         """
+        if self.signed:
+            return Linearised.of(self.prior, self.given, True).to_prior(by)
         m, factor, layout = self.given.marginals, self.given.factor, self.prior.layout
         by_mean = layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0)
         by_variance = layout.grid(-by.answer[1] / m.variance, 0.0)
-        alpha = layout.with_label(m.alpha)
+        alpha = layout.balanced(m.alpha)
         _, sent = factor.solve(by_mean)
 
         def weighted(c: Any) -> Array:

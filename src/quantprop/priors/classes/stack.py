@@ -7,24 +7,20 @@ sees g_c = V_cᵀ w_c, so it is C blocks of M numbers. Where all functions share
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from quantprop.gaussian import Normal
+from quantprop.priors.base import Predictor
+from quantprop.priors.classes.factor import ClassesCross
 from quantprop.priors.inducing.rows import in_turn
 from quantprop.records import Record, field
 
 Grid = Float[Array, "classes n"]
 Square = Float[Array, "cm cm"]
-
-
-class Forms(NamedTuple):
-    """Of a symmetric matrix P and the mixtures A = Σ_c w_c e_c ⊗ V_c of every datum: V_cᵀ P_cc V_c and V_cᵀ (P A)_c."""
-
-    own: Grid
-    tied: Grid
 
 
 class Stack(Record):
@@ -42,11 +38,6 @@ class Stack(Record):
         """The blocks of one function each."""
         c = jnp.arange(self.classes)
         return part.reshape(self.classes, -1, self.classes, part.shape[0] // self.classes)[c, :, c, :]
-
-    def on_blocks(self, part: Square, blocks: Float[Array, "classes m m"]) -> Square:
-        """The matrix with something added to the blocks of one function each."""
-        c, shape = jnp.arange(self.classes), (self.classes, part.shape[0] // self.classes)
-        return part.reshape(shape * 2).at[c, :, c, :].add(blocks).reshape(part.shape)
 
     def over(self, step: Callable, carry: Any, *grids: Grid) -> tuple[Any, Any]:
         """step(sum, V, columns) → (sum, grids) for one chunk after the other; the grids of all data in one."""
@@ -81,25 +72,26 @@ class Stack(Record):
         """V_cᵀ w_c of a chunk; w may differ between its data."""
         return jnp.sum(v * w.reshape(self.classes, v.shape[1], -1), axis=1)
 
-    def gram(self, s: Grid, left: Grid, right: Grid) -> Square:
-        """Σ of blocks V_c diag(s_c) V_cᵀ, less Σ (L Rᵀ + R Lᵀ)/2 of the mixtures L and R."""
+    def gram(self, s: Grid, weights: Grid) -> Square:
+        """Σ of blocks V_c diag(s_c) V_cᵀ, less Σ M Mᵀ of the mixtures M by these weights."""
 
-        def one(total: Any, v: Array, s: Array, left: Array, right: Array) -> tuple[Any, None]:
-            blocks = jnp.matmul(s[:, None] * v, jnp.swapaxes(v, 1, 2))
-            return (total[0] + blocks, total[1] + self.mixed(v, left) @ self.mixed(v, right).T), None
+        def one(total: Any, v: Array, s: Array, weights: Array) -> tuple[Any, None]:
+            blocks, mixed = jnp.matmul(s[:, None] * v, jnp.swapaxes(v, 1, 2)), self.mixed(v, weights)
+            return (total[0] + blocks, total[1] - mixed @ mixed.T), None
 
-        m = self.v.shape[2]
-        zero = (jnp.zeros((self.classes, m, m)), jnp.zeros((self.size, self.size)))
-        (blocks, tied), _ = self.over(one, zero, s, left, right)
-        return self.on_blocks(-0.5 * (tied + tied.T), blocks)
+        c, m, size = jnp.arange(self.classes), self.v.shape[2], self.size
+        zero = (jnp.zeros((self.classes, m, m)), jnp.zeros((size, size)))
+        (blocks, mixtures), _ = self.over(one, zero, s, weights)
+        whole = mixtures.reshape(self.classes, m, self.classes, m).at[c, :, c, :].add(blocks)
+        return whole.reshape(size, size)
 
-    def forms(self, by: Square, weights: Grid) -> Forms:
-        """Of all data."""
+    def forms(self, by: Square, weights: Grid) -> tuple[Grid, Grid]:
+        """V_cᵀ P_cc V_c and V_cᵀ (P A)_c of all data, for a symmetric P and the mixtures A = Σ_c w_c e_c ⊗ V_c."""
         blocks = self.blocks(by)
 
-        def one(carry: None, v: Array, weights: Array) -> tuple[None, Forms]:
+        def one(carry: None, v: Array, weights: Array) -> tuple[None, tuple[Array, Array]]:
             own = jnp.sum(v * jnp.matmul(blocks, v), axis=1)
-            return carry, Forms(own, self.along(v, by @ self.mixed(v, weights)))
+            return carry, (own, self.along(v, by @ self.mixed(v, weights)))
 
         return self.over(one, None, weights)[1]
 
@@ -114,3 +106,28 @@ class Stack(Record):
             return jnp.moveaxis(jax.lax.map(one, jnp.arange(self.classes)), 2, 0)
 
         return jax.lax.map(chunk, self.v).reshape(-1, self.classes, self.classes)
+
+
+class StackPredictor(Predictor):
+    """The posterior of the whitened values at the points of all classes, N(centre, P); new values are tied by V."""
+
+    covariance: Float[Array, "cm cm"]
+    centre: Float[Array, " cm"]
+
+    def functions(
+        self, v: Float[Array, "s m k"], own: Float[Array, "classes k"]
+    ) -> tuple[Float[Array, "k classes"], Float[Array, "k classes classes"]]:
+        """The functions of all classes at k new inputs: means less the prior's, and covariances between classes."""
+        stack = Stack(v[None], len(own))
+        left = own - jnp.sum(v**2, axis=1)
+        return stack.received(self.centre).T, stack.covariances(self.covariance) + jnp.eye(len(own)) * left.T[:, None]
+
+    def at(self, mean: Float[Array, " k"], cross: ClassesCross, own: Float[Array, "..."]) -> Normal:
+        v, w = cross
+        stack = Stack(v[None], w.shape[1])
+        mixed = stack.mixed(v, w.T)
+        mean, inner = mean + mixed.T @ self.centre, self.covariance @ mixed
+        if own.ndim == 1:
+            return Normal(mean, own + jnp.sum(mixed * (inner - mixed), axis=0))
+        joint = own + mixed.T @ (inner - mixed)
+        return Normal(mean, jnp.diagonal(joint), joint)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -13,9 +14,30 @@ SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
 ROUNDS = 5  # of Lloyd's algorithm
 
 
+def count_of(points: Any) -> int:
+    """Of points, given as an array or as their number."""
+    return int(points) if np.ndim(points) == 0 else len(points)
+
+
+def points_for(points: Any, x: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
+    """The points, chosen from the rows of x (of all processes) where only their number is given; an error where they do
+    not fit x.
+    """
+    n, count = counted(len(x)), count_of(points)
+    if count > n:
+        raise ValueError(
+            f"Inducing: {count} points are more than the {n} rows of X: use Dense(), which is exact and cheaper there, "
+            "or fewer points"
+        )
+    array = chosen(x, count, seed) if np.ndim(points) == 0 else np.asarray(points, dtype=np.float64)
+    if array.shape[1] != x.shape[1]:
+        raise ValueError(f"Inducing: points have {array.shape[1]} columns, and X has {x.shape[1]}")
+    return array
+
+
 def chosen(x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarray, "m d"]:
-    """So many different rows of x (of all processes), spread as the data are: always rows, so that codes of categories
-    stay codes.
+    """The given number of different rows of x (of all processes), spread as the data are. Points are always rows, so
+    that codes of categories stay codes.
     """
 
     def different() -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What rows say about the values at the inducing points: a Gaussian factor, by which further rows know of them.
+"""The message of rows about the values at the inducing points: a Gaussian factor, the prior of further rows.
 
 The sites of rows act on u = L v only through exp(hᵀv − ½ vᵀΛv) with Λ = V diag(s) Vᵀ and h = V r. As a function of u
 this *message* holds for every kernel, so that the posterior of these rows is the prior of the next: with B₀ = I + Λ,

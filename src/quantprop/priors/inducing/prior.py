@@ -11,7 +11,7 @@ With C = Vᵀ B⁻¹ V, the posterior covariance of g, and δs = δτ/a², δr �
 
 which is symmetric, and for κ = 1 the posterior covariance of f and its square.
 
-Where earlier rows have left a `Belief` N(c₀, B₀⁻¹) about u in the place of N(0, I), the prior mean has Vᵀc₀ in it, B₀
+Where earlier rows have left a `Belief` N(c₀, B₀⁻¹) about u instead of N(0, I), the prior mean has Vᵀc₀ in it, B₀
 stands for I in B, and nothing else differs.
 """
 
@@ -67,7 +67,7 @@ class InducingPrior(Prior):
         return replace(self, rows=self.all_rows())
 
     def all_rows(self) -> Rows:
-        """V and d, as far as they are held."""
+        """V and d, as far as they are stored."""
         return Rows.of(self.basis, self.x, self.hold) if self.rows is None else self.rows
 
     def is_psd(self) -> bool:
@@ -87,11 +87,15 @@ class InducingPrior(Prior):
         """Of v, before the rows."""
         return jnp.eye(len(self.basis.z)) if self.before is None else self.before.precision
 
+    def a(self, tau: Float[Array, " n"], residual: Float[Array, " n"]) -> Float[Array, " n"]:
+        """1 + κ τ d, by which sites on f are weakened as sites on g."""
+        return 1.0 + self.share * tau * residual
+
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
         """Its log determinant has the log mass of a belief in it, so that evidences are those of all rows."""
-        rows = self.all_rows()
-        inverse, centre = factorised(*self._sums(rows, sites), self.precision())
-        own = self._under(rows, inverse, centre, sites)
+        prior = self.for_sweeps()
+        inverse, centre = factorised(*prior.sums(sites), self.precision())
+        own = prior.under(inverse, centre, sites)
         size = own.log_determinant - 2.0 * jnp.sum(jnp.log(jnp.diagonal(inverse)))
         if self.before is not None:
             size = size - self.before.log_determinant() - 2.0 * self.before.mass
@@ -99,10 +103,8 @@ class InducingPrior(Prior):
 
     def sums(self, sites: Natural) -> tuple[Array, Array]:
         """V diag(s) Vᵀ and V r: all that these rows tell the others."""
-        return self._sums(self.all_rows(), sites)
-
-    def _sums(self, rows: Rows, sites: Natural) -> tuple[Array, Array]:
-        a, m = 1.0 + self.share * sites.tau * rows.residual, len(rows.whitening)
+        rows = self.all_rows()
+        a, m = self.a(sites.tau, rows.residual), len(rows.whitening)
 
         def one(carry, v, s, r):
             return (carry[0] + weighted_gram(v, s), carry[1] + v @ r), None
@@ -114,18 +116,14 @@ class InducingPrior(Prior):
         """The posterior of these rows, given L_B⁻¹ and the posterior mean of u from them and others. Its
         log-determinant lacks log |B|, which belongs to all.
         """
-        return self._under(self.all_rows(), inverse, centre, sites)
-
-    def _under(self, rows: Rows, inverse: Array, centre: Array, sites: Natural) -> Conditioned:
-        d = rows.residual
-        a = 1.0 + self.share * sites.tau * d
+        rows = self.all_rows()
+        d, share, a = rows.residual, self.share, self.a(sites.tau, rows.residual)
 
         def one(carry, v):
             return carry, (jnp.sum(lower_product(inverse, v) ** 2, axis=0), v.T @ centre)
 
         _, (spread, g) = rows.over(one, None)
-        many = jnp.where(self.share > 0, jnp.log(a) / jnp.where(self.share > 0, self.share, 1.0), sites.tau * d)
-        size = jnp.sum(many)
+        size = jnp.sum(jnp.where(share > 0, jnp.log(a) / jnp.where(share > 0, share, 1.0), sites.tau * d))
         proper = jnp.all(a > 0) & jnp.isfinite(size)
         factor = Factor(inverse, centre, spread, d)
         return Conditioned(sites, self._marginals(sites, d, spread, g), size, proper, factor)
@@ -133,10 +131,10 @@ class InducingPrior(Prior):
     def sent(self, sites: Natural, push: Float[Array, " n"]) -> Float[Array, " m"]:
         """What a change of ν moves: B⁻¹ times it is the change of the posterior mean of u."""
         rows = self.all_rows()
-        return rows.sent(push / (1.0 + self.share * sites.tau * rows.residual))
+        return rows.sent(push / self.a(sites.tau, rows.residual))
 
     def _marginals(self, sites: Natural, d: Array, spread: Array, g: Array) -> Marginal:
-        pull, a = sites.nu - sites.tau * self.mean, 1.0 + self.share * sites.tau * d
+        pull, a = sites.nu - sites.tau * self.mean, self.a(sites.tau, d)
         return Marginal(
             mean=self.mean + (g + self.share * d * pull) / a,
             variance=d / a + spread / a**2,
@@ -147,14 +145,14 @@ class InducingPrior(Prior):
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
         rows, sites = self.all_rows(), Natural(nu, given.sites.tau)
         d, inverse = given.factor.residual, given.factor.inverse
-        a = 1.0 + self.share * sites.tau * d
-        g = rows.received(inverse.T @ (inverse @ rows.sent((nu - sites.tau * self.mean) / a)))
+        pull = (nu - sites.tau * self.mean) / self.a(sites.tau, d)
+        g = rows.received(inverse.T @ (inverse @ rows.sent(pull)))
         return self._marginals(sites, d, given.factor.spread, g)
 
     def left_out(self, given: Conditioned, copies: Float[Array, " n"]) -> Normal:
         """The cavity of g without one copy's s/w and r/w, and ε ~ N(0, d): for every share that a method removes."""
         sites, d, spread = given.sites, given.factor.residual, given.factor.spread
-        pull, a = sites.nu - sites.tau * self.mean, _a(self, given)
+        pull, a = sites.nu - sites.tau * self.mean, self.a(sites.tau, d)
         g = (given.marginals.mean - self.mean) * a - self.share * d * pull
         left = 1.0 - spread * sites.tau / (a * copies)
         return Normal(self.mean + (g - spread * pull / (a * copies)) / left, spread / left + d)
@@ -184,7 +182,7 @@ class InducingPrior(Prior):
         return 0.0 if self.before is None else self.before.centre
 
     def message(self, sites: Natural, log_evidence: Array | float) -> Message:
-        """What all rows so far say about the values at the points."""
+        """The message of all rows so far about the values at the points."""
         gram, sent = self.sums(sites)
         precision = gram + self.precision()
         centre = self._believed() + jnp.linalg.solve(precision, sent)
@@ -198,11 +196,7 @@ class InducingPredictor(Predictor):
     centre: Float[Array, " m"]
 
     def at(self, mean: Float[Array, " k"], cross: Float[Array, "m k"], own: Float[Array, "..."]) -> Normal:
-        inner, new_mean = self.inverse @ cross, mean + cross.T @ self.centre
-        if own.ndim == 1:
-            return Normal(new_mean, own - jnp.sum(cross**2, axis=0) + jnp.sum(inner**2, axis=0))
-        joint = own - cross.T @ cross + inner.T @ inner
-        return Normal(new_mean, jnp.diagonal(joint), joint)
+        return self.reduced(mean + cross.T @ self.centre, own, cross, self.inverse @ cross)
 
 
 def factorised(
@@ -220,7 +214,7 @@ def slope_of_log_integral(prior: InducingPrior, given: Conditioned) -> Basis:
     """∂/∂V_n = α_n c − s_n B⁻¹ V_n with c = B⁻¹ V r, and ∂/∂d_n = ½ κ (α_n² + s_n² C_nn) − ½ s_n."""
     factor, alpha = given.factor, given.marginals.alpha
     precision = gram_of_upper(factor.inverse.T)
-    s = given.sites.tau / _a(prior, given)
+    s = given.sites.tau / prior.a(given.sites.tau, factor.residual)
     by_d = 0.5 * prior.share * (alpha**2 + s**2 * factor.spread) - 0.5 * s
 
     def cotangent(v, alpha, s, by_d):
@@ -233,12 +227,12 @@ class InducingResponse(Response):
     """By products with A = L_B⁻¹ V, C = AᵀA: O(n M²) a response, for the squares of C."""
 
     prior: InducingPrior
-    inner: Rows  # A in the place of V
+    inner: Rows  # A instead of V
     given: Conditioned
 
     def answer(self, moves: Moves) -> Moves:
         """ρ p by two products with A; (ρ ∘ ρ) q by (C ∘ C) q = diag Aᵀ (A diag(q) Aᵀ) A."""
-        a, own, squared = _a(self.prior, self.given), *self._own()
+        (own, squared), a = self._own(), self._a()
         sd, m = unit(self.given.marginals.variance), len(self.inner.whitening)
         p, q = moves[0] / sd, moves[1] / sd**2
 
@@ -253,9 +247,12 @@ class InducingResponse(Response):
         _, (of_means, of_variances) = self.inner.over(scatter, None)
         return jnp.stack([(of_means / a + own * p) / sd, (of_variances / a**2 + squared * q) / sd**2])
 
+    def _a(self) -> Float[Array, " n"]:
+        return self.prior.a(self.given.sites.tau, self.given.factor.residual)
+
     def _own(self) -> tuple[Array, Array]:
         """What d adds to the response of a datum to its own site, in the mean and in the variance."""
-        a, d, share = _a(self.prior, self.given), self.given.factor.residual, self.prior.share
+        a, d, share = self._a(), self.given.factor.residual, self.prior.share
         return share * d / a, share * d * (2.0 * self.given.factor.spread / a + d) / a**2
 
     def to_prior(self, by: Cotangent) -> InducingPrior:
@@ -264,7 +261,7 @@ class InducingResponse(Response):
         κ α t + ω (1 − 2κ s C_nn) + κ s² diag(Vᵀ H V) + λ (s − κ s² C_nn); t is that of the mean.
         """
         prior, given, factor = self.prior, self.given, self.given.factor
-        at, share, spread, a = given.marginals, prior.share, given.factor.spread, _a(prior, given)
+        at, share, spread, a = given.marginals, prior.share, given.factor.spread, self._a()
         s = given.sites.tau / a
         sd = unit(at.variance)
         w, omega = by.answer[0] / (sd * a), -by.answer[1] / (sd * a) ** 2
@@ -287,7 +284,3 @@ class InducingResponse(Response):
             by_precision = by.log_determinant * size - both - 0.5 * (hc + hc.T)
             before = Belief(by_precision, jnp.zeros_like(factor.centre), -2.0 * by.log_determinant)
         return prior.made_of(by.mean + t, basis, before)
-
-
-def _a(prior: InducingPrior, given: Conditioned) -> Float[Array, " n"]:
-    return 1.0 + prior.share * given.sites.tau * given.factor.residual

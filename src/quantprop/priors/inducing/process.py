@@ -11,13 +11,12 @@ from jaxtyping import Array, Float
 from quantprop.kernels import Kernel
 from quantprop.parameters import Parameter, is_parameter
 from quantprop.priors.base import Cost, Process
-from quantprop.priors.inducing.choice import chosen
+from quantprop.priors.inducing.choice import count_of, points_for
 from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
 from quantprop.records import field
 from quantprop.runtime.arguments import BOOLEAN, is_number, whole
-from quantprop.runtime.jobs import counted
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory
 
@@ -54,7 +53,7 @@ class Inducing(Process):
     message: Message | None = None  # of earlier rows, which `Solution.as_prior` leaves
 
     def __check_init__(self) -> None:
-        points = self.points.value if is_parameter(self.points) else self.points
+        points = self._plain
         BOOLEAN.check("Inducing: learn", self.learn)
         whole(0).check("Inducing: seed", self.seed)
         if not 0.0 <= self.jitter < 1.0:
@@ -75,37 +74,33 @@ class Inducing(Process):
             raise ValueError("Inducing: two rows of points are equal; give each once: np.unique(points, axis=0)")
 
     @property
+    def _plain(self) -> Any:
+        """The points, or their number, without what is declared of a Parameter."""
+        return self.points.value if is_parameter(self.points) else self.points
+
+    @property
     def count(self) -> int:
         """The number of points."""
-        points = self.points.value if is_parameter(self.points) else self.points
-        return int(points) if np.ndim(points) == 0 else len(points)
+        return count_of(self._plain)
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Inducing:
         """Its points chosen from the rows of x, and declared as learned if they are; those of a message stay."""
         if self.message is not None:
             return self
-        n = counted(len(x))
-        if self.count > n:
-            raise ValueError(
-                f"Inducing: {self.count} points are more than the {n} rows of X: use Dense(), which is exact and "
-                "cheaper there, or fewer points"
-            )
-        points = self.points.value if is_parameter(self.points) else self.points
-        array = chosen(x, int(points), self.seed) if np.ndim(points) == 0 else np.asarray(points, dtype=np.float64)
-        if array.shape[1] != x.shape[1]:
-            raise ValueError(f"Inducing: points have {array.shape[1]} columns, and X has {x.shape[1]}")
-        if is_parameter(self.points) or not self.learn:
-            array = self.points if is_parameter(self.points) else array
-        else:
-            array = Parameter(array)
-        return Inducing(array, self.learn, self.seed, self.jitter)
+        array = points_for(self._plain, x, self.seed)
+        points = self.points if is_parameter(self.points) else Parameter(array) if self.learn else array
+        return Inducing(points, self.learn, self.seed, self.jitter)
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, "n d"]:
         return x
 
+    def basis(self, kernel: Kernel) -> Basis:
+        """What ties values at inputs to those at the points."""
+        return Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
+
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
         n = len(prepared)
-        basis, before = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter), None
+        basis, before = self.basis(kernel), None
         if self.message is not None:
             before = self.message.belief(basis.values())
             mean = mean + means_given(basis, before.centre, prepared)
@@ -114,14 +109,13 @@ class Inducing(Process):
 
     def after(self, message: Message) -> Inducing:
         """Its points do not move any more."""
-        points = self.points.value if is_parameter(self.points) else self.points
-        return Inducing(points, False, self.seed, self.jitter, message)
+        return Inducing(self._plain, False, self.seed, self.jitter, message)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:
         return self.cross_of(kernel, kernel, x, new)
 
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
-        basis = Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
+        basis = self.basis(kernel)
         return basis.whitening() @ term.cross(basis.z, new)
 
     def _holds(self, n: int) -> bool:

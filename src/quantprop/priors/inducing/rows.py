@@ -17,14 +17,14 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel
-from quantprop.numerics.triangular import lower_product, weighted_gram
+from quantprop.numerics.triangular import lower_product, pivoted_cholesky, weighted_gram
 from quantprop.records import Record, changed, field
 from quantprop.runtime.mesh import by_device
 
-CPU_CHUNK = 2**24  # bytes of one chunk of V: what a core's cache nearly holds
+CPU_CHUNK = 2**24  # bytes of one chunk of V: about the size of a core's cache
 CPU_ROWS = 2**13  # of one chunk, however few points there are: longer ones leave the cache between two products
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
-ROUNDINGS = 8  # rounding errors per point, up to which what a point adds to the others cannot be told from 0
+ROUNDINGS = 8  # rounding errors per point, up to which a point adds nothing to the others
 
 
 def chunk_bytes() -> int:
@@ -84,7 +84,7 @@ class Basis(Record):
         return solve_triangular(lower, jnp.diag(kept), lower=True)
 
     def values(self) -> Float[Array, "m m"]:
-        """What turns v into u: L, and for points left out what the others say of them."""
+        """What turns v into u: L, and for omitted points their values given the others."""
         lower, kept = self.factored()
         return jnp.where(kept[:, None] > 0, lower * kept, self.covariance() @ self.whitening().T)
 
@@ -102,25 +102,16 @@ def independent(k: Float[Array, "m m"], least: float) -> Float[Array, " m"]:
     scale = jnp.where(variance > 0, jax.lax.rsqrt(jnp.where(variance > 0, variance, 1.0)), 0.0)
     correlation = scale[:, None] * k * scale
 
-    def step(i, state):
-        rest, kept, columns = state
-        j = jnp.argmax(jnp.where(kept > 0, -1.0, rest))
-        takes = rest[j] > least
-        column = (correlation[:, j] - columns @ columns[j]) / jnp.sqrt(jnp.where(takes, rest[j], 1.0))
-        column = jnp.where(takes, column, 0.0)
-        return rest - column**2, kept.at[j].add(jnp.where(takes, 1.0, 0.0)), columns.at[:, i].set(column)
-
     def chosen() -> Array:
-        start = jnp.where(variance > 0, 1.0, 0.0), jnp.zeros(m), jnp.zeros((m, m))
-        rest, kept, _ = jax.lax.fori_loop(0, m, step, start)
-        return jnp.where(jnp.all(rest > -jnp.sqrt(jnp.finfo(k.dtype).eps)), kept, jnp.nan)
+        _, rest, kept = pivoted_cholesky(correlation, m, least)
+        return jnp.where(jnp.all(rest > -jnp.sqrt(jnp.finfo(k.dtype).eps)), kept.astype(k.dtype), jnp.nan)
 
     pivots = jnp.diagonal(jnp.linalg.cholesky(correlation)) ** 2
     return jax.lax.cond(jnp.all(pivots > least), lambda: jnp.ones(m), chosen)
 
 
 class Rows(Record):
-    """The rows of x, with d, and V in k chunks of c rows (of each device) where it is held."""
+    """The rows of x, with d, and V in k chunks of c rows (of each device) if it is stored."""
 
     basis: Basis
     whitening: Float[Array, "m m"]
@@ -148,7 +139,7 @@ class Rows(Record):
     def turned(
         basis: Basis, by: Float[Array, "m m"], x: Float[Array, "n d"], d: Float[Array, " n"], hold: bool
     ) -> Rows:
-        """`by` V in the place of V, where d is known."""
+        """`by` V instead of V, with known d."""
         whitening = by @ basis.whitening()
 
         def own(x):

@@ -1,7 +1,7 @@
 """Small matrices, many at a time: rows and columns first, then whatever runs over time or stretches of it.
 
 All loops over entries are written out, so that a step of a filter is a few fused loops over long arrays, and no call of
-LAPACK. Beyond FEW entries a side the sums over inner indices are loops of the compiler instead.
+LAPACK. Beyond MAX_UNROLLED entries a side the sums over inner indices are loops of the compiler instead.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from jaxtyping import Array, Float
 Matrix = Float[Array, "d d *many"]
 Vector = Float[Array, "d *many"]
 
-FEW = 8
+MAX_UNROLLED = 8
 
 
 def product(a: Matrix, b: Matrix) -> Matrix:
     """A B."""
-    if not 0 < len(b) <= FEW:
+    if not 0 < len(b) <= MAX_UNROLLED:
         return jnp.einsum("ij...,jk...->ik...", a, b)
     return sum((a[:, j, None] * b[None, j] for j in range(1, len(b))), a[:, 0, None] * b[None, 0])
 
 
 def times(a: Matrix, x: Vector) -> Vector:
     """A x."""
-    if len(x) > FEW:
+    if len(x) > MAX_UNROLLED:
         return jnp.einsum("ij...,j...->i...", a, x)
     return sum((a[:, j] * x[j] for j in range(1, len(x))), a[:, 0] * x[0])
 
@@ -61,7 +61,7 @@ def identity(a: Matrix) -> Matrix:
 
 def steps(count: int, step: Callable[[Any, Any], Any], state: Any) -> Any:
     """step(k, state) for k = 0, 1, …: written out while there are few."""
-    if count > FEW:
+    if count > MAX_UNROLLED:
         return jax.lax.fori_loop(0, count, step, state)
     for k in range(count):
         state = step(k, state)
@@ -97,7 +97,7 @@ def forward_solve(lower: Matrix, x: Vector) -> Vector:
 def inverse(a: Matrix) -> Matrix:
     """A⁻¹ by Gauss-Jordan elimination with partial pivoting."""
     d = len(a)
-    if d > FEW:
+    if d > MAX_UNROLLED:
         return jnp.moveaxis(jnp.linalg.inv(jnp.moveaxis(a, (0, 1), (-2, -1))), (-2, -1), (0, 1))
     rows = list(jnp.concatenate([a, identity(a)], axis=1))
     for j in range(d):
@@ -107,3 +107,27 @@ def inverse(a: Matrix) -> Matrix:
         pivot = rows[j] / rows[j][j]
         rows = [pivot if i == j else row - row[j] * pivot for i, row in enumerate(rows)]
     return jnp.stack([row[d:] for row in rows])
+
+
+# --- along the last axis ----------------------------------------------------------------------------------------------
+
+
+def preceding(x: Array, reverse: bool = False) -> Array:
+    """What the entry before each has, or the one after it; 0 where there is none."""
+    nothing = jnp.zeros_like(x[..., :1])
+    return jnp.concatenate([x[..., 1:], nothing] if reverse else [nothing, x[..., :-1]], axis=-1)
+
+
+def accumulated(join: Callable[[Any, Any], Any], whole: Any, reverse: bool = False) -> Any:
+    """Every entry joined with all before it, or after it, in log₂ rounds (Hillis and Steele 1986); `join` takes what
+    comes first in this direction first.
+    """
+    lanes = jax.tree.leaves(whole)[0].shape[-1]
+    at = jnp.arange(lanes)[::-1] if reverse else jnp.arange(lanes)
+
+    def further(k, so_far):
+        by = 2**k
+        both = join(jax.tree.map(lambda x: jnp.roll(x, -by if reverse else by, axis=-1), so_far), so_far)
+        return jax.tree.map(lambda x, y: jnp.where(at >= by, x, y), both, so_far)
+
+    return jax.lax.fori_loop(0, (lanes - 1).bit_length(), further, whole)

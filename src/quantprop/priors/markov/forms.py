@@ -11,11 +11,12 @@ Q is never the difference P − A P Aᵀ, which has no digits left where steps a
 from __future__ import annotations
 
 from functools import singledispatch
+from math import factorial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import gammainc, i0e
 from jaxtyping import Array, Float
 
 from quantprop import kernels
@@ -23,10 +24,8 @@ from quantprop.kernels import Kernel
 from quantprop.priors.markov.algebra import product, transposed
 
 Times = Float[Array, "..."]
-FAR = 800.0  # beyond which exp(−z) and all that it multiplies are 0
-NEAR = 2.0  # up to which an incomplete gamma function is a series
-TERMS = 24
-BEYOND = 40  # harmonics at which a continued fraction begins
+MAX_STEP = 800.0  # beyond which exp(−z) and all that it multiplies are 0
+MORE_HARMONICS = 40  # harmonics at which a continued fraction begins
 
 
 class Form(NamedTuple):
@@ -79,7 +78,7 @@ def _matern(kernel: kernels.Stationary, step: Times, coefficients: Float[np.ndar
     A's last column and q makes the variance of f that of the kernel.
     """
     d = len(coefficients)
-    z = jnp.minimum(jnp.sqrt(2.0 * d - 1.0) * step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
+    z = jnp.minimum(jnp.sqrt(2.0 * d - 1.0) * step / jnp.reshape(kernel._checked_lengthscale(1), ()), MAX_STEP)
     decay = jnp.exp(-z)
     a = jnp.sum(jnp.stack([_spread(c, z) * (z**k * decay) for k, c in enumerate(coefficients)]), axis=0)
     shape = np.zeros((d, d, 2 * d - 1))  # coefficients of the powers of u in φ φᵀ exp(2u)
@@ -87,7 +86,7 @@ def _matern(kernel: kernels.Stationary, step: Times, coefficients: Float[np.ndar
         for m, other in enumerate(coefficients[:, :, -1]):
             shape[:, :, k + m] += np.outer(one, other)
     moments = [incomplete / 2.0 ** (k + 1) for k, incomplete in enumerate(_incomplete_gammas(2.0 * z, 2 * d - 1))]
-    whole = np.array([float(np.prod(np.arange(1, k + 1))) / 2.0 ** (k + 1) for k in range(2 * d - 1)])
+    whole = np.array([factorial(k) / 2.0 ** (k + 1) for k in range(2 * d - 1)])
     scale = kernel.variance / float(shape[0, 0] @ whole)
     q = scale * sum(_spread(shape[:, :, k], z) * moment for k, moment in enumerate(moments))
     p = scale * _spread(shape @ whole, z)
@@ -100,23 +99,11 @@ def _spread(constant: np.ndarray, like: Times) -> Array:
 
 
 def _incomplete_gammas(x: Times, count: int) -> list[Array]:
-    """∫₀^x v^k exp(−v) dv for k < count: the last by a series or its complement, the others downwards, which adds
-    positive numbers only: (k) γ(k) = γ(k + 1) + x^k exp(−x).
-    """
-    k, decay = count - 1, jnp.exp(-x)
-    small, series = jnp.minimum(x, NEAR), 1.0
-    for j in range(TERMS, 0, -1):
-        series = 1.0 + series * small / (k + 1 + j)
-    near = small ** (k + 1) * jnp.exp(-small) * series / (k + 1)
-    term, rest = jnp.ones_like(x), jnp.ones_like(x)
-    for j in range(1, k + 1):
-        term = term * x / j
-        rest = rest + term
-    factorial = float(np.prod(np.arange(1, k + 1)))
-    found = [jnp.where(x < NEAR, near, factorial * (1.0 - decay * rest))]
-    for j in range(k, 0, -1):
-        found.insert(0, (found[0] + x**j * decay) / j)
-    return found
+    """∫₀^x v^k exp(−v) dv for k < count. Downwards, k γ(k) = γ(k + 1) + x^k exp(−x), nothing cancels."""
+    found, decay = [float(factorial(count)) * gammainc(count + 1.0, x)], jnp.exp(-x)
+    for k in range(count, 0, -1):
+        found.insert(0, (found[0] + x**k * decay) / k)
+    return found[:count]
 
 
 # --- others ----------------------------------------------------------------------------------------------------------
@@ -138,7 +125,7 @@ def _(kernel: kernels.Linear, before, now, harmonics):
 @form.register
 def _(kernel: kernels.IntegratedWiener, before, now, harmonics):
     """States are f and f′ after 0, f and −f′ before it. There time runs towards the end that is known: with w = |now|,
-    u = |before| and δ = u − w, a step is that of a bridge from u to 0. From one side of 0 to the other nothing is kept.
+    u = |before| and δ = u − w, a step is that of a bridge from u to 0. The two sides of 0 are independent.
     """
     w, step = jnp.abs(now), now - before
     u = jnp.where(w + step > 0, w + step, 1.0)
@@ -170,7 +157,7 @@ def _wiener(t: Times) -> Array:
 @form.register
 def _(kernel: kernels.Oscillation, before, now, harmonics):
     step = now - before
-    z = jnp.minimum(step / jnp.reshape(kernel._checked_lengthscale(1), ()), FAR)
+    z = jnp.minimum(step / jnp.reshape(kernel._checked_lengthscale(1), ()), MAX_STEP)
     own = kernel.variance * _spread(np.eye(2), z)
     a = jnp.exp(-z) * _rotation(2.0 * jnp.pi * step / kernel.period)
     return Form(a, -jnp.expm1(-2.0 * z) * own, own, _spread(np.array([1.0, 0.0]), z))
@@ -182,7 +169,7 @@ def _rotation(angle: Times) -> Array:
 
 @form.register
 def _(kernel: kernels.Periodic, before, now, harmonics):
-    """Σ_j q_j cos(2π j r/period), cut after so many harmonics (Solin and Särkkä 2014): nothing is forgotten, Q = 0."""
+    """Σ_j q_j cos(2π j r/period), truncated (Solin and Särkkä 2014): nothing is forgotten, Q = 0."""
     order = (np.arange(2 * harmonics + 1) + 1) // 2  # of each state: cosine and sine of one harmonic are neighbours
     step, share = now - before, kernel.variance * series(kernel.lengthscale, harmonics)[order]
     angle = 2.0 * jnp.pi * step / kernel.period * _spread(order.astype(float), step)
@@ -201,10 +188,10 @@ def series(lengthscale: Any, harmonics: int) -> Float[Array, " j"]:
     """
     kappa = jnp.reshape(jnp.asarray(lengthscale), ()) ** -2.0
     ratio, ratios = 0.0, []
-    for j in range(harmonics + BEYOND, 0, -1):
+    for j in range(harmonics + MORE_HARMONICS, 0, -1):
         ratio = 1.0 / (2.0 * j / kappa + ratio)
         ratios.append(ratio)
-    first = jax.scipy.special.i0e(kappa)
+    first = i0e(kappa)
     return jnp.concatenate([first[None], 2.0 * first * jnp.cumprod(jnp.stack(ratios[::-1][:harmonics]))])
 
 
@@ -232,8 +219,8 @@ def _(kernel: kernels.Sum, before, now, harmonics):
 def _(kernel: kernels.Product, before, now, harmonics):
     """With P_A = A P Aᵀ of each: Q = Q₁ ⊗ P_A₂ + P_A₁ ⊗ Q₂ + Q₁ ⊗ Q₂."""
     one, two = form(kernel.left, before, now, harmonics), form(kernel.right, before, now, harmonics)
-    kept = [product(product(f.a, f.p), transposed(f.a)) for f in (one, two)]
-    q = _kron(one.q, kept[1]) + _kron(kept[0], two.q) + _kron(one.q, two.q)
+    passed = [product(product(f.a, f.p), transposed(f.a)) for f in (one, two)]
+    q = _kron(one.q, passed[1]) + _kron(passed[0], two.q) + _kron(one.q, two.q)
     h = (one.h[:, None] * two.h[None]).reshape(-1, *one.h.shape[1:])
     return Form(_kron(one.a, two.a), q, _kron(one.p, two.p), h)
 

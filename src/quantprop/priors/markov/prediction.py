@@ -13,8 +13,8 @@ from quantprop.gaussian import Normal
 from quantprop.priors.base import Predictor
 from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.forms import Form
-from quantprop.priors.markov.layout import in_line
-from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, moved_back, moved_on, pivot, updated
+from quantprop.priors.markov.recursion import Chain, Filtered, cavity, moved_back, moved_on, pivot, updated
+from quantprop.priors.markov.slots import Slots, in_line
 from quantprop.records import field
 
 

@@ -18,22 +18,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
-from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Prior, Response
-from quantprop.priors.dense import DensePrior
-from quantprop.priors.markov.algebra import (
-    Matrix,
-    Vector,
-    dot,
-    identity,
-    inverse,
-    outer,
-    product,
-    times,
-)
-from quantprop.priors.markov.layout import Layout, before, in_line, to_rows, to_slots
+from quantprop.priors.base import Conditioned, Cotangent, Moves, Prior, Response
+from quantprop.priors.markov.algebra import Matrix, Vector, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.prediction import MarkovPredictor
-from quantprop.priors.markov.recursion import Chain, Filtered, Slots, cavity, filtered, pivot, updated
+from quantprop.priors.markov.recursion import Chain, Filtered, cavity, filtered, pivot, updated
 from quantprop.priors.markov.response import Flow, flow_of, flowed
+from quantprop.priors.markov.slots import Layout, Slots, before, to_rows, to_slots
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal, unit
 
@@ -62,11 +52,6 @@ class MarkovPrior(Prior):
 
     def response(self, given: Conditioned, signed: bool) -> MarkovResponse:
         return MarkovResponse.of(self, given)
-
-    def joint(self, given: Conditioned, signed: bool) -> Joint:
-        """Up to `largest_joint` rows, as the dense prior has it."""
-        dense = DensePrior(self.mean, covariance_of(self))
-        return dense.joint(dense.condition(given.sites, signed), signed)
 
     def predictor(self, sites: Natural, signed: bool) -> MarkovPredictor:
         under = _under(self, sites)
@@ -104,25 +89,6 @@ class MarkovResponse(Response):
         size = _slope(self.prior, level)
         found = jax.tree.map(lambda a, b: a - 2.0 * by.log_determinant * b, moved, size)
         return MarkovPrior(found.mean + by.mean, found.chain, found.noise, found.prior_variance, found.layout)
-
-
-@part
-def covariance_of(prior: MarkovPrior) -> Float[Array, "n n"]:
-    """K as a matrix: `ties` are the covariances of all values so far with the state in hand."""
-    a, q, h = jax.tree.map(in_line, prior.chain)
-    slots = h.shape[-1]
-
-    def step(state, i):
-        ties, p = state
-        p = a[..., i] @ p @ a[..., i].T + q[..., i]
-        ties = jnp.where((jnp.arange(slots) == i)[:, None], h[:, i] @ p, ties @ a[..., i].T)
-        return (ties, p), ties @ h[:, i]
-
-    _, columns = jax.lax.scan(step, (jnp.zeros((slots, len(h))), jnp.zeros_like(q[..., 0])), jnp.arange(slots))
-    upper = jnp.triu(columns.T)
-    time = prior.layout.rank.astype(int)
-    whole = upper + jnp.triu(upper, 1).T + jnp.diag(in_line(prior.noise))
-    return whole[time[:, None], time]
 
 
 # --- under sites -----------------------------------------------------------------------------------------------------
@@ -191,7 +157,7 @@ _CONDITIONED = {signed: part(partial(_conditioned, signed=signed)) for signed in
 
 @part
 def _slope(prior: MarkovPrior, sites: Natural) -> MarkovPrior:
-    """∂ log Z in all of the prior's numbers, the sites being held.
+    """∂ log Z in all of the prior's numbers, with the sites fixed.
 
     log Z sees a step only through m = A m′ and P = A P′Aᵀ + Q, (m′, P′) being the state before. With (η, J) of the data
     from then on, r = (I + J P)⁻¹(η − J m) and N = (I + J P)⁻¹ J, it changes by rᵀδm + ½ tr (r rᵀ − N) δP.

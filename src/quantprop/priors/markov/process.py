@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.kernels import Kernel, summands
+from quantprop.kernels.structure import bare, columns_of
 from quantprop.priors.base import Cost, Process
-from quantprop.priors.markov.forms import form, series
-from quantprop.priors.markov.inputs import time_column
-from quantprop.priors.markov.layout import Layout, lanes_for, layout_of, to_slots
+from quantprop.priors.markov.forms import NotMarkov, form, series
 from quantprop.priors.markov.prediction import Ties, ties_of
 from quantprop.priors.markov.prior import MarkovPrior
-from quantprop.priors.markov.recursion import Chain, Slots
+from quantprop.priors.markov.recursion import Chain
+from quantprop.priors.markov.slots import Layout, Slots, lanes_for, layout_of, to_slots
 from quantprop.records import field
 from quantprop.runtime.arguments import whole
 
@@ -39,8 +39,8 @@ class Markov(Process):
 
     Kernels are Matern12, Matern32, Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums
     and products of them. Inputs may be in any order, and repeated. Where X has more columns, the kernel is put on that
-    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of so
-    many `harmonics`, 2 · harmonics + 1 states; `truncation` says what that leaves out. `lanes` is how many stretches of
+    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of
+    `harmonics`, with 2 · harmonics + 1 states; `truncation` is its error. `lanes` is how many stretches of
     the series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same
     to rounding.
 
@@ -100,3 +100,37 @@ class Markov(Process):
     def cost(self, n: int) -> Cost:
         one = 8 * n
         return Cost(NUMBERS * one, 40 * one, 2000.0 * n, f"a chain over {n} rows", f"{NUMBERS} numbers a row")
+
+
+def applies(kernel: Kernel, columns: int) -> bool:
+    """Whether `Markov()` represents a process with this kernel over this number of columns."""
+    try:
+        time_column(kernel, columns)
+    except NotMarkov:
+        return False
+    return True
+
+
+def time_column(kernel: Kernel, columns: int) -> int:
+    """The column of X that all parts of a kernel see; an error where there is none or no state-space form."""
+    seen = columns_of(kernel)
+    if columns != 1 and bare(kernel):
+        raise NotMarkov(
+            f"process=Markov() takes one column of X, time; got {columns}: say which it is, kernel.on(0), and give the "
+            "others linear effects, mean=means.Linear(coefficients, columns=...); or use process=Dense(), or "
+            "process=Inducing() for many rows"
+        )
+    if len(seen) > 1:
+        raise NotMarkov(
+            f"process=Markov() takes a kernel of one column of X, time; got one of columns "
+            f"{', '.join(map(str, seen))}: give all but one of them linear effects, mean=means.Linear(coefficients, "
+            "columns=...), or use process=Dense(), or process=Inducing() for many rows"
+        )
+    with jax.enable_x64(True):
+        states = jax.eval_shape(lambda: form(kernel, jnp.zeros(1), jnp.zeros(1), 1).h).shape[0]
+    if states == 0:
+        raise NotMarkov("process=Markov() has no use for a kernel of white noise alone: use process=Dense()")
+    column = seen[0] if seen else 0
+    if not isinstance(column, int) or column >= columns:
+        raise NotMarkov(f"column {column!r} is none of the {columns} columns of X, by its position from 0")
+    return column

@@ -20,20 +20,21 @@ from jaxtyping import Array, Float
 from quantprop.priors.markov.algebra import (
     Matrix,
     Vector,
+    accumulated,
     cholesky,
     dot,
     forward_solve,
     identity,
     inverse,
     outer,
+    preceding,
     product,
     steps,
     symmetric,
     times,
     transposed,
 )
-
-Slots = Float[Array, "l b"]
+from quantprop.priors.markov.slots import Slots
 
 
 class Chain(NamedTuple):
@@ -141,15 +142,9 @@ def _ends(chain: Chain, nu: Slots, tau: Slots) -> tuple[tuple[Vector, Matrix], t
     nothing = jnp.zeros_like(chain.h[0]), jnp.zeros_like(chain.a[0])
     if nu.shape[1] == 1:
         return nothing, nothing
-    before, after = _scanned(_stretches(chain, nu, tau))
-
-    def later(x: Array) -> Array:
-        return jnp.concatenate([jnp.zeros_like(x[..., :1]), x[..., :-1]], axis=-1)
-
-    def earlier(x: Array) -> Array:
-        return jnp.concatenate([x[..., 1:], jnp.zeros_like(x[..., :1])], axis=-1)
-
-    return (later(before.b), later(before.c)), (earlier(after.eta), earlier(after.j))
+    whole = _stretches(chain, nu, tau)
+    before, after = accumulated(joined, whole), accumulated(lambda later, it: joined(it, later), whole, reverse=True)
+    return (preceding(before.b), preceding(before.c)), (preceding(after.eta, True), preceding(after.j, True))
 
 
 def _stretches(chain: Chain, nu: Slots, tau: Slots) -> Element:
@@ -186,30 +181,3 @@ def joined(one: Element, two: Element) -> Element:
         times(transposed(one.a), times(transposed(back), two.eta - times(two.j, one.b))) + one.eta,
         symmetric(product(transposed(one.a), pulled)) + one.j,
     )
-
-
-def _scanned(whole: Element) -> tuple[Element, Element]:
-    """Products of all elements up to each, and from each on, in log₂ rounds (Hillis and Steele 1986)."""
-    lanes = whole.b.shape[-1]
-    at = jnp.arange(lanes)
-
-    def further(k, so_far: tuple[Element, Element]) -> tuple[Element, Element]:
-        by, (before, after) = 2**k, so_far
-        earlier, later = _rolled(before, by), _rolled(after, -by)
-        both = joined(_beside(earlier, after), _beside(before, later))
-        new = (jax.tree.map(lambda x: x[..., :lanes], both), jax.tree.map(lambda x: x[..., lanes:], both))
-        return _where(at >= by, new[0], before), _where(at < lanes - by, new[1], after)
-
-    return jax.lax.fori_loop(0, (lanes - 1).bit_length(), further, (whole, whole))
-
-
-def _rolled(one: Element, by: Array) -> Element:
-    return jax.tree.map(lambda x: jnp.roll(x, by, axis=-1), one)
-
-
-def _beside(one: Element, two: Element) -> Element:
-    return jax.tree.map(lambda x, y: jnp.concatenate([x, y], axis=-1), one, two)
-
-
-def _where(chosen: Array, one: Element, two: Element) -> Element:
-    return jax.tree.map(lambda x, y: jnp.where(chosen, x, y), one, two)

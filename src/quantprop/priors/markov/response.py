@@ -6,7 +6,7 @@ stands for δν − μ δτ. For j before i, Σ_ij = w_iᵀ A_i L_{i−1} A_{i�
     k = P h/(1 + τ hᵀP h),   L = I − τ k hᵀ,   w = (I + (J + τ h hᵀ) P)⁻¹ h,
 
 (P, J) as in `Filtered`: k is what a site does to its own state, L A what the filter makes of an earlier change, w how
-the value follows its state given later data. Squares of such products are the same products of x xᵀ in the place of x.
+the value follows its state given later data. Squares of such products are the same products of x xᵀ instead of x.
 Nothing here depends on the moves but what is added at each step, and P, J and their inverses are needed once.
 """
 
@@ -21,15 +21,18 @@ from jaxtyping import Array, Float
 from quantprop.priors.markov.algebra import (
     Matrix,
     Vector,
+    accumulated,
     dot,
     identity,
     inverse,
     outer,
+    preceding,
     product,
     times,
     transposed,
 )
-from quantprop.priors.markov.recursion import Chain, Filtered, Slots, pivot
+from quantprop.priors.markov.recursion import Chain, Filtered, pivot
+from quantprop.priors.markov.slots import Slots
 
 
 class Flow(NamedTuple):
@@ -118,24 +121,12 @@ def _along(step, moves, transition: Matrix, reverse: bool) -> tuple[Slots, Slots
     start = nothing
     if transition.shape[-1] > 1:
         left, _ = jax.lax.scan(step, nothing, moves, reverse=reverse)
-        start = _before(transition, left, reverse)
+        _, every = accumulated(_joined, (transition, left), reverse)
+        start = jax.tree.map(lambda x: preceding(x, reverse), every)
     return jax.lax.scan(step, start, moves, reverse=reverse)[1]
 
 
-def _before(transition: Matrix, left: Change, reverse: bool) -> Change:
-    """What each stretch begins with, in log₂ rounds (Hillis and Steele 1986)."""
-    lanes = transition.shape[-1]
-    at = jnp.arange(lanes)[::-1] if reverse else jnp.arange(lanes)
-    sign = -1 if reverse else 1
-
-    def rolled(tree, by, least):
-        return jax.tree.map(lambda x: jnp.where(at >= least, jnp.roll(x, sign * by, axis=-1), 0.0), tree)
-
-    def further(k, so_far: tuple[Matrix, Change]) -> tuple[Matrix, Change]:
-        by, (through, change) = 2**k, so_far
-        moved = _through(through, rolled(change, by, by))
-        joined = product(through, jnp.roll(through, sign * by, axis=-1))
-        return jnp.where(at >= by, joined, through), Change(change.x + moved.x, change.xx + moved.xx)
-
-    _, change = jax.lax.fori_loop(0, (lanes - 1).bit_length(), further, (transition, left))
-    return rolled(change, 1, 1)
+def _joined(first: tuple[Matrix, Change], then: tuple[Matrix, Change]) -> tuple[Matrix, Change]:
+    """Two stretches as one: what it makes of a change before it, and what it leaves of its own."""
+    (passed, change), (through, added) = first, then
+    return product(through, passed), jax.tree.map(jnp.add, added, _through(through, change))

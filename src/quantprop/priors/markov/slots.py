@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.priors.markov.recursion import Slots
+from quantprop.priors.markov.algebra import preceding
 
-SHORT = 512  # times up to which one stretch is as fast as several
-CPU_LANES, GPU_LANES = 256, 16384  # most stretches side by side
-LENGTH = 64  # least steps of a stretch on a GPU, whose loops take as long for one entry as for thousands
+Slots = Float[Array, "l b"]
+MAX_IN_ONE = 512  # times up to which one stretch is as fast as several
+MAX_CPU_LANES, MAX_GPU_LANES = 256, 16384  # most stretches side by side
+MIN_GPU_LENGTH = 64  # least steps of a stretch on a GPU, whose loops take as long for one entry as for thousands
 
 
 class Layout(NamedTuple):
@@ -26,11 +27,11 @@ class Layout(NamedTuple):
 
 def lanes_for(n: int) -> int:
     """How many stretches suit the device."""
-    if n <= SHORT:
+    if n <= MAX_IN_ONE:
         return 1
     if jax.default_backend() == "cpu":
-        return min(CPU_LANES, 1 << ((n // 32).bit_length() // 2 + 1))
-    return max(1, min(GPU_LANES, 1 << (n // LENGTH).bit_length() - 1))
+        return min(MAX_CPU_LANES, 1 << ((n // 32).bit_length() // 2 + 1))
+    return max(1, min(MAX_GPU_LANES, 1 << (n // MIN_GPU_LENGTH).bit_length() - 1))
 
 
 def layout_of(x: Float[Array, " n"], lanes: int) -> tuple[Layout, Slots, Slots]:
@@ -46,8 +47,7 @@ def layout_of(x: Float[Array, " n"], lanes: int) -> tuple[Layout, Slots, Slots]:
     now = jnp.pad(x[order], (0, more), mode="edge")
     before = jnp.concatenate([now[:1], now[:-1]])
     rows = jnp.pad(order, (0, more), constant_values=n)
-    slots = (part.reshape(lanes, length).T for part in (rows, now, before))
-    rows, now, before = slots
+    rows, now, before = (part.reshape(lanes, length).T for part in (rows, now, before))
     return Layout(rows.astype(x.dtype), rank.astype(x.dtype)), now, before
 
 
@@ -65,8 +65,7 @@ def to_rows(layout: Layout, slots: Slots) -> Float[Array, " n"]:
 
 def before(slots: Float[Array, "l ... b"]) -> Float[Array, "l ... b"]:
     """What stands one time earlier; 0 for the first time."""
-    last = slots[-1:]
-    return jnp.concatenate([jnp.concatenate([jnp.zeros_like(last[..., :1]), last[..., :-1]], axis=-1), slots[:-1]])
+    return jnp.concatenate([preceding(slots[-1:]), slots[:-1]])
 
 
 def in_line(slots: Float[Array, "l ... b"]) -> Float[Array, "... n"]:
