@@ -14,8 +14,9 @@ from quantprop.inference.batched import predict_many
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.prediction import proper
 from quantprop.inference.predictive import Predictive
-from quantprop.inference.results import in_words, write
+from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
+from quantprop.inference.status import in_words
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model

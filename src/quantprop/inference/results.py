@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -11,61 +10,11 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.inference.solution import Solution
+from quantprop.inference.status import Ending
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_fitted, text
-
-_REMEDIES = {
-    "converged": "",
-    "max-evaluations": "raise max_evaluations",
-    "small-gain": "steps gained next to nothing although more may be left: fit again from fitted.model, or with "
-    "restarts; with a smaller ftol or a larger gtol if these were changed",
-    "no-progress": "the line search could not improve along the gradient: inference may fail close by (see the trace), "
-    "or the gradient be partial; fit again with restarts, or with gradient='exact'",
-    "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
-    "see the trace and solution.status; gradient='partial' needs no such equation",
-    "nothing-to-learn": "",
-}
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How learning ended: a reason, the numbers behind it, and what to try.
-
-    Attributes:
-        reason: "converged", "nothing-to-learn", "max-evaluations", "small-gain", "no-progress" or "inference-failed".
-        evaluations: how often the objective was evaluated, restarts included.
-        failed: at how many of them inference failed, so that the optimiser backed off.
-        gradient: the largest entry of the projected gradient at the end.
-        at_bounds: names of the parameters that ended at a bound.
-        remaining: the gain in nats that can still be expected, ½ gᵀH⁻¹g with the gradient g and the curvature H; below
-            1e-4, or the rounding error of the objective, learning has converged. NaN where it is not known.
-    """
-
-    reason: str
-    evaluations: int
-    failed: int  # evaluations at which inference failed and the optimiser backed off
-    gradient: float
-    at_bounds: tuple[str, ...]
-    remaining: float = math.nan
-
-    @property
-    def remedy(self) -> str:
-        """What to try, empty if nothing is wrong."""
-        return _REMEDIES[self.reason]
-
-    def __str__(self) -> str:
-        ended = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
-        ended += "" if math.isnan(self.remaining) else f", {self.remaining:.1e} nats left to gain"
-        return in_words(ended, self.failed, self.at_bounds, self.remedy)
-
-
-def in_words(ended: str, failed: int, at_bounds: tuple[str, ...], remedy: str) -> str:
-    """A status: how something ended, at how many points inference failed, what is at a bound, and what to try."""
-    failures = f"inference failed at {failed} of them" if failed else ""
-    bounds = f"at a bound: {', '.join(at_bounds)}" if at_bounds else ""
-    return "; ".join(part for part in (ended, failures, bounds, remedy) if part)
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Predictive
+from quantprop.inference.status import Status
 from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.by_output import of_output
@@ -26,59 +27,6 @@ from quantprop.priors.base import Predictor
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_solution, text
 from quantprop.runtime.precision import float64
-
-_REMEDIES = {
-    "converged": "",
-    "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
-    "stalled": "the steps had to be made ever smaller: try another start (sites=, say those of another method), a "
-    "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
-    "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
-    "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
-    "no-variance": "the kernel gives some rows no variance (Linear or IntegratedWiener where x is 0, Difference of "
-    "equal inputs), so that f is known there and their data say nothing: leave them out (weights of 0), or, for the "
-    "first two, add Constant() to the kernel",
-    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
-    "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
-    "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
-    "not-finite": "the fixed point was reached, but double precision does not hold the evidence, or log densities of "
-    "some rows (solution.loo): y is too large for the scales of likelihood and kernel; divide it by its size",
-}
-
-
-@dataclass(frozen=True)
-class Status:
-    """How inference ended: a reason, the numbers behind it, and what to try.
-
-    Attributes:
-        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start", "no-variance",
-            "no-covariance" or "not-finite".
-        sweeps: how many sweeps over the data there were.
-        residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
-        tol: the residual that was asked for.
-        schedule: "parallel" or "sequential"; "parallel, then sequential" where the first got stuck; either of them
-            ", then continuation" where Newton's method or a path of fixed points led to the end; ", then EP() (...) in
-            place of QP()" where QP has no fixed point.
-        negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
-    """
-
-    reason: str
-    sweeps: int
-    residual: float
-    tol: float
-    schedule: str
-    negative_sites: int
-
-    @property
-    def remedy(self) -> str:
-        """What to try, empty if nothing is wrong."""
-        return _REMEDIES[self.reason]
-
-    def __str__(self) -> str:
-        reached = f"residual {self.residual:.1e}, tol {self.tol:.1e}"
-        text = f"{self.reason} after {self.sweeps} sweeps ({self.schedule}): {reached}"
-        if self.negative_sites:
-            text += f"; {self.negative_sites} sites have negative precision"
-        return text + (f"; {self.remedy}" if self.remedy else "")
 
 
 @dataclass(frozen=True)

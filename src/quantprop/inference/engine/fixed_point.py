@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.gaussian import Natural
+from quantprop.inference.status import CONVERGED, IMPROPER_CAVITIES, IMPROPER_START, MAX_SWEEPS, STALLED
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
@@ -160,10 +161,6 @@ class Outcome(Record):
     at: Evaluation
     sweeps: Int[Array, ""]
     reason: Int[Array, ""]
-
-
-REASONS = ("converged", "max-sweeps", "stalled", "improper-cavities", "improper-start")
-CONVERGED, MAX_SWEEPS, STALLED, IMPROPER_CAVITIES, IMPROPER_START = range(5)
 
 
 def outcome(at: Evaluation, sweeps: Array, tol: Scalar, stalled: Array, started: Array) -> Outcome:

@@ -1,0 +1,112 @@
+"""How inference and learning stopped: every reason, the numbers behind it, and the remedy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+# Reasons of sweeps, which compiled programs return by their index.
+REASONS = ("converged", "max-sweeps", "stalled", "improper-cavities", "improper-start")
+CONVERGED, MAX_SWEEPS, STALLED, IMPROPER_CAVITIES, IMPROPER_START = range(5)
+
+REMEDIES = {
+    # of inference
+    "converged": "",
+    "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
+    "stalled": "the steps had to be made ever smaller: try another start (sites=, say those of another method), a "
+    "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
+    "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
+    "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
+    "no-variance": "the kernel gives some rows no variance (Linear or IntegratedWiener where x is 0, Difference of "
+    "equal inputs), so that f is known there and their data say nothing: leave them out (weights of 0), or, for the "
+    "first two, add Constant() to the kernel",
+    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
+    "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
+    "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
+    "not-finite": "the fixed point was reached, but double precision does not hold the evidence, or log densities of "
+    "some rows (solution.loo): y is too large for the scales of likelihood and kernel; divide it by its size",
+    # of learning
+    "max-evaluations": "raise max_evaluations",
+    "small-gain": "steps gained next to nothing although more may be left: fit again from fitted.model, or with "
+    "restarts; with a smaller ftol or a larger gtol if these were changed",
+    "no-progress": "the line search could not improve along the gradient: inference may fail close by (see the trace), "
+    "or the gradient be partial; fit again with restarts, or with gradient='exact'",
+    "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
+    "see the trace and solution.status; gradient='partial' needs no such equation",
+    "nothing-to-learn": "",
+}
+
+
+@dataclass(frozen=True)
+class Status:
+    """How inference ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start", "no-variance",
+            "no-covariance" or "not-finite".
+        sweeps: how many sweeps over the data there were.
+        residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
+        tol: the residual that was asked for.
+        schedule: "parallel" or "sequential"; "parallel, then sequential" where the first got stuck; either of them
+            ", then continuation" where Newton's method or a path of fixed points led to the end; ", then EP() (...) in
+            place of QP()" where QP has no fixed point.
+        negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
+    """
+
+    reason: str
+    sweeps: int
+    residual: float
+    tol: float
+    schedule: str
+    negative_sites: int
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        reached = f"residual {self.residual:.1e}, tol {self.tol:.1e}"
+        text = f"{self.reason} after {self.sweeps} sweeps ({self.schedule}): {reached}"
+        if self.negative_sites:
+            text += f"; {self.negative_sites} sites have negative precision"
+        return text + (f"; {self.remedy}" if self.remedy else "")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How learning ended: a reason, the numbers behind it, and what to try.
+
+    Attributes:
+        reason: "converged", "nothing-to-learn", "max-evaluations", "small-gain", "no-progress" or "inference-failed".
+        evaluations: how often the objective was evaluated, restarts included.
+        failed: at how many of them inference failed, so that the optimiser backed off.
+        gradient: the largest entry of the projected gradient at the end.
+        at_bounds: names of the parameters that ended at a bound.
+        remaining: the gain in nats that can still be expected, ½ gᵀH⁻¹g with the gradient g and the curvature H; below
+            1e-4, or the rounding error of the objective, learning has converged. NaN where it is not known.
+    """
+
+    reason: str
+    evaluations: int
+    failed: int  # evaluations at which inference failed and the optimiser backed off
+    gradient: float
+    at_bounds: tuple[str, ...]
+    remaining: float = math.nan
+
+    @property
+    def remedy(self) -> str:
+        """What to try, empty if nothing is wrong."""
+        return REMEDIES[self.reason]
+
+    def __str__(self) -> str:
+        ended = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
+        ended += "" if math.isnan(self.remaining) else f", {self.remaining:.1e} nats left to gain"
+        return in_words(ended, self.failed, self.at_bounds, self.remedy)
+
+
+def in_words(ended: str, failed: int, at_bounds: tuple[str, ...], remedy: str) -> str:
+    """A status: how something ended, at how many points inference failed, what is at a bound, and what to try."""
+    failures = f"inference failed at {failed} of them" if failed else ""
+    bounds = f"at a bound: {', '.join(at_bounds)}" if at_bounds else ""
+    return "; ".join(part for part in (ended, failures, bounds, remedy) if part)
