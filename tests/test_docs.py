@@ -26,8 +26,8 @@ from typer.testing import CliRunner
 import quantprop
 from quantprop import kernels, likelihoods, means, projections
 from quantprop.cli import app
-from quantprop.inference import engine, results, solution
-from quantprop.learning import ascent
+from quantprop.inference import engine, status
+from quantprop.learning import quasi_newton
 from quantprop.runtime import stored
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -159,7 +159,7 @@ def test_every_page_is_in_the_contents():
 
 def test_every_reason_is_explained():
     page = (ROOT / "docs/status.md").read_text(encoding="utf-8")
-    reasons = {*solution._REMEDIES, *results._REMEDIES, *engine.REASONS, *ascent.REASONS, "adjoint-failed"} - {"going"}
+    reasons = {*status.REMEDIES, *engine.REASONS, *quasi_newton.REASONS, "adjoint-failed"} - {"going"}
     assert not [reason for reason in reasons if f"| `{reason}` |" not in page]
 
 

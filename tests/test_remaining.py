@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from quantprop import Dense, Inducing, Markov, Model, Parameter, fit, fit_many, kernels, likelihoods
-from quantprop.inference.results import Ending
-from quantprop.learning.ascent import projected
+from quantprop.inference.status import Ending
+from quantprop.learning.quasi_newton import projected
 from quantprop.learning.remaining import Seen, converged, expected_gain, gain_by_secants, remaining_gain
 from quantprop.storage.fitted import ENDING, ended
 

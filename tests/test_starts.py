@@ -20,7 +20,7 @@ from quantprop import (
     likelihoods,
 )
 from quantprop.inference.prediction import gram_of
-from quantprop.learning.starts import BLOCK, scaled, typical_distance
+from quantprop.learning.starts import scaled, typical_distance
 from quantprop.parameters import declared, values
 from quantprop.runtime.precision import float64
 
@@ -148,7 +148,7 @@ def gram(kernel, x):
     return np.asarray(gram_of(values(kernel), x))
 
 
-@pytest.mark.parametrize("rows", [2, BLOCK, BLOCK + 1, 3 * BLOCK])
+@pytest.mark.parametrize("rows", [2, 64, 65, 192])
 def test_the_typical_distance_is_the_median_of_all_pairs(rows):
     x = np.random.default_rng(rows).normal(size=(rows, 3)) * [1.0, 1e-3, 1e4]
     np.testing.assert_allclose(typical_distance(x), np.median(pdist(x)), rtol=1e-14)

@@ -14,11 +14,13 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRanker, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
     from quantprop.inference.batched import predict_many
-    from quantprop.inference.inferring import FixedPointWarning, infer
+    from quantprop.inference.inferring import infer
     from quantprop.inference.integrated import Integrated
     from quantprop.inference.prediction import PrecisionWarning
     from quantprop.inference.results import Fitted
-    from quantprop.inference.solution import Solution, Status
+    from quantprop.inference.solution import Solution
+    from quantprop.inference.status import Status
+    from quantprop.inference.strategies import FixedPointWarning
     from quantprop.learning.checkpoints import checkpointed
     from quantprop.learning.fitting import fit
     from quantprop.learning.integration.integrating import integrate
@@ -39,14 +41,15 @@ _HOME = {
     **dict.fromkeys(("load", "save"), "estimators.storage"),
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
     **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
-    **dict.fromkeys(("Solution", "Status"), "inference.solution"),
     **dict.fromkeys(("Dense", "Inducing", "Markov"), "priors"),
     "Fitted": "inference.results",
-    "FixedPointWarning": "inference.inferring",
+    "FixedPointWarning": "inference.strategies",
     "Integrated": "inference.integrated",
     "KernelWarning": "learning.starts",
     "Model": "model",
     "PrecisionWarning": "inference.prediction",
+    "Solution": "inference.solution",
+    "Status": "inference.status",
     "cache": "runtime.compiled",
     "checkpointed": "learning.checkpoints",
     "fit": "learning.fitting",

@@ -6,16 +6,20 @@ import pytest
 import quantprop
 from quantprop import EP, Inducing, Model, Parameter, fit, kernels, likelihoods
 from quantprop.inference.task import prepare
-from quantprop.learning.checkpoints import Checkpoint, opened, problem_of
+from quantprop.learning.checkpoints import Checkpoint, problem_of
 from quantprop.learning.fingerprints import of_rows
-from quantprop.learning.fitting import watched
+from quantprop.learning.fitting import One, watched
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
-from quantprop.parameters import packed
+from quantprop.learning.search import init, step
+from quantprop.parameters import box, packed
 from quantprop.storage import files
 from shards.job import NEW, problem
 
 MODEL = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Probit())
+
+
+PLACE, THETA = "1.warm.place", "0.iterate.theta"  # in a file
 
 
 class Stopped(Exception):
@@ -36,8 +40,8 @@ def test_an_interrupted_search_goes_on(tmp_path, monkeypatch, evaluations):
     whole = fit(MODEL, rows["x"], rows["label"], "ep")
     with quantprop.checkpointed(file, minutes=0), watched(stopping_after(evaluations)), pytest.raises(Stopped):
         fit(MODEL, rows["x"], rows["label"], "ep")
-    evaluated, at = [], Landscape.at
-    monkeypatch.setattr(Landscape, "at", lambda self, *args: evaluated.append(args) or at(self, *args))
+    evaluated, at = [], Landscape.evaluate
+    monkeypatch.setattr(Landscape, "evaluate", lambda self, *args: evaluated.append(args) or at(self, *args))
     with quantprop.checkpointed(file, minutes=0):
         resumed = fit(MODEL, rows["x"], rows["label"], "ep")
     assert len(evaluated) == len(resumed.trace) - evaluations
@@ -66,6 +70,29 @@ def test_the_file_of_another_search_is_refused(tmp_path):
     file.write_bytes(file.read_bytes()[:-8])
     with quantprop.checkpointed(file), pytest.raises(ValueError, match="is not a quantprop model"):
         fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_refused(tmp_path):
+    """It held evaluations, which were told again."""
+    rows, file = problem(30), tmp_path / "search"
+    files.write(files.ModelFile("checkpoint", {"landscape": "Landscape"}, {"theta": np.zeros((1, 2))}), str(file))
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"checkpoint of an earlier version.*delete it"):
+        fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)
+
+
+def test_restarts_and_further_starts_go_on(tmp_path):
+    rows, file = problem(30), tmp_path / "search"
+    model = Model(kernels.SquaredExponential(1.0, 1.0), likelihoods.Gaussian(1.0))
+    y = rows["x"][:, 0] + 0.1 * np.cos(9.0 * np.arange(30))
+    whole = fit(model, rows["x"], y, "ep", restarts=2)
+    stop = next(i for i, line in enumerate(whole.trace) if line.restart == 1) + 3
+    with quantprop.checkpointed(file, minutes=0), watched(stopping_after(stop)), pytest.raises(Stopped):
+        fit(model, rows["x"], y, "ep", restarts=2)
+    with quantprop.checkpointed(file, minutes=0):
+        resumed = fit(model, rows["x"], y, "ep", restarts=2)
+    lines = [[(line.restart, line.value) for line in fitted.trace] for fitted in (resumed, whole)]
+    assert lines[0] == lines[1]
+    assert np.array_equal(resumed.theta, whole.theta)
 
 
 def test_other_data_and_another_model_are_another_search(tmp_path):
@@ -124,14 +151,12 @@ def test_fingerprints_of_parts_are_those_of_the_whole():
     "change",
     [
         lambda content, tensors: content.update(reasons="c" * len(content["reasons"])),
-        lambda content, tensors: content.update(place=2.0),
-        lambda content, tensors: content.update(unresolved=-1),
-        lambda content, tensors: tensors.update(value=tensors["value"].astype(np.int64)),
-        lambda content, tensors: tensors.update(theta=np.full_like(tensors["theta"], 1e200)),  # outside the bounds
-        lambda content, tensors: tensors.update(sweeps=np.full(len(tensors["sweeps"]), np.inf)),
-        lambda content, tensors: tensors.update(
-            {name: tensors[name][:0] for name in ("known.theta", "known.log_tau", "known.pull")}
-        ),
+        lambda content, tensors: content.update(restart=2.0),
+        lambda content, tensors: tensors.update({PLACE: tensors[PLACE].astype(float)}),
+        lambda content, tensors: tensors.update({THETA: tensors[THETA] > 0.0}),
+        lambda content, tensors: tensors.update({"trace.counts": -tensors["trace.counts"] - 1}),
+        lambda content, tensors: tensors.update({"trace.theta": np.full_like(tensors["trace.theta"], 1e200)}),
+        lambda content, tensors: tensors.update({"trace.counts": np.full(tensors["trace.counts"].shape, np.inf)}),
     ],
 )
 def test_files_with_other_parts_are_refused(tmp_path, change):
@@ -150,11 +175,13 @@ def test_where_few_nodes_have_given_up_they_are_not_tried_again(tmp_path):
     """Which rule computes the next point is part of the checkpoint."""
     rows, file = problem(30), str(tmp_path / "search")
     task = prepare(MODEL, rows["x"], rows["label"], EP(), None, None, None)
-    first, second = (Landscape(MODEL, task, EP(), Evidence()) for _ in range(2))
-    first.unresolved = 2
-    Checkpoint(file).visit(first, packed(first.parts), 0.0)
-    opened(Checkpoint(file), second)
-    assert second.unresolved == 2
+    objective = Landscape(MODEL, task, EP(), Evidence())
+    problem_ = One(objective, box(objective.parts))
+    state, _ = step(problem_, init(problem_, [[packed(objective.parts)]], objective.memory()))
+    given_up = state._replace(inference=state.inference._replace(unresolved=2, continues=True))
+    Checkpoint(file).save(objective, given_up)
+    resumed = Checkpoint(file).resumed(objective, init(problem_, [[packed(objective.parts)]], objective.memory()))
+    assert (resumed.inference.unresolved, resumed.inference.continues) == (2, True)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, small_files):

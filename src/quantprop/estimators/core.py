@@ -211,12 +211,13 @@ def _learned(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows:
     landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
     theta, bounds = packed(landscape.parts), box(landscape.parts)
     if warm is not None and all_true(len(warm.nu) == len(task.x)):
-        landscape.warmed(theta, warm)
+        landscape = landscape.warmed(theta, warm)
     if recipe.optimizer is None or not len(theta):
         return Core(choice, landscape, _unlearned(recipe, landscape, theta, x, y, rows))
     theta = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if callable(recipe.optimizer):
         return Core(choice, landscape, _by_callable(recipe, choice, landscape, theta, bounds))
+    landscape.compile()
     starts = [theta, *random_starts(recipe, bounds)]
     return Core(choice, landscape, learn(landscape, starts, bounds, MAX_EVALUATIONS, FTOL))
 

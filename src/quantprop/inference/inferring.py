@@ -12,16 +12,15 @@ import numpy as np
 
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.classes import by_factors
-from quantprop.inference.continuation import continued
-from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential
+from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome
 from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
-from quantprop.inference.solution import Solution, Status
+from quantprop.inference.solution import Solution
+from quantprop.inference.status import Status
+from quantprop.inference.strategies import BY_SWEEPS, OTHERWISE, Request, tried, without_variance
 from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
-from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
-from quantprop.priors import Prior
 from quantprop.priors.base import finite
 from quantprop.runtime.arguments import a, checked, choice
 from quantprop.runtime.jobs import all_true, counted
@@ -31,10 +30,6 @@ from quantprop.runtime.threads import blas_threads_for
 
 SCHEDULES = ("parallel", "sequential")
 MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
-
-
-class FixedPointWarning(UserWarning):
-    """A method has no fixed point on these data, and the solution is another method's."""
 
 
 @checked(model=a(Model), sites=a(Natural), schedule=choice(SCHEDULES))
@@ -93,14 +88,15 @@ def infer(
     with blas_threads_for(task.cost):
         problem = _problem(model, method, task)
         start = task.placed(starting_sites(problem.likelihood, task, sites))
-        out, schedule = _solve(problem, start, schedule, tol, max_sweeps)
-        is_psd = REASONS[int(out.reason)] == "converged" or problem.prior.is_psd()
+        asked = Request(problem, start, schedule, tol, max_sweeps)
+        ended = tried(asked, BY_SWEEPS)
+        is_psd = ended.reason == "converged" or problem.prior.is_psd()
         if is_psd and max_sweeps >= PATIENCE:
-            out, schedule = _continued(problem, out, schedule, tol)
-            problem, out, schedule = _by_stand_in(problem, start, out, schedule, tol, max_sweeps)
-        _warn_of_lost_digits(problem, out.at.sites)
-    loo = loo_at(problem.method, problem.likelihood, task, out.at)
-    solution = solution_of(model, problem.method, task, out, loo, schedule, tol)
+            ended = tried(asked, OTHERWISE, ended)
+        _warn_of_lost_digits(problem, ended.out.at.sites)
+    method = ended.problem.method
+    loo = loo_at(method, problem.likelihood, task, ended.out.at)
+    solution = solution_of(model, method, task, ended.out, loo, ended.schedule, tol)
     return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
 
 
@@ -110,95 +106,6 @@ def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
         raise ValueError("the kernel gives NaN or infinity on X: check its parameters and the scale of X")
     rows = task.placed((task.data, task.weight))
     return InferenceProblem.of(model.plain_likelihood, method, model.process.refined(prior), *rows)
-
-
-@program
-def _parallel(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Scalar) -> Outcome:
-    return solve_parallel(problem, start, tol, max_sweeps)[0]
-
-
-_sequential = program(solve_sequential)
-
-
-def _solve(
-    problem: InferenceProblem, start: Natural, schedule: str, tol: float, max_sweeps: int
-) -> tuple[Outcome, str]:
-    """Run the schedule; where parallel sweeps get stuck, begin again with sequential ones.
-
-    Where the start has no proper posterior in double precision, sweeps start from the prior.
-    """
-    if schedule == "sequential":
-        if len(start.nu) > problem.prior.largest_joint:
-            raise ValueError(
-                f"the sequential schedule needs the joint posterior of all rows, which this process has up to "
-                f"{problem.prior.largest_joint} rows; use schedule='parallel'"
-            )
-        return _sequential(problem, start, tol, max_sweeps), schedule
-    out = _by_sweeps(problem, start, tol, max_sweeps)
-    if REASONS[int(out.reason)] == "improper-start" and bool(jnp.any(start.tau != 0)):
-        start = jax.tree.map(jnp.zeros_like, start)
-        out = _by_sweeps(problem, start, tol, max_sweeps)
-    if REASONS[int(out.reason)] in ("converged", "max-sweeps") or not isinstance(problem.method, EP):
-        return out, schedule
-    if _without_variance(problem.prior, problem.weight.total):
-        return out, schedule
-    if len(start.nu) > problem.prior.largest_joint:
-        return out, schedule
-    again = _sequential(problem, start, tol, max_sweeps - int(out.sweeps))
-    total = Outcome(again.at, again.sweeps + out.sweeps, again.reason)
-    return (total, "parallel, then sequential") if bool(again.at.residual < out.at.residual) else (out, schedule)
-
-
-def _by_sweeps(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
-    """Parallel sweeps, by few nodes if these do."""
-    if (quick := problem.with_few_nodes()) is not problem:
-        out = _parallel(quick, start, tol, max_sweeps)
-        if REASONS[int(out.reason)] == "converged":
-            return out
-    return _parallel(problem, start, tol, max_sweeps)
-
-
-def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
-    """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
-    if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
-        return out, schedule
-    if _without_variance(problem.prior, problem.weight.total):
-        return out, schedule
-    at, sweeps = continued(problem, out.at.sites, tol)
-    if at is None:
-        return out, schedule
-    reason = np.asarray(REASONS.index("converged"))
-    return replace(out, at=at, sweeps=out.sweeps + sweeps, reason=reason), f"{schedule}, then continuation"
-
-
-def _by_stand_in(
-    problem: InferenceProblem, start: Natural, out: Outcome, schedule: str, tol: float, max_sweeps: int
-) -> tuple[InferenceProblem, Outcome, str]:
-    """The answer of the method's stand-in, where it has none of its own."""
-    method, stand_in = problem.method, problem.method.stand_in
-    if REASONS[int(out.reason)] == "converged" or stand_in is None:
-        return problem, out, schedule
-    if _without_variance(problem.prior, problem.weight.total):
-        return problem, out, schedule
-    instead = replace(problem, method=stand_in)
-    found, way = _continued(instead, *_solve(instead, start, schedule.split(",")[0], tol, max_sweeps), tol)
-    if REASONS[int(found.reason)] != "converged":
-        return problem, out, schedule
-    warnings.warn(
-        f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
-        f"{stand_in!r}, as solution.method says",
-        FixedPointWarning,
-        stacklevel=6,
-    )
-    return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
-
-
-def _without_variance(prior: Prior, weight: jax.Array) -> bool:
-    """Whether the prior gives a datum no variance: it has no cavity, whatever the schedule."""
-    return bool(_some_without_variance(prior, weight))
-
-
-_some_without_variance = program(lambda prior, weight: jnp.any((prior.variances() == 0.0) & (weight > 0)))
 
 
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
@@ -241,7 +148,7 @@ def solution_of(
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"
-    if reason == "improper-cavities" and _without_variance(prior_at(model, task), task.placed(task.weight.total)):
+    if reason == "improper-cavities" and without_variance(prior_at(model, task), task.placed(task.weight.total)):
         reason = "no-variance"
     if reason == "converged" and not all_finite(model, out.at.evidence, marginals, loo, total[:n]):
         reason = "not-finite"

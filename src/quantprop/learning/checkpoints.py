@@ -1,9 +1,4 @@
-"""Checkpoints of learning: every evaluation of a search and what the next one starts from, in a file to go on from.
-
-The state of a search is a function of the values and gradients it was told. One that goes on is told the recorded
-ones again, in their order, and arrives at the same state to the last bit before it evaluates anything; and evaluations
-start from the same sites, so that all that follows is what would have followed without the interruption.
-"""
+"""Checkpoints of learning: the state of a search, in a file to go on from."""
 
 from __future__ import annotations
 
@@ -12,18 +7,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
 
-from quantprop.gaussian import Natural
+from quantprop.inference.results import Step
 from quantprop.learning.evaluation import Declared
 from quantprop.learning.fingerprints import of_numbers
-from quantprop.learning.landscape import Landscape, Point
-from quantprop.learning.warm_starts import MEMORY, Memory
+from quantprop.learning.search_state import End, Log, SearchState
+from quantprop.learning.starts import StartRule
 from quantprop.model import is_opaque
 from quantprop.parameters import box, labels, values
 from quantprop.runtime.arguments import checked
@@ -31,69 +25,43 @@ from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, togethe
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
-KIND = "checkpoint"
-COLUMNS = ("value", "tol", "residual", "seconds", "sweeps")
-MARKS = ("reasons", "place", "continues", "unresolved")
+KIND = "search"  # of a file; those of before, "checkpoint", held evaluations to be replayed
 OTHER = "it has other parts"
-
-
-class Reached(NamedTuple):
-    """How precise inference was."""
-
-    residual: float
-
-
-class Recorded(NamedTuple):
-    """What is known of inference at a recorded point, in the place of an `Outcome`."""
-
-    at: Reached
-    sweeps: int
 
 
 @dataclass
 class Checkpoint:
-    """The evaluations of one search; without a path they are not kept."""
+    """Where the states of one search are written; without a path they are not."""
 
     path: str | None = None
     every: float = 0.0  # seconds between two files
-    points: list[Point] = field(default_factory=list)
-    tols: list[float] = field(default_factory=list)
-    told: int = 0  # how many of them were recorded, and told again
     written: float = field(default_factory=time.monotonic)
 
-    def visit(self, landscape: Landscape, theta: Float[np.ndarray, " theta"], tol: float) -> Point:
-        """The objective at θ: as recorded, or evaluated."""
-        if self.path is None:
-            return landscape.at(theta, tol)
-        if self.told < len(self.points):
-            if np.array_equal(self.points[self.told].theta, theta) and self.tols[self.told] == tol:
-                self.told += 1
-                return self.points[self.told - 1]
-            if not self.told:
-                raise ValueError(_other(self.path, "its search started elsewhere"))
-            del self.points[self.told :], self.tols[self.told :]  # of other settings of the search
-        point = landscape.at(theta, tol)
-        self.points.append(point)
-        self.tols.append(tol)
-        self.told += 1
-        if bool(agreed(np.asarray(time.monotonic() - self.written >= self.every))) and point.usable:
-            self.write(landscape)
-        return point
-
-    def write(self, landscape: Landscape) -> None:
-        """Everything so far, with what the next evaluation starts from, to the file: whole, or the old one stays."""
-        memory = landscape.memory()
-        rows = {name: np.concatenate(gathered(part), axis=-1) for name, part in _by_row(memory).items()}
-        columns = {name: np.array([_column(one, tol)[name] for one, tol in zip(self.points, self.tols, strict=True)])
-                   for name in COLUMNS}  # fmt: skip
-        stacked = {name: np.stack([getattr(one, name) for one in self.points]) for name in ("theta", "gradient")}
-        content = {**problem_of(landscape), "reasons": [one.reason for one in self.points], "place": memory.place,
-                   "continues": memory.continues, "unresolved": memory.unresolved}  # fmt: skip
-        tensors = {**columns, **stacked, **rows, "known.theta": memory.theta}
+    def save(self, objective: Any, state: SearchState) -> None:
+        """Write the state to the file, if it is time: whole, or the old one stays."""
+        if self.path is None or not bool(agreed(np.asarray(time.monotonic() - self.written >= self.every))):
+            return
+        content, tensors = _packed(objective, state)
         with together():
             if jax.process_index() == 0:
-                _write(ModelFile(KIND, content, tensors), str(self.path))
+                _write(ModelFile(KIND, {**problem_of(objective), **content}, tensors), self.path)
         self.written = time.monotonic()
+
+    def resumed(self, objective: Any, state: SearchState) -> SearchState:
+        """The state that the file holds, if there is one; otherwise the one given, with which it must agree."""
+        if self.path is None or not all_true(os.path.exists(self.path)):
+            return state
+        with together(), reading(self.path):
+            document = read(self.path)
+            require(document.kind != "checkpoint", "it is a checkpoint of an earlier version, which cannot be resumed: "
+                    "delete it, or give another file")  # fmt: skip
+            require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
+            require(isinstance(document.content, dict), OTHER)
+        for name, value in problem_of(objective).items():
+            if (found := document.content.get(name)) != value:
+                raise ValueError(_other(self.path, f"its {name}: {found!r} there, {value!r} here"))
+        with together(), reading(self.path), refusing("the checkpoint"):
+            return _unpacked(objective, state, document)
 
 
 def _write(document: ModelFile, path: str) -> None:
@@ -104,83 +72,112 @@ def _write(document: ModelFile, path: str) -> None:
         raise OSError(error.errno, f"{error.strerror}: {words}", path) from error
 
 
-def _by_row(memory: Memory) -> dict[str, np.ndarray]:
-    """The arrays of a memory whose last axis is that of the rows."""
-    known = {"known.log_tau": memory.log_tau, "known.pull": memory.pull}
-    return {**known, "sites.nu": memory.newest.nu, "sites.tau": memory.newest.tau}
-
-
-def _column(point: Point, tol: float) -> dict[str, Any]:
-    residual, sweeps = float(point.out.at.residual), int(point.out.sweeps)
-    return {"value": point.value, "tol": tol, "residual": residual, "seconds": point.seconds, "sweeps": sweeps}
-
-
-def problem_of(landscape: Landscape) -> dict[str, Any]:
+def problem_of(objective: Any) -> dict[str, Any]:
     """What a checkpoint must have in common with a search that goes on from it."""
     return {
-        "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": landscape.total,
-        "objective": landscape.objective.name, "method": repr(landscape.method),
-        "likelihood": landscape.model.plain_likelihood.name, "kernel": repr(landscape.model.kernel),
-        "numbers": of_numbers(_without_rows(landscape)), "data": landscape.fingerprint,
+        "objective at data": type(objective).__name__, "labels": labels(objective.parts), "rows": objective.total,
+        "objective": objective.objective.name, "method": repr(objective.method),
+        "likelihood": objective.model.plain_likelihood.name, "kernel": repr(objective.model.kernel),
+        "numbers": of_numbers(_without_rows(objective)), "data": objective.fingerprint,
     }  # fmt: skip
 
 
-def _without_rows(landscape: Landscape) -> Declared:
-    """All numbers of the model, fixed ones and the start of others, but for a prior mean that is given by row: each
+def _without_rows(objective: Any) -> Declared:
+    """All numbers of the model, fixed ones and the start of others, except for a prior mean that is given by row: each
     process has its own, and the rows are told by their fingerprint.
     """
-    parts = landscape.parts
-    return values(parts._replace(mean=None) if is_opaque(landscape.model.mean) else parts)
+    parts = objective.parts
+    return values(parts._replace(mean=None) if is_opaque(objective.model.mean) else parts)
 
 
-def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
-    """A checkpoint with what its file holds, if there is one; the landscape goes on from its sites."""
-    if checkpoint.path is None or not all_true(os.path.exists(checkpoint.path)):
-        return checkpoint
-    with together(), reading(checkpoint.path):
-        document = read(checkpoint.path)
-        require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
-        require(isinstance(document.content, dict), OTHER)
-    for name, value in problem_of(landscape).items():
-        if (found := document.content.get(name)) != value:
-            raise ValueError(_other(checkpoint.path, f"its {name}: {found!r} there, {value!r} here"))
-    own = own_part(landscape.count)
-    with together(), reading(checkpoint.path), refusing("the checkpoint"):
-        points, tols, memory = _unpacked(document, len(document.content["labels"]), own)
-        lower, upper = box(landscape.parts).T
-        require(all(((lower <= point.theta) & (point.theta <= upper)).all() for point in points), OTHER)
-    landscape.recall(memory)
-    return replace(checkpoint, points=points, tols=tols)
+# --- a state as the parts of a file ----------------------------------------------------------------------------------
 
 
-def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], list[float], Memory]:
-    """The recorded points, the tolerance of each, and what the next evaluation starts from, for this process's rows."""
-    shelf, content, n = Shelf(document.tensors), document.content, document.content["rows"]
-    reasons, place, continues, unresolved = (content[name] for name in MARKS)
-    require(isinstance(reasons, list) and all(isinstance(reason, str) for reason in reasons), OTHER)
-    require(type(place) is int and type(unresolved) is int and unresolved >= 0 and type(continues) is bool, OTHER)
-    theta, gradient = shelf.take_finite("theta", (len(reasons), size)), shelf.take_any("gradient", (len(reasons), size))
-    column = {name: shelf.take_any(name, (len(reasons),)) for name in COLUMNS}
-    require(all(part.dtype == np.float64 for name, part in column.items() if name != "sweeps"), OTHER)
-    require(column["sweeps"].dtype == np.int64 and bool(np.all(column["sweeps"] >= 0)), OTHER)
-    column = {name: part.tolist() for name, part in column.items()}
-    points = [
-        Point(theta[i], column["value"][i], gradient[i], None, Recorded(Reached(column["residual"][i]),
-              column["sweeps"][i]), reason, column["seconds"][i])
-        for i, reason in enumerate(reasons)
-    ]  # fmt: skip
-    known = shelf.take_finite("known.theta", (None, size))
-    require(len(known) == (MEMORY if content["landscape"] == Landscape.__name__ else 0), OTHER)
-    require(place in range(max(1, len(known))), OTHER)
-    log_tau, pull = (shelf.take_any(f"known.{name}", (len(known), n))[:, own] for name in ("log_tau", "pull"))
-    sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,))[own] for name in ("nu", "tau")))
+def _packed(objective: Any, state: SearchState) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """A state of one problem as words and tensors; rows of the data are those of all processes."""
+    (log,), n = state.logs, objective.count
+    arrays = {name: np.atleast_1d(leaf) for name, leaf in _named(state).items()}
+    for name in filter(_is_rowwise, arrays):
+        arrays[name] = np.concatenate(gathered(arrays[name][..., :n]), axis=-1)
+    size = state.numbers.iterate.theta.shape[1]
+
+    def stacked(arrays: Any) -> np.ndarray:
+        return np.array(list(arrays), dtype=np.float64).reshape(-1, size)
+
+    lines, ends = log.trace, [] if log.end is None else [log.end]
+    tensors = {
+        "trace.theta": stacked(line.theta for line in lines),
+        "trace.gradients": stacked(log.gradients),
+        "trace.numbers": np.array([[line.value, line.gradient, line.seconds] for line in lines]).reshape(-1, 3),
+        "trace.counts": np.array([[line.restart, line.sweeps] for line in lines], dtype=np.int64).reshape(-1, 2),
+        "starts": stacked(log.starts),
+        "end.theta": stacked(end.theta for end in ends),
+        "end.numbers": np.array([[end.value, end.slope, end.remaining] for end in ends]).reshape(-1, 3),
+    }
+    words = {"reasons": [line.reason for line in lines], "why": [end.why for end in ends], "restart": log.restart,
+             "tried": [[rule.noise, rule.lengthscale] for rule in log.tried]}  # fmt: skip
+    return words, {**tensors, **arrays}
+
+
+ROWWISE = ("nu", "tau", "log_tau", "pull")  # arrays of a state whose last axis is that of the rows
+
+
+def _named(state: SearchState) -> dict[str, Any]:
+    """The numbers of a state, and of what its next evaluation starts from, by name."""
+    leaves = jax.tree_util.tree_flatten_with_path((state.numbers, state.inference))[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+
+
+def _is_rowwise(name: str) -> bool:
+    return name.split(".")[-1] in ROWWISE
+
+
+def _restored(name: str, template: Any, shelf: Shelf, total: int, own: slice) -> Any:
+    """An array like one of a new search; of rows, those of this process, padded."""
+    like = np.atleast_1d(template)
+    if _is_rowwise(name):
+        rows = shelf.take_any(name, (*like.shape[:-1], total))[..., own]
+        require(rows.dtype == np.float64, OTHER)
+        restored = np.full(like.shape, 0.0 if name.endswith((".nu", ".tau")) else np.nan)
+        restored[..., : own.stop - own.start] = rows
+        return restored
+    array = shelf.take_any(name, like.shape)
+    require(array.dtype == like.dtype, OTHER)
+    return array if np.ndim(template) else type(template)(array[0])
+
+
+def _unpacked(objective: Any, state: SearchState, document: ModelFile) -> SearchState:
+    """The state of a search from a file, for this process's rows; like the state of a new search in its form."""
+    shelf, words, size = Shelf(document.tensors), document.content, state.numbers.iterate.theta.shape[1]
+    own = own_part(objective.count)
+    leaves = [_restored(name, leaf, shelf, objective.total, own) for name, leaf in _named(state).items()]
+    numbers, inference = jax.tree.unflatten(jax.tree.structure((state.numbers, state.inference)), leaves)
+    log = _log(shelf, words, size)
     shelf.close()
-    return points, column["tol"], Memory(known, log_tau, pull, sites, place, continues, unresolved)
+    lower, upper = box(objective.parts).T
+    require(all(((lower <= line.theta) & (line.theta <= upper)).all() for line in log.trace), OTHER)
+    return SearchState(numbers, (log,), inference)
 
 
-def evaluated_at(landscape: Landscape, point: Point) -> Point:
-    """A point as it was evaluated, or evaluated once more where only its record is known."""
-    return landscape.at(point.theta) if isinstance(point.out, Recorded) else point
+def _log(shelf: Shelf, words: dict[str, Any], size: int) -> Log:
+    """What a search saw, and has still to try."""
+    reasons, why = words["reasons"], words["why"]
+    require(all(isinstance(names, list) and all(isinstance(each, str) for each in names) for names in (reasons, why)),
+            OTHER)  # fmt: skip
+    require(type(words["restart"]) is int and len(why) <= 1, OTHER)
+    count = len(reasons)
+    theta, gradients = shelf.take_finite("trace.theta", (count, size)), shelf.take_any("trace.gradients", (count, size))
+    numbers, counts = shelf.take_any("trace.numbers", (count, 3)), shelf.take_any("trace.counts", (count, 2))
+    require(numbers.dtype == np.float64 and counts.dtype == np.int64 and bool((counts >= 0).all()), OTHER)
+    lines = zip(theta, numbers.tolist(), counts.tolist(), reasons, strict=True)
+    trace = [Step(restart, at, value, slope, reason, sweeps, seconds)
+             for at, (value, slope, seconds), (restart, sweeps), reason in lines]  # fmt: skip
+    ends, scalars = shelf.take_finite("end.theta", (len(why), size)), shelf.take_any("end.numbers", (len(why), 3))
+    ended = [End(at, value, slope, reason, left)
+             for at, (value, slope, left), reason in zip(ends, scalars.tolist(), why, strict=True)]  # fmt: skip
+    tried = tuple(StartRule(*rule) for rule in words["tried"])
+    starts = tuple(shelf.take_finite("starts", (None, size)))
+    return Log(tuple(trace), tuple(gradients), words["restart"], starts, tried, ended[0] if ended else None)
 
 
 def _other(path: str, why: str) -> str:
@@ -223,7 +220,7 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
     >>> with quantprop.checkpointed(place, minutes=0):
     ...     first = fit(model, X, np.sin(2 * X[:, 0]), "ep")
     >>> with quantprop.checkpointed(place):
-    ...     again = fit(model, X, np.sin(2 * X[:, 0]), "ep")  # told what the file holds; evaluates the end alone
+    ...     again = fit(model, X, np.sin(2 * X[:, 0]), "ep")  # goes on from the last state in the file
     >>> bool(np.array_equal(first.theta, again.theta))
     True
     """
@@ -238,11 +235,11 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
         _series.reset(token)
 
 
-def next_checkpoint(landscape: Landscape) -> Checkpoint:
-    """That of the next fit of the block, opened; one that keeps nothing outside of a block."""
+def next_checkpoint() -> Checkpoint:
+    """The checkpoint of the next fit of the block; outside of a block, one that writes nothing."""
     series = _series.get()
     if series is None:
         return Checkpoint()
     path = series.path + (f".{series.count}" if series.count else "")
     series.count += 1
-    return opened(Checkpoint(path, series.every), landscape)
+    return Checkpoint(path, series.every)

@@ -18,21 +18,41 @@ from quantprop.inference.classes import by_factors
 from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
-from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.results import Fitted, Step
+from quantprop.inference.status import Ending
 from quantprop.inference.task import as_method, prepare, settled
-from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
+from quantprop.learning.checkpoints import next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
+from quantprop.learning.quasi_newton import Rule
 from quantprop.learning.remaining import FLAT, converged
-from quantprop.learning.search import FTOL, Climb, End
-from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
+from quantprop.learning.search import init, run
+from quantprop.learning.search_state import (
+    FTOL,
+    MAX_EVALUATIONS_PER_START,
+    Answers,
+    End,
+    Log,
+    SearchState,
+    Settings,
+)
+from quantprop.learning.starts import (
+    StartRule,
+    at_bounds,
+    blindness,
+    further_start,
+    start_by,
+    units,
+    warn_of_blindness,
+)
 from quantprop.methods import QP, Method
 from quantprop.model import Model
-from quantprop.parameters import at, box, declared, is_parameter, labels, packed
+from quantprop.parameters import at, box, declared, free, is_parameter, labels, logarithmic, packed
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
-MOST = 300  # evaluations
+MOST = MAX_EVALUATIONS_PER_START
+FEW_ENTRIES = 8  # of θ
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
@@ -104,7 +124,7 @@ def fit(
     landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
     if sites is not None:
-        landscape.warmed(theta, sites)
+        landscape = landscape.warmed(theta, sites)
     if len(theta):
         blind = landscape.compile(partial(blindness, model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
@@ -115,7 +135,7 @@ def fit(
 
 
 def learn(
-    landscape: Landscape,
+    landscape: Any,
     starts: list[np.ndarray],
     bounds: np.ndarray,
     most: int,
@@ -123,42 +143,66 @@ def learn(
     report: Callable | None = None,
     gtol: float = FLAT,
 ) -> Fitted:
-    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
-    end, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
-    landscape.release()
-    ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return fitted_at(landscape, end.point, tuple(climb.trace), ending)
+    """The best optimum of an objective over several starts, and up to two further ones if that is suspicious.
 
-
-def searched(
-    landscape: Landscape,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    most: int,
-    ftol: float,
-    report: Callable | None = None,
-    gtol: float = FLAT,
-) -> tuple[End, Climb]:
-    """The best end, and the search. Every evaluation is passed to `report`, or else to
-    the callback of `watched`.
+    Every evaluation is passed to `report`, or to the callback of `watched`.
     """
-    kept = next_checkpoint(landscape)
-    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept, gtol)
     with blas_threads_for(landscape.task.cost):
-        landscape.compile()
-        end = climb.best_of(starts)
-        tried: set[StartRule] = set()
-        while (more := _further(landscape, end, bounds)) is not None and more not in tried:
-            tried.add(more)
-            end = climb.best_of([start_by(more, landscape, starts[0], bounds)], end)
-        end = end._replace(point=evaluated_at(landscape, end.point))
-    return end, climb
+        end, log = searched(One(landscape, bounds, Settings(most, ftol, gtol)), starts, report)
+    landscape.release()
+    return fitted_at(landscape, end.point, log.trace, ending_of(landscape, bounds, end, log.trace, gtol))
 
 
-def _further(landscape: Landscape, end: End, bounds: np.ndarray) -> StartRule | None:
-    """The rule for a further start, if the search has ended and its best point is suspicious."""
-    an_end = end.point.usable and end.why != "max-evaluations"
-    return further_start(landscape, end.point.theta, bounds) if an_end else None
+class One:
+    """The problem of a search over one objective."""
+
+    slots = 1
+
+    def __init__(self, objective: Any, bounds: np.ndarray, settings: Settings = Settings()) -> None:
+        self.objective, self.bounds, self.settings, self.unit = objective, bounds, settings, units(objective)
+        self.rule = rule_for(objective.parts, bounds / self.unit[:, None], settings.ftol)
+
+    def evaluate(self, memory: Any, rows: np.ndarray, theta: np.ndarray, tol: np.ndarray) -> tuple[Any, Answers]:
+        """The objective at θ, and what its next evaluation starts from."""
+        point, memory = self.objective.evaluate(np.clip(theta[0], *self.bounds.T), float(tol[0]), memory)
+        numbers = (point.value, self.unit * point.gradient, point.usable, float(point.out.at.residual))
+        return memory, Answers(np.array([True]), *(np.array([number]) for number in numbers), [point])
+
+    def further_start(self, row: int, end: End) -> tuple[StartRule, np.ndarray] | None:
+        """The rule and θ of one more start, if an end is suspicious."""
+        return further_start_of(self.objective, end, self.bounds)
+
+
+def rule_for(parts: Any, bounds: np.ndarray, ftol: float) -> Rule:
+    """How far steps go: 1 first and 3 after that are enough over few logarithms, if f has no unit."""
+    learned = free(parts)
+    few = sum(np.size(parameter.value) for parameter in learned) <= FEW_ENTRIES
+    scaled = few and parts.likelihood.noise_name is None and all(map(logarithmic, learned))
+    return Rule(bounds, ftol, 0.5 * FLAT, long_steps=not scaled)
+
+
+def further_start_of(objective: Any, end: End, bounds: np.ndarray) -> tuple[StartRule, np.ndarray] | None:
+    """The rule of a further start and its θ, if an end is suspicious."""
+    rule = further_start(objective, end.theta, bounds)
+    return None if rule is None else (rule, start_by(rule, objective, packed(objective.parts), bounds))
+
+
+def searched(problem: One, starts: list[np.ndarray], report: Callable | None = None) -> tuple[End, Log]:
+    """The best end of a search over one objective, and all that it saw."""
+    report, objective = report or _watcher.get(), problem.objective
+    checkpoint = next_checkpoint()
+
+    def observe(state: SearchState, steps: list[tuple[Step, int]]) -> None:
+        checkpoint.save(objective, state)
+        for step, count in steps:
+            report(step, count)
+
+    state = run(problem, checkpoint.resumed(objective, init(problem, [starts], objective.memory())), observe)
+    log, end = state.logs[0], state.logs[0].end
+    if end.point is None:  # it was read from a checkpoint
+        point, _ = objective.evaluate(end.theta, objective.tol, state.inference)
+        end = end._replace(point=point)
+    return end, log
 
 
 @contextmanager
@@ -174,7 +218,7 @@ def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
 
 
 def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
-    """The result at a point of a landscape."""
+    """The result at a point."""
     loo = loo_at(landscape.method, best.likelihood, landscape.task, best.out.at)
     return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
 
@@ -189,17 +233,14 @@ def fitted_from(
     return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
 
 
-def ending_of(
-    landscape: Landscape, bounds: np.ndarray, end: End, slope: float, trace: Sequence[Step], gtol: float = FLAT
-) -> Ending:
-    """The end in words: an optimiser that stopped for any reason where there is nothing left to gain has converged."""
-    (theta, value, *_), why, remaining = end
-    stopped = why in ("small-gain", "no-progress", "max-evaluations")
-    reason = "converged" if stopped and converged(remaining, value, slope, gtol) else why
-    touching = zip(labels(landscape.parts), at_bounds(theta, bounds), strict=True)
+def ending_of(objective: Any, bounds: np.ndarray, end: End, trace: Sequence[Step], gtol: float = FLAT) -> Ending:
+    """How learning ended: whatever stopped the optimiser, it has converged if there is nothing left to gain."""
+    stopped = end.why in ("small-gain", "no-progress", "max-evaluations")
+    reason = "converged" if stopped and converged(end.remaining, end.value, end.slope, gtol) else end.why
+    touching = zip(labels(objective.parts), at_bounds(end.theta, bounds), strict=True)
     bounded = tuple(name for name, touches in touching if touches)
     failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)
-    return Ending(reason, len(trace), failed, slope, bounded, remaining)
+    return Ending(reason, len(trace), failed, end.slope, bounded, end.remaining)
 
 
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:

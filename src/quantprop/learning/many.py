@@ -10,11 +10,12 @@ from typing import Any
 from quantprop.inference.classes import each_by_factors
 from quantprop.inference.results import Fitted
 from quantprop.inference.task import as_method, prepare, settled
-from quantprop.learning.batch_search import BatchSearch
-from quantprop.learning.fitting import MOST
+from quantprop.learning.batch import Batch
+from quantprop.learning.fitting import MOST, ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.search import FTOL
+from quantprop.learning.search import done, init, step
+from quantprop.learning.search_state import FTOL, Settings
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.runtime.arguments import SEQUENCE, Rule, checked, several
@@ -87,15 +88,14 @@ def fit_many(
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
-    surfaces: list[Landscape] = []
+    objectives: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
         task = prepare(one, x, t, method, w, e, k)
-        parts = surfaces[-1].parts if surfaces and surfaces[-1].model is one and not callable(one.mean) else None
-        surfaces.append(Landscape(one, task, method, objective, gradient == "exact", tol, known_parts=parts))
+        objectives.append(Landscape(one, task, method, objective, gradient == "exact", tol))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
-        shares, stop = _shares(surfaces), Event()
-        jobs = pool.map(lambda rows: _together([surfaces[i] for i in rows], max_evaluations, ftol, stop), shares)
+        shares, stop = _shares(objectives), Event()
+        jobs = pool.map(lambda rows: _together([objectives[i] for i in rows], max_evaluations, ftol, stop), shares)
         try:
             for rows, fitted in zip(shares, jobs, strict=True):
                 finished.update(zip(rows, fitted, strict=True))
@@ -106,16 +106,33 @@ def fit_many(
     return [finished[i] for i in range(total)]
 
 
-def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
+def _shares(objectives: Sequence[Landscape]) -> list[list[int]]:
     """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
-    alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
+    alike = kinds([(each.task.padded, each.task.weight, each.parts) for each in objectives])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
-    return [[rows[i] for i in some] for rows in dealt for some in evenly(len(rows), held(surfaces[rows[0]].task.cost))]
+    most = [held(objectives[rows[0]].task.cost) for rows in dealt]
+    return [[rows[i] for i in some] for rows, at_once in zip(dealt, most, strict=True)
+            for some in evenly(len(rows), at_once)]  # fmt: skip
 
 
-def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:
-    """All of a share learned; nothing once the call has been given up."""
-    search = BatchSearch(surfaces, most, ftol)
-    while len(search.ascent.unfinished()) and not stop.is_set():
-        search.step()
-    return [] if stop.is_set() else search.results()
+def _together(objectives: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:
+    """All of a share learned; nothing once the call has been given up. A problem whose inference fails at the start is
+    learned again alone, with all of `fit`'s strategies.
+    """
+    starts = [starting_point(objective.parts) for objective in objectives]
+    batch = Batch(objectives, Settings(most, ftol))
+    state = init(batch, [[theta] for theta, _ in starts], batch.inference())
+    while not done(state) and not stop.is_set():
+        state, _ = step(batch, state)
+    if stop.is_set():
+        return []
+    loo = batch.loo([log.end for log in state.logs])
+    fitted = []
+    for i, (objective, log) in enumerate(zip(objectives, state.logs, strict=True)):
+        end: Any = log.end
+        if end.why == "inference-failed":
+            fitted.append(learn(objective, [starts[i][0]], batch.bounds, most, ftol))
+        else:
+            ending = ending_of(objective, batch.bounds, end, log.trace)
+            fitted.append(fitted_from(objective, end.theta, end.value, end.point.out, loo[i], log.trace, ending))
+    return fitted

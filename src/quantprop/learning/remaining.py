@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.learning.ascent import LONGEST, TINY, by_secant
+from quantprop.learning.quasi_newton import LONGEST_STEP, TINY, by_secant
 
 GAIN = 1e-4  # nats: a search with less than this to gain has converged
 FLAT = 1e-4  # largest entry of the projected gradient at which a search stops
@@ -33,12 +33,12 @@ def converged(remaining: float, value: float, slope: float, gtol: float) -> bool
 
 def expected_gain(gradient: Float[np.ndarray, " theta"], curvature: Float[np.ndarray, "theta theta"]) -> float:
     """½ gᵀH⁻¹g, with the projected gradient g and the negated Hessian H of the entries that are free to move. Along
-    each axis of H the step is LONGEST at most, so that it is finite where H is not positive definite.
+    each axis of H the step is LONGEST_STEP at most, so that it is finite where H is not positive definite.
     """
     free = gradient != 0
     bend, axes = np.linalg.eigh(curvature[np.ix_(free, free)])
     slope = np.abs(axes.T @ gradient[free])
-    step = np.minimum(slope / np.maximum(bend, TINY), LONGEST)
+    step = np.minimum(slope / np.maximum(bend, TINY), LONGEST_STEP)
     return float((slope * step - 0.5 * bend * step**2).sum())
 
 
@@ -51,11 +51,11 @@ def gain_by_secants(
     that does not matter, would be taken for as curved as the others, and what it promises be missed.
     """
     free = gradient != 0
-    near = [one for one in seen[-LATEST:] if np.all(np.abs(one.theta - theta)[free] <= LONGEST)]
+    near = [one for one in seen[-LATEST:] if np.all(np.abs(one.theta - theta)[free] <= LONGEST_STEP)]
     steps = np.diff([one.theta[free] for one in near], axis=0)
     bends = -np.diff([one.gradient[free] for one in near], axis=0)
     own = (steps * bends).sum(axis=0) / np.maximum((steps**2).sum(axis=0), TINY)
-    unit = 1.0 / np.sqrt(np.maximum(own, np.abs(gradient[free]) / LONGEST))  # of θ, in which all curvatures are 1
+    unit = 1.0 / np.sqrt(np.maximum(own, np.abs(gradient[free]) / LONGEST_STEP))  # of θ, in which all curvatures are 1
     moved = steps.any(axis=1)
     slope, steps, bends = unit * gradient[free], steps[moved] / unit, unit * bends[moved]
     basis = np.linalg.qr(np.vstack([slope, steps, bends]).T)[0]  # outside of its span they stay 1

@@ -1,190 +1,247 @@
-"""The search for an optimum of one landscape, with inference only as precise as each step needs."""
+"""The search for optima of many objectives at once, as a pure state machine: `init`, `step`, `done`.
+
+A search climbs by quasi-Newton steps with inference only as precise as each step needs, evaluates the point that it
+reached precisely, climbs on if gains were lost in the errors on the way, and ends by Newton's method if gradients still
+tell points apart that values no longer do. θ is measured in the units of `Problem.unit` here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from quantprop.inference.results import Step
-from quantprop.learning import limited_memory
-from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, projected, steepness
-from quantprop.learning.checkpoints import Checkpoint
-from quantprop.learning.landscape import Point
-from quantprop.learning.last_steps import newton
-from quantprop.learning.remaining import FLAT, Seen, converged, remaining_gain
-from quantprop.learning.starts import units
-from quantprop.parameters import free, logarithmic
+from quantprop.learning import polishing
+from quantprop.learning.quasi_newton import (
+    FAILED,
+    GOING,
+    MAX_EVALUATIONS,
+    NO_PROGRESS,
+    REASONS,
+    SMALL_GAIN,
+    STATIONARY,
+    begin,
+    changed_rows,
+    incline,
+    projected,
+    put,
+    received,
+    steepness,
+)
+from quantprop.learning.remaining import FLAT, remaining_gain
+from quantprop.learning.search_state import (
+    CLIMB,
+    CLIMB_PRECISELY,
+    DONE,
+    EVALUATE,
+    EVALUATE_AGAIN,
+    FTOL,
+    HESSIAN,
+    MAX_EQUAL_VALUES,
+    NEWTON,
+    Answers,
+    End,
+    Log,
+    Numbers,
+    Problem,
+    SearchState,
+    loose,
+    rough,
+)
+from quantprop.runtime.batches import of
 
-ONE = np.array([0])  # the row of an ascent's only problem
-FTOL = 1e-12
-FEW = 8  # entries of θ
-ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
-LOOSE = 1e-3  # tolerance of inference on the way, at most
-BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
-PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
-SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
-ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
+
+def init(problem: Problem, starts: Sequence[Sequence[np.ndarray]], inference: Any) -> SearchState:
+    """The state before the first step: one or more starts for each problem."""
+    first = np.array([own[0] for own in starts], dtype=np.float64) / problem.unit
+    logs = tuple(Log(starts=tuple(own[1:])) for own in starts)
+    return SearchState(_begun(problem, first), logs, inference)
 
 
-def loose(landscape: Any, incline: Any) -> Any:
-    """Tolerance of inference on the way, given the slope along the step that led there; the same in all processes of a
-    job, whose sweeps end together.
+def done(state: SearchState) -> bool:
+    """Whether all searches have ended."""
+    return bool((state.numbers.phase == DONE).all())
+
+
+def step(problem: Problem, state: SearchState) -> tuple[SearchState, list[tuple[Step, int]]]:
+    """One evaluation of as many unfinished problems as there are slots; also their lines of the trace, each with its
+    number.
     """
-    loosest = min(LOOSE, (BLUR / max(landscape.total, 1)) ** 0.5) if landscape.exact else PARTIAL
-    return np.clip(SHARP * incline, landscape.tol, loosest)
+    numbers, logs = state.numbers, list(state.logs)
+    rows = np.flatnonzero(numbers.phase != DONE)[: problem.slots]
+    inference, answers = problem.evaluate(
+        state.inference, rows, problem.unit * numbers.iterate.trial[rows], numbers.tol[rows]
+    )
+    which = np.flatnonzero(answers.finished)
+    rows, points = rows[which], [answers.points[i] for i in which]
+    answers = Answers(*(np.asarray(part)[which] for part in answers[:-1]), points)
+    trials = numbers.iterate.trial[rows]
+    for i, row in enumerate(rows):
+        logs[row] = _noted(problem, logs[row], trials[i], answers.value[i], answers.gradient[i], points[i])
+    before, some = numbers.phase[rows], of(numbers, rows)
+    climbing = (before == CLIMB) | (before == CLIMB_PRECISELY)
+    if climbing.any():
+        some, moved = _climbed(problem, some, answers, climbing)
+        for i in np.flatnonzero(moved | (some.iterate.reason == FAILED)):
+            logs[rows[i]] = logs[rows[i]]._replace(point=points[i])
+    for i in np.flatnonzero(~climbing | (some.iterate.reason != GOING)):
+        one, log = of(some, [i]), logs[rows[i]]
+        answer = Answers(*(part[i : i + 1] for part in answers[:-1]), points[i : i + 1])
+        one, log = _after_climb(problem, one, log) if climbing[i] else _beyond(problem, one, log, answer)
+        if one.phase[0] == DONE:
+            one, log = _ended(problem, int(rows[i]), one, log)
+        some, logs[rows[i]] = put(some, [i], one), log
+    steps = [(logs[row].trace[-1], len(logs[row].trace)) for row in rows]
+    return SearchState(put(numbers, rows, some), tuple(logs), inference), steps
 
 
-def rough(residual: Any, slope: Any, tol: float) -> Any:
-    """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
-    return residual > np.maximum(ROUGH * slope, tol)
+def _begun(problem: Problem, theta: Float[np.ndarray, "b theta"]) -> Numbers:
+    """Climbs that start at θ."""
+    b, objective = len(theta), problem.objective
+    nothing, zero = np.full(b, np.nan), np.zeros(b, dtype=int)
+    tol = np.full(b, float(loose(objective, np.inf if theta.shape[1] else 0.0)))
+    iterate = begin(theta, problem.objective.careful)
+    return Numbers(iterate, zero, tol, nothing, nothing, np.full_like(theta, np.nan), zero, zero, nothing, nothing)
 
 
-class End(NamedTuple):
-    """Where a search ended, the optimiser's reason for stopping, and the gain that can still be expected."""
-
-    point: Point
-    why: str
-    remaining: float
-
-
-class Climb:
-    """An ascent, or L-BFGS-B, over a landscape or what adds to one, with a trace."""
-
-    def __init__(
-        self,
-        landscape: Any,
-        bounds: np.ndarray,
-        most: int,
-        ftol: float,
-        report: Callable,
-        kept: Checkpoint | None = None,
-        flat: float = FLAT,
-    ) -> None:
-        self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
-        self.kept = Checkpoint() if kept is None else kept
-        self.flat = flat
-        self.unit = units(landscape)
-        self.trace: list[Step] = []
-        self.seen: list[Seen] = []  # from this start, in units of θ
-        self.restart = -1
-        self.alike = 0  # values in a row that are the best one's, but for rounding
-
-    def best_of(self, starts: list[np.ndarray], known: End | None = None) -> End:
-        """The best end over several starts, and one that is known already."""
-        ends = [*([] if known is None else [known]), *(self.from_(start) for start in starts)]
-        return max(ends, key=lambda end: end.point.value if end.point.usable else -np.inf)
-
-    def from_(self, theta: np.ndarray) -> End:
-        """The best point reached from θ."""
-        self.restart += 1
-        self.seen = []
-        best = self.visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
-        if not best.usable:
-            return End(best, "inference-failed", np.nan)
-        if not len(theta):
-            return End(best, "nothing-to-learn", 0.0)
-        first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
-        best, why = self._climbed(best, partial(loose, self.landscape), first)
-        best = self._settled(best)
-        unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
-        if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
-            best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
-        best = self._settled(best)
-        left = remaining_gain(self.projected(best), best.theta / self.unit, self.seen)
-        further = self.landscape.exact and (self.ftol <= FTOL or self.flat < FLAT)
-        if further and why != "max-evaluations" and not self.finished(best, left):
-            best, left = newton(self, best, left)
-        return End(best, why, left)
-
-    def finished(self, best: Point, left: float) -> bool:
-        """Whether a point, with so much left to gain, is an optimum."""
-        return converged(left, best.value, self.slope(best), self.flat)
-
-    def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
-        """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
-        and why the search ended. `steepest` is the slope with which L-BFGS-B would begin with a step of 1.
-        """
-        best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * FLAT
-        self.alike = 0
-        if not _on_a_natural_scale(self.landscape):
-            return limited_memory.climbed(self, best, precision, steepest, flat, lambda: last - len(self.trace))
-        ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 2)
-        _tell(ascent, best, unit)
-        while ascent.reason[0] == GOING:
-            if len(self.trace) >= last:
-                return best, "max-evaluations"
-            tol = float(precision(abs(ascent.incline(ONE)[0])))
-            point, best = self.tried(best, unit * ascent.trial[0], tol)
-            if self.nothing_to_gain(best):
-                return best, "small-gain"
-            _tell(ascent, point, unit)
-        return best, "no-progress" if ascent.reason[0] == NO_PROGRESS else "small-gain"
-
-    def tried(self, best: Point, theta: np.ndarray, tol: float) -> tuple[Point, Point]:
-        """The point at θ, and the better one of it and the best so far."""
-        point = self.visit(np.clip(theta, self.bounds[:, 0], self.bounds[:, 1]), tol)
-        if not point.usable:
-            return point, best
-        point = self._compared(point) if point.value > best.value else point
-        self.alike = self.alike + 1 if abs(point.value - best.value) <= self.ftol * (1.0 + abs(best.value)) else 0
-        return point, point if point.value > best.value else best
-
-    def nothing_to_gain(self, best: Point) -> bool:
-        """Whether values no longer tell points apart: a line search would go on until its own limit."""
-        return self.alike >= (1 if self.slope(best) <= FLAT else ALIKE)
-
-    def _compared(self, point: Point) -> Point:
-        """A point whose value can be compared with those of its neighbours.
-
-        With a partial gradient values and slopes do not belong together, and more precision only shows it.
-        """
-        slope = self.slope(point)
-        if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
-            return point
-        finer = self.visit(point.theta, float(loose(self.landscape, slope)))
-        return finer if finer.usable else point
-
-    def _settled(self, point: Point) -> Point:
-        """The same point with inference at the landscape's own tolerance."""
-        if float(point.out.at.residual) <= self.landscape.tol:
-            return point
-        tight = self.visit(point.theta)
-        return tight if tight.usable else point
-
-    def visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
-        """One evaluation, noted and reported."""
-        point = self.kept.visit(self.landscape, theta, tol)
-        slope = self.slope(point)
-        self.trace.append(
-            Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
-        )
-        self.report(self.trace[-1], len(self.trace))
-        if point.usable:
-            self.seen.append(Seen(point.theta / self.unit, point.value, self.unit * point.gradient))
-        return point
-
-    def slope(self, point: Point) -> float:
-        """The largest entry of the projected gradient, in units of θ."""
-        return float(steepness(self.unit * point.gradient, point.theta, self.bounds))
-
-    def projected(self, point: Point) -> Float[np.ndarray, " theta"]:
-        """The gradient, in units of θ, without the entries that point out of the box."""
-        return projected(self.unit * point.gradient, point.theta, self.bounds)
+def _noted(problem: Problem, log: Log, trial: np.ndarray, value: float, gradient: np.ndarray, point: Any) -> Log:
+    """The log with one more evaluation."""
+    slope = float(steepness(gradient, trial, problem.rule.bounds))
+    line = Step(log.restart, problem.unit * trial, float(value), slope, point.reason, int(point.sweeps), point.seconds)
+    return log._replace(trace=(*log.trace, line), gradients=(*log.gradients, gradient / problem.unit))
 
 
-def _on_a_natural_scale(landscape: Any) -> bool:
-    """Whether a first step of 1 at most, and 3 after that, is what a search needs: over few logarithms, where f has no
-    unit. Elsewhere L-BFGS-B's long first steps find the unit of y sooner, and better optima of many lengthscales.
+# --- climbing --------------------------------------------------------------------------------------------------------
+
+
+def _climbed(problem: Problem, numbers: Numbers, answers: Answers, climbing: np.ndarray) -> tuple[Numbers, np.ndarray]:
+    """The state after the trials of those that climb, and which of them moved there."""
+    moved = np.zeros(len(climbing), dtype=bool)
+    new, moved[climbing] = _received(problem, of(numbers, climbing), of(Answers(*answers[:-1], ()), climbing))
+    return put(numbers, np.flatnonzero(climbing), new), moved
+
+
+def _received(problem: Problem, numbers: Numbers, answers: Answers) -> tuple[Numbers, np.ndarray]:
+    """A point that is better than the best is evaluated again if its value is too inexact to be compared with others:
+    with a partial gradient values and slopes do not belong together, and more precision only shows it.
     """
-    learned, likelihood = free(landscape.parts), landscape.parts.likelihood
-    few = sum(np.size(parameter.value) for parameter in learned) <= FEW
-    return few and likelihood.noise_name is None and all(map(logarithmic, learned))
+    objective, iterate, rule = problem.objective, numbers.iterate, problem.rule
+    _, value, gradient, usable, residual, _ = answers
+    coarse = ~np.isnan(numbers.coarse_value)
+    repeated = coarse & ~usable
+    value = np.where(repeated, numbers.coarse_value, value)
+    gradient = np.where(repeated[:, None], numbers.coarse_gradient, gradient)
+    usable = usable | repeated
+    slope = steepness(np.where(usable[:, None], gradient, 0.0), iterate.trial, rule.bounds)
+    better = usable & (value > iterate.value)
+    again = better & ~coarse & rough(residual, slope, objective.tol) & objective.exact
+    first = np.isneginf(iterate.value)
+    old = np.where(first, 0.0, iterate.value)
+    equal = usable & ~first & (np.abs(value - old) <= problem.settings.ftol * (1.0 + np.abs(old)))
+    equal_values = np.where(usable, np.where(equal, numbers.equal_values + 1, 0), numbers.equal_values)
+    told = ~again
+    after = changed_rows(iterate, told, lambda some: received(some, rule, value[told], gradient[told], usable[told]))
+    moved = told & usable & (after.theta == iterate.trial).all(axis=1) & (after.value == value)
+    steepest = steepness(after.gradient, after.theta, rule.bounds)
+    still = told & (equal_values >= np.where(steepest <= FLAT, 1, MAX_EQUAL_VALUES))
+    evaluations = numbers.evaluations + 1
+    reason = np.where(still & (after.reason == GOING), SMALL_GAIN, after.reason)
+    reason = np.where((reason == GOING) & (evaluations >= problem.settings.most), MAX_EVALUATIONS, reason)
+    on_the_way = loose(objective, np.where(again, slope, np.abs(incline(after))))
+    return numbers._replace(
+        iterate=after._replace(reason=reason),
+        tol=np.where(numbers.phase == CLIMB, on_the_way, objective.tol),
+        residual=np.where(moved, residual, numbers.residual),
+        coarse_value=np.where(again, value, np.nan),
+        coarse_gradient=np.where(again[:, None], gradient, np.nan),
+        equal_values=np.where(told, equal_values, numbers.equal_values),
+        evaluations=evaluations,
+    ), moved
 
 
-def _tell(ascent: Ascent, point: Point, unit: Float[np.ndarray, " theta"]) -> None:
-    """Tell an ascent of one problem, in units of θ, what was found at its trial."""
-    ascent.tell(ONE, np.array([point.value]), (unit * point.gradient)[None], np.array([point.usable]))
+def _after_climb(problem: Problem, numbers: Numbers, log: Log) -> tuple[Numbers, Log]:
+    """What follows a climb: a precise evaluation of the best point, if it was not precise."""
+    iterate = numbers.iterate
+    if iterate.reason[0] == FAILED:
+        return numbers._replace(phase=np.array([DONE])), log
+    if numbers.residual[0] <= problem.objective.tol:
+        return _once_precise(problem, numbers, log)
+    phase = np.where(numbers.phase == CLIMB, EVALUATE, EVALUATE_AGAIN)
+    return _at(problem, numbers._replace(phase=phase), iterate.theta), log
+
+
+def _once_precise(problem: Problem, numbers: Numbers, log: Log) -> tuple[Numbers, Log]:
+    """One more climb if gains are below the errors on the way; otherwise the gain that can still be expected, and
+    Newton's method if that is not small.
+    """
+    objective, settings, iterate = problem.objective, problem.settings, numbers.iterate
+    slope = steepness(iterate.gradient, iterate.theta, problem.rule.bounds)[0]
+    stopped = iterate.reason[0] in (STATIONARY, SMALL_GAIN, NO_PROGRESS)
+    precise = objective.exact and settings.ftol <= FTOL
+    if numbers.phase[0] in (CLIMB, EVALUATE) and precise and stopped and slope > FLAT:
+        start = begin(iterate.theta, cautious=True)
+        climb = received(start, problem.rule, iterate.value, iterate.gradient, np.array([True]))
+        zero = np.zeros(1, dtype=int)
+        numbers = _at(problem, numbers._replace(iterate=climb, evaluations=zero, equal_values=zero), climb.trial)
+        numbers = numbers._replace(phase=np.array([CLIMB_PRECISELY]))
+        if climb.reason[0] == GOING:
+            return numbers, log
+    free = projected(iterate.gradient, iterate.theta, problem.rule.bounds)[0]
+    remaining = remaining_gain(free, iterate.theta[0], log.seen(problem.unit))
+    numbers = numbers._replace(remaining=np.array([remaining]), phase=np.array([DONE]))
+    further = objective.exact and (settings.ftol <= FTOL or settings.gtol < FLAT)
+    if not further or iterate.reason[0] == MAX_EVALUATIONS or polishing.finished(problem, numbers):
+        return numbers, log
+    return polishing.begun(problem, numbers), log
+
+
+def _at(problem: Problem, numbers: Numbers, trial: np.ndarray) -> Numbers:
+    """The state with a precise evaluation at a trial ahead."""
+    tol = np.full(1, problem.objective.tol)
+    return numbers._replace(iterate=numbers.iterate._replace(trial=trial), tol=tol)
+
+
+def _beyond(problem: Problem, numbers: Numbers, log: Log, answer: Answers) -> tuple[Numbers, Log]:
+    """The state after a precise evaluation of the best point, or one of Newton's method."""
+    if numbers.phase[0] in (HESSIAN, NEWTON):
+        numbers, moved = polishing.received(problem, numbers, answer)
+        return numbers, log._replace(point=answer.points[0]) if moved else log
+    if answer.usable[0]:
+        iterate = numbers.iterate._replace(value=answer.value, gradient=answer.gradient)
+        numbers = numbers._replace(iterate=iterate, residual=answer.residual)
+        log = log._replace(point=answer.points[0])
+    return _once_precise(problem, numbers, log)
+
+
+# --- ends and further starts -----------------------------------------------------------------------------------------
+
+
+def _ended(problem: Problem, row: int, numbers: Numbers, log: Log) -> tuple[Numbers, Log]:
+    """The state at the next start, if there is one; or the end."""
+    iterate = numbers.iterate
+    slope = float(steepness(iterate.gradient, iterate.theta, problem.rule.bounds)[0])
+    why = REASONS[iterate.reason[0]] if iterate.theta.shape[1] or iterate.reason[0] == FAILED else "nothing-to-learn"
+    remaining = float(numbers.remaining[0]) if why != "nothing-to-learn" else 0.0
+    theta, value = problem.unit * iterate.theta[0], float(iterate.value[0])
+    new = End(theta, value, slope, why, remaining, log.point)
+    end = new if log.end is None or new.value > log.end.value else log.end
+    log = log._replace(end=end, point=None)
+    if not log.starts and end.why not in ("inference-failed", "nothing-to-learn", "max-evaluations"):
+        more = problem.further_start(row, end)
+        if more is not None and more[0] not in log.tried:
+            log = log._replace(starts=(more[1],), tried=(*log.tried, more[0]))
+    if not log.starts:
+        return numbers, log
+    start = np.array(log.starts[0])[None] / problem.unit
+    return _begun(problem, start), log._replace(starts=log.starts[1:], restart=log.restart + 1)
+
+
+def run(problem: Problem, state: SearchState, observe: Callable[..., Any] = lambda state, steps: None) -> SearchState:
+    """Step until all searches have ended; `observe` is given every state and the lines of its trace."""
+    while not done(state):
+        state, steps = step(problem, state)
+        observe(state, steps)
+    return state

@@ -25,11 +25,10 @@ NORMAL_MAD = 0.6744897501960817  # median of |z| for z ~ N(0, 1)
 ROUNDING = 1e-12  # of the largest y: deviations below this are none
 NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
-SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
-FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
-BLOCK = 64  # rows whose distances to all others are computed at a time
-SOME = 200  # rows that stand for all when the kernel is looked at
-FEW = 16  # rows that mostly show that it sees something
+SUSPICIOUS = 0.1  # an optimum with less noise than this times the spread of y, or less signal than this times the noise
+CORRELATION_TOLERANCE = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+SAMPLE = 200  # rows that represent all when a kernel is evaluated
+SMALL_SAMPLE = 16  # rows that mostly show that a kernel is informative
 
 
 class KernelWarning(UserWarning):
@@ -81,28 +80,13 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
     rows = sampled(x)
     rows = rows[distinct(rows, 500)]
     scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    distances = np.sqrt(_squared_distances(rows / scale))
+    squares: Any = sum(np.subtract.outer(column, column) ** 2 for column in (rows / scale).T)
+    distances = np.sqrt(squares[np.triu_indices(len(rows), 1)])
     distances = distances[distances > 0]
     return float(np.median(distances) * scale) if len(distances) else 1.0
 
 
-def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs"]:
-    """Of all pairs of rows, each once, by blocks that stay in a processor's cache. The kernels' function of this name
-    would have to be compiled for every number of rows.
-    """
-    parts, columns = [np.zeros(0)], np.ascontiguousarray(x.T)
-    for a in range(0, len(x), BLOCK):
-        some, rest = columns[:, a : a + BLOCK], columns[:, a:]
-        squares = np.zeros((some.shape[1], rest.shape[1]))
-        apart = np.empty_like(squares)
-        for one, other in zip(some, rest, strict=True):
-            np.subtract(one[:, None], other, out=apart)
-            squares += np.square(apart, out=apart)
-        parts.append(squares[np.triu_indices(some.shape[1], 1, rest.shape[1])])
-    return np.concatenate(parts)
-
-
-def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
+def distinct(x: Float[np.ndarray, "n d"], most: int = SAMPLE) -> np.ndarray:
     """The indices of about so many of the different rows."""
     rows = np.unique(x, axis=0, return_index=True)[1]
     return rows[:: max(1, len(rows) // most)]
@@ -271,18 +255,17 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
     """
     if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
         return None
-    kernel = varying(kernel)
-    if _without_sight(_correlations(covariance_of(kernel, x[:FEW]))) is None:
+    if _uninformative(_correlations(covariance_of(varying(kernel), x[:SMALL_SAMPLE]))) is None:
         return None
-    correlations = _correlations(covariance_of(kernel, x))
-    return _without_sight(correlations) if len(correlations) else None
+    correlations = _correlations(covariance_of(varying(kernel), x))
+    return _uninformative(correlations) if len(correlations) else None
 
 
-def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str] | None:
+def _uninformative(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str] | None:
     """What all of them have in common, and the remedy; nothing if some are neither 0 nor 1."""
-    if np.abs(correlations).max(initial=0.0) < FLAT:
+    if np.abs(correlations).max(initial=0.0) < CORRELATION_TOLERANCE:
         return "diagonal (no two rows are correlated)", "longer"
-    if correlations.min(initial=1.0) > 1.0 - FLAT:
+    if correlations.min(initial=1.0) > 1.0 - CORRELATION_TOLERANCE:
         return "flat (all rows are the same to it)", "shorter"
     return None
 
@@ -308,8 +291,8 @@ def covariance_of(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarr
     """
     x = sampled(x)
     rows = x[distinct(x)]
-    if x.shape[1] == 1 and len(line := np.unique(x)) > SOME:
-        spread = np.linspace(0, len(line) - 2, SOME // 2).astype(int)
+    if x.shape[1] == 1 and len(line := np.unique(x)) > SAMPLE:
+        spread = np.linspace(0, len(line) - 2, SAMPLE // 2).astype(int)
         rows = line[np.sort(np.concatenate([spread, spread + 1]))][:, None]
     k = gram_of(values(kernel), pad(rows, bucket(len(rows))))
     return np.asarray(k)[: len(rows), : len(rows)]

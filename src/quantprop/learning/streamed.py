@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -19,24 +19,24 @@ from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
 from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of, solve_streamed, total
 from quantprop.inference.inferring import all_finite
-from quantprop.inference.results import Ending, Fitted, Step
-from quantprop.inference.solution import Solution, Status
+from quantprop.inference.results import Fitted, Step
+from quantprop.inference.solution import Solution
+from quantprop.inference.status import Ending, Status
 from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
-from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
+from quantprop.learning.fitting import One, as_given, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
 from quantprop.learning.remaining import FLAT
-from quantprop.learning.search import FTOL
-from quantprop.learning.warm_starts import Memory
+from quantprop.learning.search_state import FTOL, Settings
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
 from quantprop.methods.base import Weight, renewal
 from quantprop.model import Model
 from quantprop.parameters import at as at_theta
-from quantprop.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
+from quantprop.parameters import declared, is_parameter, log_prior, values, without_bounds
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
 from quantprop.priors.inducing.prior import InducingPredictor
@@ -117,10 +117,8 @@ def fit_streamed(
         raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
-    found: Any = landscape  # it does for a search what a Landscape does
-    end, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
-    ending = ending_of(found, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return _fitted(landscape, end.point, tuple(climb.trace), ending)
+    end, log = searched(One(landscape, bounds, Settings(max_evaluations, ftol, gtol)), [theta])
+    return _fitted(landscape, end.point, log.trace, ending_of(landscape, bounds, end, log.trace, gtol))
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------
@@ -134,7 +132,7 @@ class Reached(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What is kept of inference at a point, in the place of an `Outcome`."""
+    """How inference ended at a point, instead of an `Outcome`."""
 
     at: Reached
     sweeps: int
@@ -172,12 +170,12 @@ def _seen(problem: InferenceProblem, factor: Factor, sites: Natural):
     return post.marginals, rowwise(problem.likelihood.predictive_log_prob, problem.data, rest)
 
 
-@dataclass
+@dataclass(frozen=True)
 class StreamedLandscape:
     """objective(θ) for a model and rows that are read a chunk at a time: the evidence of EP and power EP.
 
-    `task` holds a sample of the rows, for whatever looks at data to choose a start or a unit. Sites are warm-started
-    from call to call.
+    `task` holds a sample of the rows, for whatever looks at data to choose a start or a unit. An evaluation
+    starts from the sites of the one before.
     """
 
     model: Model
@@ -189,8 +187,6 @@ class StreamedLandscape:
     objective: Objective = Evidence()
     exact: bool = True
     careful: bool = True  # the most sweeps, of two passes each, would be at the other end of the box
-    sites: Natural = field(init=False)
-    newest: Point | None = field(default=None, init=False)  # which the sites are of
 
     @staticmethod
     def of(model: Model, rows: Rows, method: Method, tol: float) -> StreamedLandscape:
@@ -203,18 +199,17 @@ class StreamedLandscape:
             )
             model = replace(model, process=Inducing(points, process.learn, process.seed, process.jitter))
         model = settled(model, x)
-        made = StreamedLandscape(model, rows, method, prepare(model, x, y, method, None, None, None), tol)
-        made.start()
-        return made
+        return StreamedLandscape(model, rows, method, prepare(model, x, y, method, None, None, None), tol)
 
-    def start(self) -> None:
-        """Set the sites to the likelihood's own."""
+    def memory(self) -> Natural:
+        """What the first evaluation starts from: the likelihood's own sites."""
         n, likelihood = len(self.rows), values(self.parts.likelihood)
-        self.sites = Natural(np.zeros(n), np.zeros(n))
+        sites = Natural(np.zeros(n), np.zeros(n))
         for rows, x, data, weight in self.read():
             own = Task(x[: rows.stop - rows.start], x, data, weight, self.task.cost)
             start = float64(starting_sites)(likelihood, own, None)
-            self.sites.nu[rows], self.sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
+            sites.nu[rows], sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
+        return sites
 
     @property
     def count(self) -> int:
@@ -235,18 +230,6 @@ class StreamedLandscape:
     def unbounded(self) -> Declared:
         """The same parts, as compiled programs see them."""
         return without_bounds(self.parts)
-
-    def compile(self) -> None:
-        """Programs are compiled when they are called."""
-
-    def memory(self) -> Memory:
-        """What the next evaluation takes from those before it: the newest sites alone."""
-        n, size = len(self.rows), len(packed(self.parts))
-        return Memory(np.zeros((0, size)), np.zeros((0, n)), np.zeros((0, n)), self.sites)
-
-    def recall(self, memory: Memory) -> None:
-        """Start the next evaluation from these sites."""
-        self.sites.nu[:], self.sites.tau[:], self.newest = memory.newest.nu, memory.newest.tau, None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -292,26 +275,25 @@ class StreamedLandscape:
             yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)
 
     @float64
-    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The objective at θ and its gradient, from the sites of the evaluation before."""
+    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, sites: Natural) -> tuple[Point, Natural]:
+        """The objective at θ and its gradient, from the sites of the evaluation before; and the sites there, or the
+        same ones if inference fails.
+        """
         began, theta = time.perf_counter(), np.array(theta, dtype=np.float64)
-        before = Natural(self.sites.nu.copy(), self.sites.tau.copy())
+        own = Natural(sites.nu.copy(), sites.tau.copy())
         passes, tol = Passes(partial(self.chunks, theta)), max(tol, self.tol)
-        end = solve_streamed(passes, self.sites, tol, self.max_sweeps, self.pilot(theta))
-        value, slope = self._slope(theta, end.factor)
-        out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
+        end = solve_streamed(passes, own, tol, self.max_sweeps, self.pilot(theta))
+        value, slope = self._slope(theta, end.factor, own)
+        out: Any = Passed(Reached(end.residual, own), end.sweeps, end.factor)
         point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
-        if not point.usable:
-            self.sites.nu[:], self.sites.tau[:] = before.nu, before.tau
-        self.newest = point if point.usable else None
-        return point
+        return point, own if point.usable else sites
 
-    def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
+    def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor, sites: Natural) -> tuple[float, np.ndarray]:
         """One pass: the sum of all chunks' parts, and the log prior densities once."""
         density, its_slope = _log_prior(self.unbounded, theta)
 
         def one(chunk: Chunk) -> tuple[Any, Any]:
-            own = sites_of(self.sites, chunk)
+            own = sites_of(sites, chunk)
             part = _sloped(theta, self.unbounded, chunk.problem, self.objective, chunk.inputs, factor, own)
             return part[0] - density, part[1] - its_slope
 
@@ -322,20 +304,16 @@ class StreamedLandscape:
 
 @float64
 def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
-    """The result at a point; the sites are brought there if the search has visited another since."""
-    if best is not landscape.newest or best.out.at.residual > landscape.tol:
-        best = landscape.at(best.theta)
+    """The result at a point."""
     model = as_given(landscape.model, at_theta(declared(landscape.model), best.theta))
     first = next(landscape.chunks(best.theta))
-    n, own = first.rows.stop, sites_of(landscape.sites, first)
+    n, own = first.rows.stop, sites_of(best.out.at.sites, first)
     out: Any = best.out
     marginals, loo = to_numpy(_seen(first.problem, out.factor, own))
     evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
     finite = all_finite(model, evidence, marginals, loo, np.asarray(first.problem.weight.total))
     reason = best.reason if finite or best.reason != "converged" else "not-finite"
-    status = Status(
-        reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
-    )
+    status = Status(reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((out.at.sites.tau < 0).sum()))
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
         Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from quantprop.gaussian import Natural
 
@@ -14,43 +15,38 @@ TINY = 1e-100
 REACH = 4.0  # largest multiple of a known difference that is trusted
 
 
-class Memory(NamedTuple):
-    """All that the next evaluation of one problem takes from those before it, besides the search: its warm starts as
-    `WarmStarts` holds them. A landscape that goes on from nothing but its newest sites has no others (k = 0).
-    """
-
-    theta: Float[np.ndarray, "k theta"]
-    log_tau: Float[np.ndarray, "k n"]
-    pull: Float[np.ndarray, "k n"]
-    newest: Natural
-    place: int = 0
-    continues: bool = False  # of the landscape, as the next
-    unresolved: int = 0
-
-
-class WarmStarts:
+class WarmStarts(NamedTuple):
     """Converged sites at the last MEMORY values of θ for each of b problems; equal ones count once.
 
     Until a problem has any, its initial sites stand in (`seen` says which have some). Stored are log τ and ν/√τ, in
     which a change of the prior's scale is a shift; a datum whose τ is not positive has NaN there.
     """
 
-    def __init__(self, theta: Float[np.ndarray, "b theta"], start: Natural) -> None:
-        self.newest = Natural(*(np.array(part, dtype=np.float64) for part in (start.nu, start.tau)))
-        each = (np.asarray(theta, dtype=np.float64), *_affine(self.newest))
-        self.theta, self.log_tau, self.pull = (np.repeat(part[:, None], MEMORY, axis=1) for part in each)
-        self.place = np.zeros(len(theta), dtype=int)  # of the newest
-        self.seen = np.zeros(len(theta), dtype=bool)
+    theta: Float[np.ndarray, "b m theta"]
+    log_tau: Float[np.ndarray, "b m n"]
+    pull: Float[np.ndarray, "b m n"]
+    newest: Natural
+    place: Int[np.ndarray, " b"]  # of the newest
+    seen: Bool[np.ndarray, " b"]
 
-    def add(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"], sites: Natural) -> None:
-        """Add the converged sites at one more θ, for some of the problems."""
-        self.newest.nu[rows], self.newest.tau[rows] = sites.nu, sites.tau
-        self.place[rows] = (self.place[rows] + 1) % MEMORY
+    @staticmethod
+    def of(theta: Float[np.ndarray, "b theta"], start: Natural) -> WarmStarts:
+        """Nothing but initial sites."""
+        newest = Natural(*(np.array(part, dtype=np.float64) for part in (start.nu, start.tau)))
+        known = (np.repeat(part[:, None], MEMORY, axis=1) for part in (np.asarray(theta, float), *_affine(newest)))
+        return WarmStarts(*known, newest, np.zeros(len(theta), dtype=int), np.zeros(len(theta), dtype=bool))
+
+    def add(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"], sites: Natural) -> WarmStarts:
+        """The same with the converged sites at one more θ, for some of the problems."""
         fresh = ~self.seen[rows]
-        for kept, part in zip((self.theta, self.log_tau, self.pull), (theta, *_affine(sites)), strict=True):
-            kept[rows, self.place[rows]] = part
-            kept[rows[fresh]] = np.asarray(part)[fresh][:, None]
-        self.seen[rows] = True
+        added = jax.tree.map(np.copy, self)
+        added.newest.nu[rows], added.newest.tau[rows] = sites.nu, sites.tau
+        added.place[rows] = (self.place[rows] + 1) % MEMORY
+        for known, part in zip(added[:3], (theta, *_affine(sites)), strict=True):
+            known[rows, added.place[rows]] = part
+            known[rows[fresh]] = np.asarray(part)[fresh][:, None]
+        added.seen[rows] = True
+        return added
 
     def at(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Natural:
         """Sites extrapolated to θ by the affine function that agrees with the newest, and fits the others at best.
@@ -58,26 +54,10 @@ class WarmStarts:
         A datum whose τ is not positive at every known θ keeps its newest site.
         """
         share = self._shares(rows, theta)
-        log_tau, pull = ((share[:, None] @ kept[rows])[:, 0] for kept in (self.log_tau, self.pull))
+        log_tau, pull = ((share[:, None] @ known[rows])[:, 0] for known in (self.log_tau, self.pull))
         tau, known = np.exp(log_tau), np.isfinite(log_tau)
         nu = np.where(known, pull * np.sqrt(tau), self.newest.nu[rows])
         return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
-
-    def of_first(self, n: int) -> Memory:
-        """What is known of the first problem, of its first n rows."""
-        sites = Natural(self.newest.nu[0, :n], self.newest.tau[0, :n])
-        return Memory(self.theta[0], self.log_tau[0, :, :n], self.pull[0, :, :n], sites, int(self.place[0]))
-
-    def recall(self, memory: Memory) -> None:
-        """Know of the first problem what is given, and nothing else: as if all of it had been added here. Further rows
-        are padded ones, without sites.
-        """
-        n = len(memory.newest.nu)
-        for kept, part in ((self.newest.nu, memory.newest.nu), (self.newest.tau, memory.newest.tau)):
-            kept[0, :n], kept[0, n:] = part, 0.0
-        for kept, part in ((self.log_tau, memory.log_tau), (self.pull, memory.pull)):
-            kept[0, :, :n], kept[0, :, n:] = part, np.nan
-        self.theta[0], self.place[0], self.seen[0] = memory.theta, memory.place, True
 
     def _shares(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k m"]:
         """The weights of the known θ in an affine combination that gives the new one; they sum to 1.

@@ -6,8 +6,9 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cache, update_wrapper
 from itertools import count
 from threading import Lock
@@ -222,3 +223,26 @@ def _unless_chosen(options: dict[str, Any]) -> dict[str, Any]:
     """Options of XLA, but for those that the user has set."""
     told = os.environ.get("XLA_FLAGS", "")
     return {name: value for name, value in options.items() if name not in told}
+
+
+@contextmanager
+def compiling_ahead(key: Hashable) -> Iterator[Callable[..., None]]:
+    """Compile programs in threads, unless those of this key are there: XLA does it without Python's lock, and mostly on
+    one core for each. The function that the block gets is given a program and its arguments, or shapes in their place.
+    The block may do other work meanwhile; it ends once all are compiled.
+    """
+    if key in _cache.ahead:
+        yield lambda program, *args, **kwargs: None
+        return
+    with uncollected(), ThreadPoolExecutor(cores()) as threads:
+        tasks = []
+
+        def ahead(program: Program, *args: Any, **kwargs: Any) -> None:
+            compiled, leaves = program._compiled(args, kwargs)
+            with mesh_of(leaves):
+                tasks.append(threads.submit(compiled.lower(*leaves).compile))
+
+        yield ahead
+        for task in tasks:
+            task.result()
+    _cache.ahead.add(key)

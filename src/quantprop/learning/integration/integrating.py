@@ -17,7 +17,7 @@ from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
-from quantprop.learning.fitting import MOST, as_given
+from quantprop.learning.fitting import One, as_given
 from quantprop.learning.integration.belief import belief_of
 from quantprop.learning.integration.designs import (
     Ask,
@@ -33,7 +33,7 @@ from quantprop.learning.integration.designs import (
 from quantprop.learning.integration.surface import Answer, Surface
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Evidence
-from quantprop.learning.search import FTOL, Climb
+from quantprop.learning.search import init, run
 from quantprop.learning.starts import units
 from quantprop.model import Model
 from quantprop.parameters import Parameter, at, box, declared, is_parameter, labels, packed
@@ -135,12 +135,12 @@ def integrated_over(
     """The posterior over the hyperparameters of a fit to checked data."""
     landscape = Landscape(_held(fitted.model), task, fitted.solution.method, Evidence(), True, tol, max_sweeps)
     belief = belief_of(landscape)
-    surface, theta = Surface(landscape, belief), packed(landscape.parts)
+    theta = packed(landscape.parts)
     if not len(theta):
         return _alone(fitted, belief.words, "nothing-to-integrate")
+    surface = Surface(landscape.warmed(theta, fitted.solution.sites), belief)
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
-        landscape.warmed(theta, fitted.solution.sites)
         mode = _mode(surface, theta)
         if mode is None:
             return _alone(fitted, belief.words, "no-mode")
@@ -158,9 +158,9 @@ def integrated_over(
 
 
 def _mode(surface: Surface, theta: Float[np.ndarray, " theta"]) -> Point | None:
-    climb = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None)
-    point = climb.from_(theta).point
-    return point if point.usable else None
+    problem = One(surface, box(surface.parts))
+    end = run(problem, init(problem, [[theta]], surface.memory)).logs[0].end
+    return None if end is None or end.point is None else end.point
 
 
 def _precision(surface: Surface, mode: Point) -> Float[np.ndarray, "theta theta"]:

@@ -64,6 +64,10 @@ class Surface:
     values: list[float] = field(default_factory=list)  # −inf out of bounds, and where inference failed
     answers: list[Answer | None] = field(default_factory=list)
     failed: int = 0
+    memory: Any = None  # what the next evaluation starts from
+
+    def __post_init__(self) -> None:
+        self.memory = self.landscape.memory()
 
     # --- as a search sees it -----------------------------------------------------------------------------------------
 
@@ -99,9 +103,13 @@ class Surface:
 
     def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
         """The log posterior at θ with its gradient."""
-        point = self.landscape.at(theta, tol)
+        return self.evaluate(theta, tol, self.memory)[0]
+
+    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, memory: Any) -> tuple[Point, Any]:
+        """The log posterior at θ with its gradient, and what the next evaluation starts from."""
+        point, self.memory = self.landscape.evaluate(theta, tol, memory)
         value, slope = self.belief.log_density(point.theta), self.belief.slope(point.theta)
-        return point._replace(value=point.value + float(value), gradient=point.gradient + slope)
+        return point._replace(value=point.value + float(value), gradient=point.gradient + slope), self.memory
 
     # --- many points at once -----------------------------------------------------------------------------------------
 
@@ -145,7 +153,7 @@ class Surface:
         """Sites extrapolated to several θ, each from the nearest at which they are known, in units of their spread."""
         known = [i for i, answer in enumerate(self.answers) if answer is not None]
         if len(known) < MEMORY:
-            return self.landscape.warm_starts.at(np.zeros(len(theta), dtype=int), theta)
+            return self.memory.warm.at(np.zeros(len(theta), dtype=int), theta)
         places = np.array(self.theta)[known]
         away = theta[:, None] - places
         distance = np.einsum("kmi,ij,kmj->km", away, np.linalg.pinv(np.atleast_2d(np.cov(places.T))), away)
@@ -156,13 +164,13 @@ class Surface:
             return Natural(np.stack([site.nu for site in found]), np.stack([site.tau for site in found]))
 
         rows, first = np.arange(len(theta)), nearest[:, 0]
-        starts = WarmStarts(places[first], sites(first))
+        starts = WarmStarts.of(places[first], sites(first))
         for one in nearest.T:
-            starts.add(rows, places[one], sites(one))
+            starts = starts.add(rows, places[one], sites(one))
         return starts.at(rows, theta)
 
     def _alone(self, theta: Float[np.ndarray, " theta"]) -> Answer | None:
-        point = self.landscape.at(theta)
+        point, self.memory = self.landscape.evaluate(theta, 0.0, self.memory)
         if point.out is None or not np.isfinite(point.value) or point.reason not in OK:
             return None
         return Answer(point.value, point.out, None)
