@@ -7,8 +7,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from quantprop import Dense, Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
 from quantprop.gaussian import Natural
-from quantprop.learning import quasi_newton
-from quantprop.learning.quasi_newton import FAILED, GOING, STATIONARY, Rule, begin, by_secant, put, received
+from quantprop.learning import curvature, quasi_newton
+from quantprop.learning.curvature import by_secant
+from quantprop.learning.quasi_newton import FAILED, GOING, STATIONARY, Rule, begin, put, received
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.runtime import batches
 from quantprop.runtime.threads import one_blas_thread
@@ -51,6 +52,30 @@ def test_an_ascent_backs_away_from_failures():
         usable=lambda theta: (theta < 0.7).all(axis=1),
     )  # fmt: skip
     np.testing.assert_allclose(ascent.theta, 0.6, atol=1e-6)
+
+
+def test_long_vectors_are_climbed_by_pairs(monkeypatch):
+    """With a box that holds some entries; to the same maximum as with a matrix."""
+    weights, size = np.geomspace(1.0, 300.0, 30), 30
+    top = np.linspace(-2.0, 7.0, size)
+    box, start = np.tile([[-5.0, 5.0]], (size, 1)), np.zeros((2, size))
+    start[1] = -3.0
+
+    def value(t):
+        return -0.5 * np.sum(weights * (t - top) ** 2) - np.sum((t[1:] - t[:-1]) ** 4) / 100
+
+    def slope(t):
+        steep = np.diff(t) ** 3 / 25
+        return -weights * (t - top) - np.append(0.0, steep) + np.append(steep, 0.0)
+
+    whole, _ = climbed(value, slope, start, box, flat=1e-4)
+    monkeypatch.setattr(curvature, "MAX_DENSE", 8)
+    monkeypatch.setattr(quasi_newton, "MAX_DENSE", 8)
+    pairs, evaluations = climbed(value, slope, start, box, flat=1e-4)
+    assert pairs.curvature.shape == (2, 41, size)
+    assert (pairs.reason == STATIONARY).all()
+    np.testing.assert_allclose(pairs.theta, whole.theta, atol=1e-4)
+    assert evaluations.max() < 120
 
 
 def tail(t):

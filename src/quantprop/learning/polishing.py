@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from quantprop.learning.quasi_newton import by_secant, projected, steepness
+from quantprop.learning.curvature import MAX_DENSE, by_secant
+from quantprop.learning.quasi_newton import projected, steepness
 from quantprop.learning.remaining import converged, expected_gain
 from quantprop.learning.search_state import DONE, HESSIAN, NEWTON, Answers, Numbers, Problem
 
@@ -28,7 +29,7 @@ def finished(problem: Problem, numbers: Numbers, margin: float = 1.0) -> bool:
 def begun(problem: Problem, numbers: Numbers) -> Numbers:
     """The first difference of the Hessian, in whose rows the curvature of the steps before is overwritten."""
     iterate = numbers.iterate
-    if not 0 < len(_free(problem, numbers)) <= MAX_ENTRIES:
+    if iterate.theta.shape[1] > MAX_DENSE or not 0 < len(_free(problem, numbers)) <= MAX_ENTRIES:
         return numbers
     loss = problem.settings.ftol * (1.0 + np.abs(iterate.value))
     blank = iterate._replace(curvature=np.zeros_like(iterate.curvature), steps=np.zeros(1, dtype=int))

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
+from quantprop.learning.curvature import MAX_DENSE, learned, newton, unknown
 from quantprop.runtime.batches import of
 
 SUFFICIENT_RISE = 1e-4  # smallest fraction of the predicted increase (Armijo's condition)
@@ -54,7 +55,7 @@ class Iterate(NamedTuple):
     value: Float[np.ndarray, " b"]
     gradient: Float[np.ndarray, "b theta"]
     trial: Float[np.ndarray, "b theta"]
-    curvature: Float[np.ndarray, "b theta theta"]  # of the negated objective
+    curvature: Float[np.ndarray, "b m theta"]  # of the negated objective, as `curvature` represents it
     steps: Any  # that the curvature was learned from
     rate: Float[np.ndarray, "b theta"]  # −∂ log gradient/∂θ over the last step, if it was along this entry
     tail: Bool[np.ndarray, "b theta"]  # along which entries there is one
@@ -67,7 +68,7 @@ def begin(theta: Float[np.ndarray, "b theta"], cautious: bool = False) -> Iterat
     """Maximisations that start at θ, which is the first trial."""
     b, size = theta.shape
     return Iterate(
-        theta, np.full(b, -np.inf), np.zeros((b, size)), theta, np.zeros((b, size, size)), np.zeros(b, dtype=int),
+        theta, np.full(b, -np.inf), np.zeros((b, size)), theta, unknown(np.ones(b), size), np.zeros(b, dtype=int),
         np.full((b, size), np.nan), np.zeros((b, size), dtype=bool), np.zeros(b, dtype=bool),
         np.full(b, cautious), np.full(b, GOING),
     )  # fmt: skip
@@ -119,7 +120,7 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
     started = ~np.isneginf(state.value)
     gain = np.where(started, value - np.where(started, state.value, 0.0), np.inf)
     rate, tail = _tails(state, step, gradient)
-    curvature = by_secant(state.curvature, np.where(tail, 0.0, step), np.where(tail, 0.0, bend), state.steps == 0)
+    curvature = learned(state.curvature, np.where(tail, 0.0, step), np.where(tail, 0.0, bend), state.steps == 0)
     steps = state.steps + started
     small = gain <= rule.ftol * np.maximum(1.0, np.abs(value))
     misled = small & state.backtracked & (steps > 1)  # by the curvature: start it afresh
@@ -128,7 +129,7 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
         theta=state.trial, value=value, gradient=gradient, rate=rate, tail=tail, steps=np.where(afresh, 0, steps)
     )
     curvature = _decoupled(state, curvature) if tail.any() else curvature
-    first = _first_curvature(state, rule, started)[:, None, None] * np.eye(gradient.shape[1])
+    first = unknown(_first_curvature(state, rule, started), gradient.shape[1])
     reason = np.where(small & ~misled, SMALL_GAIN, GOING)
     reason = np.where(steepness(gradient, state.theta, rule.bounds) <= rule.flat, STATIONARY, reason)
     state = state._replace(curvature=np.where(afresh[:, None, None], first, curvature), reason=reason)
@@ -142,7 +143,8 @@ def _tails(state: Iterate, step: np.ndarray, gradient: np.ndarray) -> tuple[np.n
     falling = straight & (after > 0) & (before > after)
     fall = np.log(np.where(falling, before, np.nan) / np.where(falling, after, 1.0))
     rate = fall / np.where(falling, step, 1.0)
-    return rate, (np.abs(rate - state.rate) <= RATE_TOLERANCE * np.abs(rate)) & (after < TAIL_GRADIENT)
+    alike = np.abs(rate - state.rate) <= RATE_TOLERANCE * np.abs(rate)
+    return rate, alike & (after < TAIL_GRADIENT) & (step.shape[1] <= MAX_DENSE)
 
 
 def _decoupled(state: Iterate, curvature: np.ndarray) -> np.ndarray:
@@ -166,11 +168,11 @@ def _planned(state: Iterate, rule: Rule) -> Iterate:
     """The next trial: the quasi-Newton step over the entries that are free to move, not too long, in the box."""
     theta, bounds = state.theta, rule.bounds
     gradient = projected(state.gradient, theta, bounds)
-    step = _newton(state.curvature, gradient)
+    step = newton(state.curvature, gradient)
     out = projected(step, theta, bounds) != step  # at a bound, and the step would go through it
     if out.any():
         gradient = np.where(out, 0.0, gradient)
-        step = _newton(state.curvature, gradient)
+        step = newton(state.curvature, gradient)
     size = np.sqrt((gradient**2).sum(1))
     uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
     step = np.where(uphill[:, None], step, gradient / np.maximum(size, TINY)[:, None])
@@ -183,13 +185,6 @@ def _planned(state: Iterate, rule: Rule) -> Iterate:
     hopeless = predicted <= rule.ftol * np.maximum(1.0, np.abs(state.value))
     reason = np.where(hopeless, SMALL_GAIN, state.reason)
     return state._replace(trial=trial, backtracked=np.zeros(len(theta), dtype=bool), reason=reason)
-
-
-def _newton(curvature: np.ndarray, gradient: np.ndarray) -> Float[np.ndarray, "k theta"]:
-    """The quasi-Newton step over the entries whose gradient is not 0."""
-    free = gradient != 0
-    matrix = np.where(free[:, :, None] & free[:, None, :], curvature, np.eye(free.shape[1]))
-    return np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
 
 
 def _stretched(state: Iterate, rule: Rule, step: np.ndarray) -> Float[np.ndarray, "k theta"]:
@@ -242,27 +237,3 @@ def steepness(
 ) -> Any:  # one number for each θ: an array, or a NumPy scalar
     """The largest entry of the projected gradient."""
     return np.abs(projected(gradient, theta, bounds)).max(axis=-1, initial=0.0)
-
-
-def by_secant(
-    curvature: Float[np.ndarray, "k t t"],
-    step: Float[np.ndarray, "k t"],
-    bend: Float[np.ndarray, "k t"],
-    first: Bool[np.ndarray, " k"],
-) -> Float[np.ndarray, "k t t"]:
-    """The BFGS update; if the objective curves upwards, the next step is to be longer."""
-    inner = (step * bend).sum(1)
-    convex = inner > 1e-10 * np.sqrt((step**2).sum(1) * (bend**2).sum(1))
-    safe = np.where(convex, inner, 1.0)
-    scale = (bend**2).sum(1) / safe
-    now = np.where((convex & first)[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), curvature)
-    pushed = (now @ step[:, :, None])[:, :, 0]
-    old = (pushed * step).sum(1)
-    sound = old > 1e-14 * np.sqrt((pushed**2).sum(1) * (step**2).sum(1))  # otherwise rounding has made it indefinite
-    better = now + _outer(bend) / safe[:, None, None] - _outer(pushed) / np.where(sound, old, 1.0)[:, None, None]
-    better = np.where(sound[:, None, None], better, scale[:, None, None] * np.eye(step.shape[1]))
-    return np.where(convex[:, None, None], better, now / 4.0)
-
-
-def _outer(a: Float[np.ndarray, "k t"]) -> Float[np.ndarray, "k t t"]:
-    return a[:, :, None] * a[:, None, :]

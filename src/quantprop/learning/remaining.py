@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.learning.quasi_newton import LONGEST_STEP, TINY, by_secant
+from quantprop.learning.curvature import by_secant
+from quantprop.learning.quasi_newton import LONGEST_STEP, TINY
 
 GAIN = 1e-4  # nats: a search with less than this to gain has converged
 FLAT = 1e-4  # largest entry of the projected gradient at which a search stops
