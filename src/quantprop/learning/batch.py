@@ -25,12 +25,12 @@ from quantprop.learning.evaluation import (
     how_it_ended,
     inputs_of,
 )
-from quantprop.learning.fitting import further_start_of, rule_for
+from quantprop.learning.fitting import rule_for
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective
 from quantprop.learning.quasi_newton import put
 from quantprop.learning.search_state import Answers, End, Settings
-from quantprop.learning.starts import units
+from quantprop.learning.starts import further_start, units
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
 from quantprop.parameters import box, packed, unpacked, values
@@ -155,7 +155,7 @@ class Batch:
 
     def further_start(self, row: int, end: End) -> Any:
         """The rule and θ of one more start, if an end is suspicious."""
-        return further_start_of(self.objectives[row], end, self.bounds)
+        return further_start(self.objectives[row], end.theta, self.bounds)
 
     def loo(self, ends: Sequence[Any]) -> dict[int, np.ndarray]:
         """Leave-one-out log densities at the ends at which inference converged."""

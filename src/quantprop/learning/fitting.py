@@ -41,7 +41,6 @@ from quantprop.learning.starts import (
     at_bounds,
     blindness,
     further_start,
-    start_by,
     units,
     warn_of_blindness,
 )
@@ -170,7 +169,7 @@ class One:
 
     def further_start(self, row: int, end: End) -> tuple[StartRule, np.ndarray] | None:
         """The rule and θ of one more start, if an end is suspicious."""
-        return further_start_of(self.objective, end, self.bounds)
+        return further_start(self.objective, end.theta, self.bounds)
 
 
 def rule_for(parts: Any, bounds: np.ndarray, ftol: float) -> Rule:
@@ -179,12 +178,6 @@ def rule_for(parts: Any, bounds: np.ndarray, ftol: float) -> Rule:
     few = sum(np.size(parameter.value) for parameter in learned) <= FEW_ENTRIES
     scaled = few and parts.likelihood.noise_name is None and all(map(logarithmic, learned))
     return Rule(bounds, ftol, 0.5 * FLAT, long_steps=not scaled)
-
-
-def further_start_of(objective: Any, end: End, bounds: np.ndarray) -> tuple[StartRule, np.ndarray] | None:
-    """The rule of a further start and its θ, if an end is suspicious."""
-    rule = further_start(objective, end.theta, bounds)
-    return None if rule is None else (rule, start_by(rule, objective, packed(objective.parts), bounds))
 
 
 def searched(problem: One, starts: list[np.ndarray], report: Callable | None = None) -> tuple[End, Log]:

@@ -14,7 +14,6 @@ from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import VARIANCE, Columns, Constant, Kernel, Power, Product, Sum, summands
-from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import Parameter, at, declared, free, is_parameter, labels, named, packed, values
 from quantprop.records import changed
@@ -134,17 +133,22 @@ class StartRule:
     lengthscale: float
 
 
-CALM = StartRule(noise=1.0, lengthscale=1.0)  # all of it may be noise
-ROUGH = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
+ALL_NOISE = StartRule(noise=1.0, lengthscale=1.0)  # all of it may be noise
+MOSTLY_SIGNAL = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
 
 
 def further_start(
-    landscape: Landscape, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
-) -> StartRule | None:
-    """The rule for a further start where learning took all of y for noise, or none of it, or ended at a bound.
+    landscape: Any, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+) -> tuple[StartRule, Float[np.ndarray, " theta"]] | None:
+    """The rule of a further start, and its θ, if learning took all of y for noise, or none of it, or ended at a bound.
 
-    None where the end is not suspicious, or where the likelihood has no noise to learn.
+    None if the optimum is not suspicious, or the likelihood has no noise to learn.
     """
+    rule = _rule_after(landscape, end, bounds)
+    return None if rule is None else (rule, _start_by(rule, landscape, bounds))
+
+
+def _rule_after(landscape: Any, end: np.ndarray, bounds: np.ndarray) -> StartRule | None:
     name = landscape.parts.likelihood.noise_name
     if name is None or getattr(landscape.parts.likelihood, name).fixed:
         return None
@@ -152,17 +156,15 @@ def further_start(
     noise, k = float(getattr(parts.likelihood, name).value), covariance_of(parts.kernel, landscape.task.x)
     signal = float(np.mean(np.diagonal(k)) - np.mean(k))  # how far f varies between rows
     if signal < SUSPICIOUS * noise**2:
-        return ROUGH
+        return MOSTLY_SIGNAL
     correlation = np.abs(_correlations(covariance_of(varying(parts.kernel), landscape.task.x))).max(initial=0.0)
     interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
-    return CALM if interpolating or _stopped_by_bound(landscape, end, bounds) else None
+    return ALL_NOISE if interpolating or _stopped_by_bound(landscape, end, bounds) else None
 
 
-def start_by(
-    rule: StartRule, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
-) -> Float[np.ndarray, " theta"]:
+def _start_by(rule: StartRule, landscape: Any, bounds: np.ndarray) -> Float[np.ndarray, " theta"]:
     """θ of a further start: a kernel of the size of y, with noise and lengthscales as the rule says."""
-    parts, spread = at(landscape.parts, first), size_in(landscape).spread
+    parts, spread = landscape.parts, size_in(landscape).spread
     name, k = parts.likelihood.noise_name, covariance_of(varying(parts.kernel), landscape.task.x)
     kernel = scaled(parts.kernel, spread**2 / float(np.mean(np.diagonal(k))), rule.lengthscale)
     noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
@@ -184,7 +186,7 @@ def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "the
     return (theta >= bounds[:, 1] - edge).astype(int) - (theta <= bounds[:, 0] + edge)
 
 
-def _stopped_by_bound(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
+def _stopped_by_bound(landscape: Any, end: np.ndarray, bounds: np.ndarray) -> bool:
     """Whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
     sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
     return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)
@@ -213,9 +215,6 @@ def _moved(parameter: Parameter, value: Any) -> Parameter:
     return changed(parameter, value=np.asarray(value, dtype=np.float64))
 
 
-# --- units of θ ------------------------------------------------------------------------------------------------------
-
-
 def units(landscape: Any) -> Float[np.ndarray, " theta"]:
     """What a step of 1 is for each entry of θ: 1 for logarithms; for a constant or linear mean the spread of y, over
     that of the feature, and for inducing points that of the feature, so that learning does not depend on the units of X
@@ -238,7 +237,7 @@ def units(landscape: Any) -> Float[np.ndarray, " theta"]:
     return unit
 
 
-# --- kernels that see nothing ----------------------------------------------------------------------------------------
+# --- uninformative kernels -------------------------------------------------------------------------------------------
 
 
 def _correlations(k: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " pairs"]:
