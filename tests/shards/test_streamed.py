@@ -82,7 +82,7 @@ def test_a_pilot_that_finds_no_end_leaves_all_as_it_was(monkeypatch):
         after.append(np.concatenate([args[3].nu, args[3].tau]))
         return factor
 
-    monkeypatch.setattr(engine, "LEADING", 1)
+    monkeypatch.setattr(engine, "MAX_PILOT_SWEEPS", 1)
     monkeypatch.setattr(engine, "_led", watched)
     found, own = land.evaluate(theta + 0.3, 0.0, own)
     np.testing.assert_array_equal(after, [before])

@@ -142,8 +142,8 @@ def solution_of(
         share, data, weight = task.placed((method.share(task.weight), task.data, task.weight))
         loo = loo_apart(model.plain_likelihood, prior_at(model, task), share, data, weight, out.at.sites, signed=signed)
     predictor = None if task.mesh is None else predictor_at(model, method, task, out.at.sites)
-    kept = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
-    sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], kept)
+    results = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
+    sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], results)
     negative = counted(int((sites.tau < 0).sum()))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning

@@ -84,7 +84,7 @@ def problem_of(objective: Any) -> dict[str, Any]:
 
 def _without_rows(objective: Any) -> Declared:
     """All numbers of the model, fixed ones and the start of others, except for a prior mean that is given by row: each
-    process has its own, and the rows are told by their fingerprint.
+    process has its own, and the rows have their fingerprint.
     """
     parts = objective.parts
     return values(parts._replace(mean=None) if is_opaque(objective.model.mean) else parts)
@@ -187,7 +187,7 @@ def _other(path: str, why: str) -> str:
     )
 
 
-# --- whose fits are kept ---------------------------------------------------------------------------------------------
+# --- which fits have checkpoints -------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -152,10 +152,10 @@ def _at_stages(of: Objective, theta: np.ndarray, start: Natural, precision: Prec
     if of.task.mesh is not None:  # on one device programs take NumPy arrays as they are, which is quicker
         start = of.task.placed(start)
     found = evaluated(of.question, theta, start, precision, of.method, of.objective, of.exact, stages)
-    told = agreed(np.array([np.asarray(found.value), *np.asarray(found.gradient)], dtype=np.float64))
+    reported = agreed(np.array([np.asarray(found.value), *np.asarray(found.gradient)], dtype=np.float64))
     out = _with_numbers(found.out)
     reason = how_it_ended(out.reason, float(np.asarray(found.adjoint_residual)))
-    return Point(theta, float(told[0]), told[1:], found.likelihood, out, reason, time.perf_counter() - began)
+    return Point(theta, float(reported[0]), reported[1:], found.likelihood, out, reason, time.perf_counter() - began)
 
 
 def _with_numbers(out: Outcome) -> Outcome:

@@ -1,6 +1,6 @@
 """Numbers that tell one problem from another: of rows in their order, however they are divided among processes.
 
-They tell data that were changed from those that were not; nobody is kept from making others with the same number.
+They tell data that were changed from those that were not; they are no protection against forgery.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from quantprop.learning.checkpoints import next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.quasi_newton import Rule
-from quantprop.learning.remaining import FLAT, converged
+from quantprop.learning.remaining import GRADIENT_TOLERANCE, converged
 from quantprop.learning.search import init, run
 from quantprop.learning.search_state import (
     FTOL,
@@ -50,7 +50,6 @@ from quantprop.parameters import at, box, declared, free, is_parameter, labels, 
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
-MOST = MAX_EVALUATIONS_PER_START
 FEW_ENTRIES = 8  # of θ
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
@@ -74,9 +73,9 @@ def fit(
     exposure: Any = None,
     trials: Any = None,
     tol: float = 1e-8,
-    max_evaluations: int = MOST,
+    max_evaluations: int = MAX_EVALUATIONS_PER_START,
     ftol: float = FTOL,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOLERANCE,
     sites: Natural | None = None,
 ) -> Fitted:
     """Learn the numbers of a model from data: quasi-Newton steps up the objective, inside the parameters' bounds.
@@ -140,7 +139,7 @@ def learn(
     most: int,
     ftol: float,
     report: Callable | None = None,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOLERANCE,
 ) -> Fitted:
     """The best optimum of an objective over several starts, and up to two further ones if that is suspicious.
 
@@ -177,7 +176,7 @@ def rule_for(parts: Any, bounds: np.ndarray, ftol: float) -> Rule:
     learned = free(parts)
     few = sum(np.size(parameter.value) for parameter in learned) <= FEW_ENTRIES
     scaled = few and parts.likelihood.noise_name is None and all(map(logarithmic, learned))
-    return Rule(bounds, ftol, 0.5 * FLAT, long_steps=not scaled)
+    return Rule(bounds, ftol, 0.5 * GRADIENT_TOLERANCE, long_steps=not scaled)
 
 
 def searched(problem: One, starts: list[np.ndarray], report: Callable | None = None) -> tuple[End, Log]:
@@ -226,7 +225,9 @@ def fitted_from(
     return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
 
 
-def ending_of(objective: Any, bounds: np.ndarray, end: End, trace: Sequence[Step], gtol: float = FLAT) -> Ending:
+def ending_of(
+    objective: Any, bounds: np.ndarray, end: End, trace: Sequence[Step], gtol: float = GRADIENT_TOLERANCE
+) -> Ending:
     """How learning ended: whatever stopped the optimiser, it has converged if there is nothing left to gain."""
     stopped = end.why in ("small-gain", "no-progress", "max-evaluations")
     reason = "converged" if stopped and converged(end.remaining, end.value, end.slope, gtol) else end.why

@@ -35,9 +35,9 @@ from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.sites import Marginal, change, moved
 
-TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
-SHARE = 0.1  # and relative to inference's residual: the gradient's error is of first order in that one too
-LOOSEST = 1e-6  # at most
+ADJOINT_TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
+RESIDUAL_FRACTION = 0.1  # and relative to inference's residual: the gradient's error is of first order in that one too
+LOOSEST_ADJOINT_TOLERANCE = 1e-6  # at most
 
 
 class Gradient(Record):
@@ -168,7 +168,7 @@ def gradient(
 def _stationary(
     problem: InferenceProblem, objective: Objective, at: Evaluation, factor: Any
 ) -> tuple[Scalar, Gradient]:
-    """The gradient of an objective that does not change with the sites: they and the marginals are held fixed."""
+    """The gradient of an objective that does not change with the sites: they and the marginals stay fixed."""
     flat, rebuilt = ravel_pytree(problem.likelihood)
     data = (problem.data, problem.weight, at.marginals, at.sites)
 
@@ -204,7 +204,7 @@ def with_moving_sites(
     one = fixed.around / weight.copies  # of one copy of a row, to whose surroundings the other copies belong
     site = jnp.where(counts, site - fixed.around + one, 0.0)
     sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
-    tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
+    tol = jnp.clip(RESIDUAL_FRACTION * at.residual, ADJOINT_TOLERANCE, LOOSEST_ADJOINT_TOLERANCE)
     scale = sum(jnp.sqrt(jnp.sum(weight.copies * part**2)) for part in (site, sent))
     y, left = adjoint(slope, response, site + sent, weight, tol * scale)
     left = left / jnp.where(scale > 0, scale, 1.0)

@@ -11,11 +11,11 @@ from quantprop.inference.classes import each_by_factors
 from quantprop.inference.results import Fitted
 from quantprop.inference.task import as_method, prepare, settled
 from quantprop.learning.batch import Batch
-from quantprop.learning.fitting import MOST, ending_of, fitted_from, learn, starting_point
+from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import done, init, step
-from quantprop.learning.search_state import FTOL, Settings
+from quantprop.learning.search_state import FTOL, MAX_EVALUATIONS_PER_START, Settings
 from quantprop.methods import QP, Method
 from quantprop.model import Model
 from quantprop.runtime.arguments import SEQUENCE, Rule, checked, several
@@ -42,7 +42,7 @@ def fit_many(
     exposure: Sequence[Any] | None = None,
     trials: Sequence[Any] | None = None,
     tol: float = 1e-8,
-    max_evaluations: int = MOST,
+    max_evaluations: int = MAX_EVALUATIONS_PER_START,
     ftol: float = FTOL,
     report: Report = lambda done, total: None,
 ) -> list[Fitted]:

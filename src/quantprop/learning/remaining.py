@@ -12,7 +12,7 @@ from quantprop.learning.curvature import by_secant
 from quantprop.learning.quasi_newton import LONGEST_STEP, TINY
 
 GAIN = 1e-4  # nats: a search with less than this to gain has converged
-FLAT = 1e-4  # largest entry of the projected gradient at which a search stops
+GRADIENT_TOLERANCE = 1e-4  # largest entry of the projected gradient at which a search stops
 RISING = 10 * GAIN  # gain over the latest evaluations above which the curvature learned from them is not trusted
 LATEST = 60  # evaluations that the curvature is learned from
 
@@ -29,7 +29,7 @@ def converged(remaining: float, value: float, slope: float, gtol: float) -> bool
     """Whether less than GAIN, or than the objective's rounding error, is left to gain, and the slope is as small as was
     asked where that is smaller than by default.
     """
-    return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= FLAT or slope <= gtol)
+    return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= GRADIENT_TOLERANCE or slope <= gtol)
 
 
 def expected_gain(gradient: Float[np.ndarray, " theta"], curvature: Float[np.ndarray, "theta theta"]) -> float:
@@ -76,7 +76,7 @@ def remaining_gain(
     the latest evaluations, as many as it takes to learn the curvature, no less is.
     """
     gain, slope = gain_by_secants(gradient, theta, seen), float(np.abs(gradient).max(initial=0.0))
-    if slope <= FLAT:
+    if slope <= GRADIENT_TOLERANCE:
         return min(gain, slope)
     values = [one.value for one in seen]
     before = values[: -min(len(theta), LATEST) - 1]

@@ -31,7 +31,7 @@ from quantprop.learning.quasi_newton import (
     received,
     steepness,
 )
-from quantprop.learning.remaining import FLAT, remaining_gain
+from quantprop.learning.remaining import GRADIENT_TOLERANCE, remaining_gain
 from quantprop.learning.search_state import (
     CLIMB,
     CLIMB_PRECISELY,
@@ -142,11 +142,11 @@ def _received(problem: Problem, numbers: Numbers, answers: Answers) -> tuple[Num
     old = np.where(first, 0.0, iterate.value)
     equal = usable & ~first & (np.abs(value - old) <= problem.settings.ftol * (1.0 + np.abs(old)))
     equal_values = np.where(usable, np.where(equal, numbers.equal_values + 1, 0), numbers.equal_values)
-    told = ~again
-    after = changed_rows(iterate, told, lambda some: received(some, rule, value[told], gradient[told], usable[told]))
-    moved = told & usable & (after.theta == iterate.trial).all(axis=1) & (after.value == value)
+    final = ~again
+    after = changed_rows(iterate, final, lambda one: received(one, rule, value[final], gradient[final], usable[final]))
+    moved = final & usable & (after.theta == iterate.trial).all(axis=1) & (after.value == value)
     steepest = steepness(after.gradient, after.theta, rule.bounds)
-    still = told & (equal_values >= np.where(steepest <= FLAT, 1, MAX_EQUAL_VALUES))
+    still = final & (equal_values >= np.where(steepest <= GRADIENT_TOLERANCE, 1, MAX_EQUAL_VALUES))
     evaluations = numbers.evaluations + 1
     reason = np.where(still & (after.reason == GOING), SMALL_GAIN, after.reason)
     reason = np.where((reason == GOING) & (evaluations >= problem.settings.most), MAX_EVALUATIONS, reason)
@@ -157,7 +157,7 @@ def _received(problem: Problem, numbers: Numbers, answers: Answers) -> tuple[Num
         residual=np.where(moved, residual, numbers.residual),
         coarse_value=np.where(again, value, np.nan),
         coarse_gradient=np.where(again[:, None], gradient, np.nan),
-        equal_values=np.where(told, equal_values, numbers.equal_values),
+        equal_values=np.where(final, equal_values, numbers.equal_values),
         evaluations=evaluations,
     ), moved
 
@@ -181,7 +181,7 @@ def _once_precise(problem: Problem, numbers: Numbers, log: Log) -> tuple[Numbers
     slope = steepness(iterate.gradient, iterate.theta, problem.rule.bounds)[0]
     stopped = iterate.reason[0] in (STATIONARY, SMALL_GAIN, NO_PROGRESS)
     precise = objective.exact and settings.ftol <= FTOL
-    if numbers.phase[0] in (CLIMB, EVALUATE) and precise and stopped and slope > FLAT:
+    if numbers.phase[0] in (CLIMB, EVALUATE) and precise and stopped and slope > GRADIENT_TOLERANCE:
         start = begin(iterate.theta, cautious=True)
         climb = received(start, problem.rule, iterate.value, iterate.gradient, np.array([True]))
         zero = np.zeros(1, dtype=int)
@@ -192,7 +192,7 @@ def _once_precise(problem: Problem, numbers: Numbers, log: Log) -> tuple[Numbers
     free = projected(iterate.gradient, iterate.theta, problem.rule.bounds)[0]
     remaining = remaining_gain(free, iterate.theta[0], log.seen(problem.unit))
     numbers = numbers._replace(remaining=np.array([remaining]), phase=np.array([DONE]))
-    further = objective.exact and (settings.ftol <= FTOL or settings.gtol < FLAT)
+    further = objective.exact and (settings.ftol <= FTOL or settings.gtol < GRADIENT_TOLERANCE)
     if not further or iterate.reason[0] == MAX_EVALUATIONS or polishing.finished(problem, numbers):
         return numbers, log
     return polishing.begun(problem, numbers), log

@@ -10,7 +10,7 @@ from jaxtyping import Float, Int
 
 from quantprop.inference.results import Step
 from quantprop.learning.quasi_newton import Iterate, Rule
-from quantprop.learning.remaining import FLAT, Seen
+from quantprop.learning.remaining import GRADIENT_TOLERANCE, Seen
 
 FTOL = 1e-12  # relative gain of one step below which a search stops
 MAX_EVALUATIONS_PER_START = 300
@@ -39,7 +39,7 @@ class Settings(NamedTuple):
 
     most: int = MAX_EVALUATIONS_PER_START
     ftol: float = FTOL
-    gtol: float = FLAT
+    gtol: float = GRADIENT_TOLERANCE
 
 
 class Problem(Protocol):

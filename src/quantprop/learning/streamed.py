@@ -29,7 +29,7 @@ from quantprop.learning.fitting import One, as_given, ending_of, searched, start
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.remaining import FLAT
+from quantprop.learning.remaining import GRADIENT_TOLERANCE
 from quantprop.learning.rows import Arrays as Arrays
 from quantprop.learning.rows import Rows
 from quantprop.learning.search_state import FTOL, Settings
@@ -61,7 +61,7 @@ def fit_streamed(
     tol: float = 1e-8,
     max_evaluations: int = 300,
     ftol: float = FTOL,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOLERANCE,
 ) -> Fitted:
     """Learn a model with inducing points from rows that are read again for every pass; in memory are their sites.
 

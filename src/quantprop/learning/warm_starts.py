@@ -12,7 +12,7 @@ from quantprop.gaussian import Natural
 
 MEMORY = 6
 TINY = 1e-100
-REACH = 4.0  # largest multiple of a known difference that is trusted
+MAX_EXTRAPOLATION = 4.0  # largest multiple of a known difference that is trusted
 
 
 class WarmStarts(NamedTuple):
@@ -73,7 +73,7 @@ class WarmStarts(NamedTuple):
         distance = np.sqrt((steps**2).sum(1)) + np.sqrt((step**2).sum(1))[:, None]
         trust = (np.maximum(distance.min(1, keepdims=True), TINY) / np.maximum(distance, TINY)) ** 2
         share = trust * (np.linalg.pinv(steps * trust[:, None], rcond=1e-6) @ step[:, :, None])[:, :, 0]
-        share = np.where(np.abs(share).max(axis=1, keepdims=True) <= REACH, share, 0.0)
+        share = np.where(np.abs(share).max(axis=1, keepdims=True) <= MAX_EXTRAPOLATION, share, 0.0)
         share[count, place] = 0.0
         share[count, place] = 1.0 - share.sum(axis=1)
         return share

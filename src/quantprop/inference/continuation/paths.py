@@ -29,7 +29,7 @@ class Path(Record):
         return weight
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
-        """How the marginals respond to a move along u with the sites held fixed: δμ/σ and −δσ²/σ²."""
+        """How the marginals respond to a move along u with the sites fixed: δμ/σ and −δσ²/σ²."""
         return jnp.zeros((2, len(at.sites.nu)))
 
     def start(self, problem: InferenceProblem) -> float:

@@ -13,8 +13,8 @@ from quantprop.inference.engine.parallel import improved
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 
-MOST = 200  # steps
-SHORTEST = 2.0**-20
+MAX_STEPS = 200  # steps
+SHORTEST_STEP = 2.0**-20
 
 _swept = program(lambda problem, sites: swept(problem, sites)[0])
 
@@ -33,7 +33,7 @@ def climb(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evalua
         return to_numpy(_swept(problem, sites))
 
     here = visit(sites)
-    for _ in range(MOST):
+    for _ in range(MAX_STEPS):
         if not here.proper or here.residual <= tol:
             break
         newton = jax.tree.map(np.add, here.sites, here.change)
@@ -59,7 +59,7 @@ def _upwards(
     start = visit(Natural(alpha + curvature * f, curvature))
     there = visit(Natural(slope + curvature * f, curvature)).marginals
     size = 1.0
-    while size >= SHORTEST:
+    while size >= SHORTEST_STEP:
         mean, pull = f + size * (there.mean - f), alpha + size * (there.alpha - alpha)
         after = visit(Natural(pull + curvature * mean, curvature))
         if improved(problem, after, start):

@@ -21,11 +21,11 @@ PATIENCE = 60  # sweeps; acceleration that has not converged by then circles a n
 
 
 class Memory(NamedTuple):
-    """Anderson's memory: the last DEPTH accepted sites and their proposed changes, (ν, τ) each; `held` are in use."""
+    """Anderson's memory: the last DEPTH accepted sites and their proposed changes, (ν, τ) each; `used` are in use."""
 
     sites: Float[Array, "m 2 n"]
     changes: Float[Array, "m 2 n"]
-    held: Int[Array, ""]
+    used: Int[Array, ""]
 
 
 class SweepState(NamedTuple):
@@ -41,7 +41,7 @@ class SweepState(NamedTuple):
 
 def accelerated(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
-    used = (jnp.arange(DEPTH) < memory.held)[:, None, None]
+    used = (jnp.arange(DEPTH) < memory.used)[:, None, None]
     sites, change = _both(at.sites), _both(at.onward)
     d_sites = jnp.where(used, sites - memory.sites, 0.0)
     d_change = jnp.where(used, change - memory.changes, 0.0)
@@ -65,13 +65,13 @@ def remember(memory: Memory, at: Evaluation) -> Memory:
         jnp.concatenate([_both(new)[None], old[:-1]])
         for old, new in ((memory.sites, at.sites), (memory.changes, at.onward))
     )
-    return Memory(sites, changes, jnp.minimum(memory.held + 1, DEPTH))
+    return Memory(sites, changes, jnp.minimum(memory.used + 1, DEPTH))
 
 
 def propose(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
     plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.onward)
-    fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(problem, memory, at, step), plain)
+    fast = jax.tree.map(lambda a, p: jnp.where(memory.used > 0, a, p), accelerated(problem, memory, at, step), plain)
     if problem.negative_sites:
         return fast
     # The renewed sites of a log-concave likelihood have τ ≥ 0; extrapolation may leave that cone, datum by datum.
@@ -114,7 +114,7 @@ def solve_parallel(
         plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
         good = first | improved(problem, new, s.accepted) | (plain & new.proper)
         memory = remember(s.memory, s.accepted)
-        memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))
+        memory = memory._replace(used=jnp.where(good & ~plain & ~first, memory.used, 0))
         at = jax.lax.cond(good, lambda: new, lambda: s.accepted)
         step = jnp.where(good, jnp.minimum(jnp.where(plain, 0.5, 1.0), 2.0 * s.step), 0.5 * s.step)
         return SweepState(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)

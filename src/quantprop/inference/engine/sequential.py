@@ -67,8 +67,8 @@ def solve_sequential(problem: InferenceProblem, start: Natural, tol: Scalar, max
     def sweep(state: tuple[Evaluation, Any, Array, Array]):
         at, factor, sweeps, _ = state
         new, factor = swept(problem, one_by_one(problem, conditioned(at, factor)))
-        kept = jax.tree.map(lambda after, before: jnp.where(new.proper, after, before), new, at)
-        return kept, factor, sweeps + 1, new.proper
+        accepted = jax.tree.map(lambda after, before: jnp.where(new.proper, after, before), new, at)
+        return accepted, factor, sweeps + 1, new.proper
 
     at, _, sweeps, going = jax.lax.while_loop(unfinished, sweep, (first, factor, jnp.asarray(0), first.proper))
     return outcome(at, sweeps, tol, ~going, first.proper)

@@ -34,7 +34,7 @@ from quantprop.runtime.system import cores
 
 GROWTH = 2.0  # a residual may grow by this factor in one sweep before it is undone
 SMALLEST_STEP = 1e-3
-LEADING = 20  # sweeps of a pilot, at most
+MAX_PILOT_SWEEPS = 20  # sweeps of a pilot, at most
 SHORTER, LONGER = 0.7, 1.2  # the next step, after a residual that grew by less, or that fell
 
 
@@ -174,13 +174,13 @@ def _led(passes: Passes, pilot: Passes, factor: Factor, sites: Natural, tol: flo
     """All sites renewed under the factor at which the pilot's sweeps end, and the factor under them. If those do not
     converge, or lead to no Gaussian, sites and factor stay as they were.
     """
-    kept = _copied(sites)
-    end = _swept_to(pilot, factor, sites, tol, min(max_sweeps, LEADING))
+    before = _copied(sites)
+    end = _swept_to(pilot, factor, sites, tol, min(max_sweeps, MAX_PILOT_SWEEPS))
     if end.reason == "converged":
         led = _swept(passes, end.factor, jnp.zeros_like(factor.centre), 1.0, sites)
         if np.isfinite(led.inverse).all() and np.isfinite(led.centre).all():
             return led
-    sites.nu[:], sites.tau[:] = kept.nu, kept.tau
+    sites.nu[:], sites.tau[:] = before.nu, before.tau
     return factor
 
 
@@ -194,7 +194,7 @@ def _swept_to(passes: Passes, factor: Factor, sites: Natural, tol: float, max_sw
     A sweep that lets the residual grow much is undone and made again with half the step; steps that let it grow a
     little become shorter, others longer again.
     """
-    step, kept = 1.0, _copied(sites)
+    step, before = 1.0, _copied(sites)
     end, good, sent = Ended(factor, np.nan, np.inf, 0, "max-sweeps"), None, None
     while end.sweeps < max_sweeps:
         look = total(partial(_looked, factor, sites), passes.begin())
@@ -207,9 +207,9 @@ def _swept_to(passes: Passes, factor: Factor, sites: Natural, tol: float, max_sw
         if good is None or (finite and end.residual <= GROWTH * good.residual):
             if good is not None:
                 step = min(1.0, LONGER * step) if end.residual < good.residual else SHORTER * step
-            good, sent, kept.nu[:], kept.tau[:] = end, look.sent, sites.nu, sites.tau
+            good, sent, before.nu[:], before.tau[:] = end, look.sent, sites.nu, sites.tau
         else:
-            step, sites.nu[:], sites.tau[:] = 0.5 * step, kept.nu, kept.tau
+            step, sites.nu[:], sites.tau[:] = 0.5 * step, before.nu, before.tau
             if step < SMALLEST_STEP:
                 return good._replace(reason="stalled", sweeps=end.sweeps)
         factor = _swept(passes, good.factor, sent, step, sites)
