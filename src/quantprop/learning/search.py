@@ -147,7 +147,7 @@ def _received(problem: Problem, numbers: Numbers, answers: Answers) -> tuple[Num
     moved = final & usable & (after.theta == iterate.trial).all(axis=1) & (after.value == value)
     steepest = steepness(after.gradient, after.theta, rule.bounds)
     still = final & (equal_values >= np.where(steepest <= GRADIENT_TOLERANCE, 1, MAX_EQUAL_VALUES))
-    evaluations = numbers.evaluations + 1
+    evaluations = numbers.evaluations + ~first  # the start does not count
     reason = np.where(still & (after.reason == GOING), SMALL_GAIN, after.reason)
     reason = np.where((reason == GOING) & (evaluations >= problem.settings.most), MAX_EVALUATIONS, reason)
     on_the_way = loose(objective, np.where(again, slope, np.abs(incline(after))))
