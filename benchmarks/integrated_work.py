@@ -14,7 +14,7 @@ from parts import Row
 from quantprop import EP, Fitted, Integrated, LogNormal, Model, Parameter, fit, integrate, kernels, likelihoods
 from quantprop.experiments.protocol import Experiment, TrainTest, by_fold, model_of, split
 from quantprop.inference.task import prepare
-from quantprop.learning.integration.belief import belief_of
+from quantprop.learning.integration.hyperprior import hyperprior_of
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.likelihoods.base import Datum
@@ -89,14 +89,14 @@ def drawn(start: Model, x: np.ndarray, rng: np.random.Generator) -> tuple[np.nda
     """
     y = np.ones(len(x))
     landscape = Landscape(start, prepare(start, x, y, EP(), None, None, None), EP(), Evidence())
-    belief, ends = belief_of(landscape), box(landscape.parts)
+    prior, ends = hyperprior_of(landscape), box(landscape.parts)
     given = [getattr(start.kernel, name) for name in NAMES]
     medians = [getattr(p.prior, "median", None) if isinstance(p, Parameter) else None for p in given]
-    centre = [c if median is None else np.log(median) for median, c in zip(medians, belief.centre, strict=True)]
+    centre = [c if median is None else np.log(median) for median, c in zip(medians, prior.centre, strict=True)]
     while True:
-        theta = np.array(centre) + belief.widest * rng.standard_normal(len(NAMES))
+        theta = np.array(centre) + prior.widest * rng.standard_normal(len(NAMES))
         if ((theta >= ends[:, 0]) & (theta <= ends[:, 1])).all():
-            return theta, belief.words
+            return theta, prior.words
 
 
 def ended(found: Integrated) -> Row:

@@ -17,10 +17,11 @@ from quantiles import measure_quantiles
 from rule import measure_rule
 from scaling import SIZES, measure_scaling
 from splits import SETS
+from waits import measure_waits
 from warm import measure_warm
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "rule", "quantiles", "warm", "cold", "peers", "scaling")
+PARTS = ("inside", "rule", "quantiles", "warm", "cold", "waits", "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -54,6 +55,8 @@ def main() -> None:
         measure_warm(OUT)
     if "cold" in parts:
         measure_cold(OUT)
+    if "waits" in parts:
+        measure_waits(OUT)
     if "peers" in parts:
         compare(OUT, Choice(asked.programs, asked.sets, asked.methods, asked.add, asked.here, asked.limit))
     if "scaling" in parts:

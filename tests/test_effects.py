@@ -148,7 +148,7 @@ def test_an_unknown_linear_mean_is_universal_kriging():
 
 
 def test_a_learned_mean_has_the_errors_of_generalised_least_squares():
-    """A mean that is a Parameter stays at its best value, but terms and effects say how far it is known."""
+    """A mean that is a Parameter stays at its best value; effects, terms and predictions include its uncertainty."""
     h = np.column_stack([np.ones(50), X])
     covariance = np.linalg.inv(h.T @ np.linalg.solve(known(X, X) + NOISE**2 * np.eye(50), h))
     mean = means.Linear(np.zeros(2), 300.0)
@@ -159,6 +159,21 @@ def test_a_learned_mean_has_the_errors_of_generalised_least_squares():
     draws = free.solution.terms(X[:4]).sample(40_000)
     spread = np.var(sum(draws.values()), axis=0)
     np.testing.assert_allclose(spread, variance[:4], rtol=0.04)
+    new = np.array([[50.0, 0.0], [300.0, 40.0], [-200.0, 0.3]])  # the last two are far from the data
+    near, far = free.solution.predict(new), free.solution.predict(new, full_cov=True)
+    np.testing.assert_allclose(near.variance, universal(new)[1], rtol=1e-6)
+    np.testing.assert_allclose(np.diagonal(far.covariance), near.variance, rtol=1e-10)
+    np.testing.assert_allclose(free.solution.predict_y(new).variance, near.variance + NOISE**2, rtol=1e-8)
+
+
+def test_a_mean_with_slopes_beside_a_state_space_process_is_uncertain_in_predictions():
+    t = np.arange(60.0)
+    y = 3.0 + 0.05 * t + 0.3 * np.sin(t)
+    model = GaussianProcessRegressor("matern32(0)", mean="linear", process="markov").fit(t[:, None], y)
+    far = np.array([[61.0], [400.0]])
+    draws = model.solution_.terms(far).sample(20_000)
+    spread = np.std(sum(draws.values()), axis=0)
+    np.testing.assert_allclose(np.sqrt(model.solution_.predict(far).variance), spread, rtol=0.03)
 
 
 @pytest.mark.parametrize("zero", [0.0, 1000.0])

@@ -184,10 +184,10 @@ def test_variances_are_drawn_against_each_other():
 
 def test_a_source_is_a_solution_or_carries_one():
     found = solution(likelihoods.Probit())
-    assert canvas._solution(found) is found
-    assert canvas._solution(fitted([step(0, 1.0)], found)) is found
+    assert canvas.solution_of(found) is found
+    assert canvas.solution_of(fitted([step(0, 1.0)], found)) is found
     with pytest.raises(TypeError, match=r"source must be a Solution.*got list"):
-        canvas._solution([1.0])
+        canvas.solution_of([1.0])
 
 
 @pytest.mark.parametrize(

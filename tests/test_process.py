@@ -5,8 +5,6 @@ import sys
 
 import pytest
 
-from quantprop.cli.process import absent, deferred
-
 
 def ran(code: str) -> str:
     """What a new process prints."""
@@ -30,35 +28,22 @@ print(sys.modules["scipy.stats"] is scipy.stats, scipy.stats.norm.cdf(0.0))
     assert ran(code).split("\n")[:-1] == ["False False", "[3.0, 1.5, 1.5] [2]", "0.75", "True 0.5"]
 
 
+def test_another_name_of_scipy_stats_imports_it_at_once():
+    code = """
+import sys
+from quantprop.cli.process import Deferred
+sys.modules["scipy.stats"] = Deferred("scipy.stats")
+from scipy.stats import norm
+print(norm.cdf(0.0), type(sys.modules["scipy.stats"]).__name__)
+"""
+    assert ran(code).split("\n")[:-1] == ["0.5 module"]
+
+
 def test_parts_of_scipy_stats_come_whole_after_scikit_learn():
     """A stand-in left in place would give every row of a Sobol sequence the same numbers."""
     sobol = "from scipy.stats import qmc\nprint(qmc.Sobol(2, seed=0).random(4).tolist())"
     after = "from quantprop.cli.process import import_scikit_learn\nimport_scikit_learn()\n"
     assert ran(after + sobol) == ran(sobol)
-
-
-def test_a_deferred_module_is_imported_when_a_function_is_called_or_anything_else_asked_for(monkeypatch):
-    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    with deferred("colorsys", ("rgb_to_yiq",)):
-        import colorsys
-
-        assert sys.modules["colorsys"] is colorsys
-        assert "ONE_THIRD" not in vars(colorsys)  # nothing has run
-        assert colorsys.rgb_to_yiq(0.0, 0.0, 0.0) == (0.0, 0.0, 0.0)
-        assert sys.modules["colorsys"] is not colorsys
-        assert colorsys.ONE_THIRD == 1 / 3
-    assert type(sys.modules["colorsys"]).__name__ == "module"
-
-
-def test_an_absent_module_fails_to_import_and_comes_back(monkeypatch):
-    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
-    with absent("colorsys"), pytest.raises(ImportError):
-        import colorsys
-    import colorsys
-
-    with absent("colorsys"):
-        import colorsys as again  # since it was there before
-    assert again is colorsys
 
 
 INTERRUPTED = """

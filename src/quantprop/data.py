@@ -1,4 +1,4 @@
-"""Data at the edge: checked, coded, and padded to a few shapes so that compiled programs are shared."""
+"""Checks of data at the edge, and padding to a few shapes, so that compiled programs are shared."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from jaxtyping import Float
 from quantprop.likelihoods.base import Datum, Likelihood
 
 LARGEST, SMALLEST = 1e150, 1e-150  # sizes of numbers beyond which squares are infinite, or 0
-ROUNDING = 256 * np.finfo(float).eps  # of weights, relative: what sums of a few hundred numbers collect
-FEWEST, SMALL = 32, 128  # padded rows
+ROUNDING = 256 * np.finfo(float).eps  # relative error of weights: that of sums of a few hundred numbers
+MIN_ROWS, SMALL_N = 32, 128  # padded rows
 
 
 def bucket(n: int) -> int:
@@ -24,8 +24,8 @@ def bucket(n: int) -> int:
     >>> bucket(5), bucket(50), bucket(188), bucket(659), bucket(1000)
     (32, 64, 192, 672, 1024)
     """
-    if n <= SMALL:
-        return max(FEWEST if jax.default_backend() == "cpu" else SMALL, 1 << max(n - 1, 1).bit_length())
+    if n <= SMALL_N:
+        return max(MIN_ROWS if jax.default_backend() == "cpu" else SMALL_N, 1 << max(n - 1, 1).bit_length())
     step = 2 ** max(4, n.bit_length() - 5)
     return -(-n // step) * step
 
@@ -46,9 +46,15 @@ def first_bad(bad: np.ndarray, values: np.ndarray, name: str) -> str:
     return f"{name}[{', '.join(map(str, where))}] = {values[where]}" if where else f"{name} = {values[()]}"
 
 
+def check_entries(bad: np.ndarray, values: np.ndarray, name: str, problem: str) -> None:
+    """Raise ValueError for the first bad entry, if there is one."""
+    if bad.any():
+        raise ValueError(f"{first_bad(bad, values, name)}{problem}")
+
+
 def refuse_others(values: Any, name: str) -> None:
-    """An error where an array, or a column of a frame, holds what floats do not stand for: dates or durations, which as
-    numbers would have a unit (nanoseconds, say) that nobody chose, masked entries, or integers beyond 1e308.
+    """Raise ValueError if an array, or a column of a frame, holds values that floats cannot represent: dates or
+    durations, whose unit as numbers (nanoseconds, say) nobody chose, masked entries, or integers beyond 1e308.
     """
     refuse_masked(values, name)
     columns = getattr(values, "columns", None)
@@ -80,19 +86,16 @@ def _kind_of(part: Any) -> str:
 
 
 def refuse_masked(values: Any, name: str) -> None:
-    """An error where entries of an array are masked, which a plain array would uncover."""
-    if (masked := np.ma.getmaskarray(values) if isinstance(values, np.ma.MaskedArray) else np.zeros(1, bool)).any():
+    """Raise ValueError if entries of an array are masked, which a plain array would uncover."""
+    if isinstance(values, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(values)).any():
         where = ", ".join(map(str, np.argwhere(masked)[0]))
         raise ValueError(f"{name}[{where}] is masked: leave such rows out, or fill them in (.filled(value))")
 
 
 def refuse_sizes(array: np.ndarray, name: str, all_rows: bool = True) -> None:
-    """An error where squares of finite numbers are not finite or, where these are `all_rows`, those of all in a column
-    are 0.
-    """
+    """Raise ValueError if the square of a finite number overflows or, in `all_rows`, all squares of a column are 0."""
     sizes, remedy = np.where(np.isfinite(array), np.abs(array), 0.0), f"rescale {name}, or leave such rows out"
-    if (bad := sizes > LARGEST).any():
-        raise ValueError(f"{first_bad(bad, array, name)}: squares of numbers beyond {LARGEST:g} overflow; {remedy}")
+    check_entries(sizes > LARGEST, array, name, f": squares of numbers beyond {LARGEST:g} overflow; {remedy}")
     largest = np.ravel(np.max(sizes, axis=0, initial=0.0))
     if all_rows and (bad := (largest > 0) & (largest < SMALLEST)).any():
         column = f"{name}[:, {np.argmax(bad)}]" if array.ndim > 1 else name
@@ -118,9 +121,7 @@ def real_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndar
 def finite_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndarray, "..."]:
     """A float64 array without NaN or infinity."""
     array = real_array(values, name, ndim)
-    bad = ~np.isfinite(array)
-    if bad.any():
-        raise ValueError(f"{first_bad(bad, array, name)}: NaN and infinity are not allowed")
+    check_entries(~np.isfinite(array), array, name, ": NaN and infinity are not allowed")
     return array
 
 
@@ -131,7 +132,7 @@ def inputs(values: Any, name: str, features: int | None = None) -> Float[np.ndar
     refuse_sizes(array, name, all_rows=False)
     if array.ndim != 2:
         raise ValueError(f"{name} must be a matrix with one row per datum; got shape {array.shape}")
-    if array.shape[0] == 0 or array.shape[1] == 0:
+    if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column; got shape {array.shape}")
     if features is not None and array.shape[1] != features:
         raise ValueError(f"{name} has {array.shape[1]} columns; the model was given {features}")
@@ -152,14 +153,13 @@ def positive_rows(values: Any, name: str, shape: tuple[int, ...], zero_allowed: 
         return np.ones(shape)
     array = spread(finite_array(values, name), shape, name)
     refuse_sizes(array, name)
-    bad = (array < 0) if zero_allowed else (array <= 0)
-    if bad.any():
-        raise ValueError(f"{first_bad(bad, array, name)}: must be {'at least 0' if zero_allowed else 'positive'}")
+    bad, wanted = ((array < 0), "at least 0") if zero_allowed else ((array <= 0), "positive")
+    check_entries(bad, array, name, f": must be {wanted}")
     return array
 
 
 def row_weights(values: Any, n: int, name: str = "weights") -> np.ndarray:
-    """How often each of n rows counts; None stands for 1. Whole but for rounding errors (10 · (0.1 + 0.2)) is whole."""
+    """The weight of each of n rows; None stands for 1. Integers except for rounding (10 · (0.1 + 0.2)) are rounded."""
     total = positive_rows(values, name, (n,), zero_allowed=True)
     if not (total > 0).any():
         raise ValueError(f"{name} must not all be zero")
@@ -176,20 +176,22 @@ def scales(likelihood: Likelihood, shape: tuple[int, ...], exposure: Any, trials
     return {name: positive_rows(value, name, shape) for name, value in given.items()}
 
 
+def observed(y: Any, likelihood: Likelihood, n: int) -> np.ndarray:
+    """The observations of n rows, in the shape that the likelihood takes."""
+    expected = (n,) if likelihood.columns == 1 else (n, likelihood.columns)
+    if (array := real_array(y, "y")).shape != expected:
+        raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {array.shape}")
+    return array
+
+
 def encode(likelihood: Likelihood, y: Any, shape: tuple[int, ...], exposure: Any = None, trials: Any = None) -> Datum:
     """Observations as the likelihood takes them, every one checked against its support."""
     tail = (likelihood.columns,) if likelihood.columns > 1 else ()
     array = real_array(y, "y")
-    bad = np.isnan(array)
-    if bad.any():
-        raise ValueError(f"{first_bad(bad, array, 'y')}: NaN is not allowed")
+    check_entries(np.isnan(array), array, "y", ": NaN is not allowed")
     array = spread(array, shape + tail, "y")
     more = scales(likelihood, shape, exposure, trials)
     array = likelihood.code(array)
-    bad = ~likelihood.in_support(array, more["trials"])
-    if bad.any():
-        raise ValueError(
-            f"{first_bad(bad, array, 'y')} is outside the support of the {likelihood.name} likelihood: "
-            f"{likelihood.support}"
-        )
+    outside = f" is outside the support of the {likelihood.name} likelihood: {likelihood.support}"
+    check_entries(~likelihood.in_support(array, more["trials"]), array, "y", outside)
     return Datum(array, **more)

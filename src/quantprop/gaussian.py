@@ -12,28 +12,26 @@ LOG_2PI = 1.8378770664093453
 Vector = Any  # floats of any one shape: NumPy arrays at the edge of the library, JAX arrays inside it
 
 
-class Normal(Record):
+class GaussianForm(Record):
+    """Base of both forms, with a short representation."""
+
+    def __repr__(self) -> str:
+        return gaussians(self)
+
+    def _repr_html_(self) -> str:
+        return gaussians_html(self)
+
+
+class Normal(GaussianForm):
     """Normal distributions by mean and variance (one or many); `covariance` where the joint was asked for."""
 
     mean: Vector
     variance: Vector
     covariance: Vector = None
 
-    def __repr__(self) -> str:
-        return gaussians(self)
 
-    def _repr_html_(self) -> str:
-        return gaussians_html(self)
-
-
-class Natural(Record):
+class Natural(GaussianForm):
     """exp(ν f − ½ τ f²), one or many: what a Gaussian site is. τ may have any sign."""
 
     nu: Vector
     tau: Vector
-
-    def __repr__(self) -> str:
-        return gaussians(self)
-
-    def _repr_html_(self) -> str:
-        return gaussians_html(self)

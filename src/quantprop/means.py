@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 
 from quantprop.records import Record, field
-from quantprop.runtime.display import expression, expression_html
 
 ANY = (-float("inf"), float("inf"))
 
@@ -30,12 +29,6 @@ class Linear(Record):
 
     bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"coefficients": ANY, "intercept": ANY}
 
-    def __repr__(self) -> str:
-        return expression(self)
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
-
     def __call__(self, x: Any) -> Any:
         return self.intercept + self.of(x) @ jnp.asarray(self.coefficients)
 
@@ -51,12 +44,6 @@ class PerClass(Record):
     """
 
     means: tuple[Any, ...] = field(converter=tuple)
-
-    def __repr__(self) -> str:
-        return expression(self)
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
 
     def __call__(self, rows: Any) -> Any:
         classes = len(self.means)

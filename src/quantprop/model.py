@@ -1,4 +1,4 @@
-"""A model: kernel, likelihood, prior mean, and how the process is held."""
+"""A model: kernel, likelihood, prior mean, and how the process is represented."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from quantprop.parameters import Parameter, declared, named, values
 from quantprop.priors import Dense, Process
 from quantprop.records import Record, is_record
 from quantprop.runtime.arguments import Rule, a
-from quantprop.runtime.display import expression, html, model_rows
+from quantprop.runtime.display import html, model_rows
 
 DEFAULT_PROCESS = Dense()
 MEAN = Rule(
@@ -30,7 +30,7 @@ class Model(Record):
 
     `mean` is a number, a Parameter, or a function of the n × d matrix of inputs that returns n numbers: one with
     parameters of its own (`means.Linear`), or any. A plain number is not learned, a Parameter is. `process` says how
-    the Gaussian process is held at the training inputs: `Dense()`, exactly.
+    the Gaussian process is represented at the training inputs: `Dense()`, exactly.
 
     >>> from quantprop import Model, kernels, likelihoods
     >>> model = Model(kernel=kernels.SquaredExponential(variance=2.0), likelihood=likelihoods.Probit())
@@ -42,9 +42,6 @@ class Model(Record):
     likelihood: Likelihood
     mean: float | Parameter | Callable = 0.0
     process: Process = DEFAULT_PROCESS
-
-    def __repr__(self) -> str:
-        return expression(self)
 
     def _repr_html_(self) -> str:
         return html(("Model", model_rows(self)))
@@ -60,17 +57,17 @@ class Model(Record):
 
     @property
     def plain_kernel(self) -> Any:
-        """The kernel with numbers in place of Parameters."""
+        """The kernel with numbers instead of Parameters."""
         return values(self.kernel)
 
     @property
     def plain_process(self) -> Any:
-        """The process with numbers in place of Parameters."""
+        """The process with numbers instead of Parameters."""
         return values(self.process)
 
     @property
     def plain_likelihood(self) -> Any:
-        """The likelihood with numbers in place of Parameters."""
+        """The likelihood with numbers instead of Parameters."""
         return values(self.likelihood)
 
     def prior_mean(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " n"]:
@@ -82,12 +79,12 @@ class Model(Record):
 
     @property
     def plain_mean(self) -> Any:
-        """The mean with numbers in place of Parameters."""
+        """The mean with numbers instead of Parameters."""
         return self.mean if is_opaque(self.mean) else values(self.mean)
 
 
 def is_opaque(mean: Any) -> bool:
-    """Whether a mean is a function about which nothing else is known."""
+    """Return whether a mean is a function about which nothing else is known."""
     return callable(mean) and not is_record(mean)
 
 

@@ -1,9 +1,9 @@
-"""Numbers that may be learned, and the vector that learning moves."""
+"""Hyperparameters, and the vector θ of those that learning moves."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeGuard
 
 import jax
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.records import Record, changed, field, is_record
-from quantprop.runtime.display import Form, expression, expression_html, full
+from quantprop.runtime.display import Form, expression, full
 
 
 def vector(given: Any) -> Any:
@@ -49,15 +49,14 @@ class Parameter(Record):
         ]
         return f"Parameter({', '.join([expression(self.value, form), *more])})"
 
-    def __repr__(self) -> str:
-        return expression(self)
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
-
     def __check_init__(self) -> None:
         if self.bounds is not None and not np.all(np.less(*self.bounds)):
             raise ValueError(f"Parameter: bounds must be (lower, upper) with lower < upper; got {self.bounds}")
+
+
+def bounded(**bounds: tuple[float, float]) -> Mapping[str, tuple[float, float]]:
+    """The class attribute `bounds` of a kernel or likelihood: what learning may change, and how far."""
+    return bounds
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,32 +84,28 @@ def is_parameter(node: Any) -> TypeGuard[Parameter]:
     return isinstance(node, Parameter)
 
 
+def map_parameters(function: Callable[[Parameter], Any], tree: Any) -> Any:
+    """The tree with every Parameter replaced by a function of it."""
+    return jax.tree.map(lambda node: function(node) if is_parameter(node) else node, tree, is_leaf=is_parameter)
+
+
 def values(tree: Any) -> Any:
     """The tree with every Parameter replaced by its value and every number by a float64 array."""
-    plain = jax.tree.map(lambda node: node.value if is_parameter(node) else node, tree, is_leaf=is_parameter)
-    return jax.tree.map(lambda leaf: np.asarray(leaf, dtype=np.float64), plain)
+    return jax.tree.map(_float64, map_parameters(lambda parameter: parameter.value, tree))
 
 
 def declared(node: Any) -> Any:
-    """The tree with a Parameter, bounds and all, in place of every number."""
+    """The tree with a Parameter, bounds and all, instead of every number."""
     if not is_record(node):
         return node
-    fields = [f.name for f in dataclasses.fields(node) if not f.metadata.get("static")]
-    kept = [name for name in fields if getattr(node, name) is not None]
-    children = [_declared_child(node, name, getattr(node, name)) for name in kept]
-    if not kept:
-        return node
-    return changed(node, **dict(zip(kept, children, strict=True)))
+    numbers = {f.name: getattr(node, f.name) for f in dataclasses.fields(node) if not f.metadata.get("static")}
+    given = {name: child for name, child in numbers.items() if child is not None}
+    return changed(node, **{name: _declared_child(node, name, child) for name, child in given.items()})
 
 
-def held(node: Any) -> Any:
-    """A number, Parameter or module with all of its numbers declared fixed."""
-    tree = node if is_parameter(node) else declared(node)
-    return jax.tree.map(
-        lambda p: Parameter(p.value, p.bounds, p.prior, True, p.ordered) if is_parameter(p) else p,
-        tree,
-        is_leaf=is_parameter,
-    )
+def as_fixed(node: Any) -> Any:
+    """A number, Parameter or record with all of its numbers declared fixed."""
+    return map_parameters(lambda p: changed(p, fixed=True), node if is_parameter(node) else declared(node))
 
 
 def _declared_child(owner: Any, name: str, child: Any) -> Any:
@@ -142,7 +137,7 @@ def free(tree: Any) -> list[Parameter]:
 
 
 def logarithmic(parameter: Parameter) -> bool:
-    """Whether learning moves its logarithm."""
+    """Return whether learning moves its logarithm."""
     return parameter.bounds is not None and bool(np.all(np.greater(parameter.bounds[0], 0))) and not parameter.ordered
 
 
@@ -159,9 +154,9 @@ def _coordinates(parameter: Parameter) -> np.ndarray:
 
 
 def unpacked(tree: Any, theta: Any) -> Any:
-    """The plain tree at θ: numbers in place of all parameters. Differentiable."""
+    """The plain tree at θ: numbers instead of all parameters. Differentiable."""
     pieces = _pieces(tree, theta)
-    return jax.tree.map(lambda node: _plain(node, pieces) if is_parameter(node) else node, tree, is_leaf=is_parameter)
+    return map_parameters(lambda parameter: _plain(parameter, pieces), tree)
 
 
 def _pieces(tree: Any, theta: Any) -> Iterator[Any]:
@@ -184,26 +179,14 @@ def _plain(parameter: Parameter, pieces: Iterator[Array]) -> Any:
 
 
 def without_bounds(tree: Any) -> Any:
-    """A declared tree that keeps of its bounds only the scale they imply: one compiled program then serves them all."""
-
-    def plain(node: Any) -> Any:
-        if not is_parameter(node):
-            return node
-        scale = (1.0, 2.0) if logarithmic(node) else None
-        return Parameter(node.value, scale, node.prior, node.fixed, node.ordered)
-
-    return jax.tree.map(plain, tree, is_leaf=is_parameter)
+    """A declared tree whose bounds only imply the same scales, so that one compiled program serves all bounds."""
+    return map_parameters(lambda p: changed(p, bounds=(1.0, 2.0) if logarithmic(p) else None), tree)
 
 
 def at(tree: Any, theta: Float[np.ndarray, " theta"]) -> Any:
     """A declared tree with the values of its free parameters at θ."""
-    plain = jax.tree.leaves(unpacked(tree, np.asarray(theta, dtype=np.float64)))
-    nodes, structure = jax.tree.flatten(tree, is_leaf=is_parameter)
-    renewed = [
-        changed(node, value=np.asarray(value)) if is_parameter(node) else node
-        for node, value in zip(nodes, plain, strict=True)
-    ]
-    return jax.tree.unflatten(structure, renewed)
+    pieces = _pieces(tree, _float64(theta))
+    return map_parameters(lambda parameter: changed(parameter, value=np.asarray(_plain(parameter, pieces))), tree)
 
 
 def box(tree: Any) -> Float[np.ndarray, "theta 2"]:
@@ -222,10 +205,9 @@ def box(tree: Any) -> Float[np.ndarray, "theta 2"]:
 
 def log_prior(tree: Any, theta: Float[Array, " theta"]) -> Any:
     """Σ log densities that parameters were given, at θ."""
-    total = jnp.zeros(())
-    plain = _pieces(tree, theta)
+    pieces, total = _pieces(tree, theta), jnp.zeros(())
     for parameter in free(tree):
-        value = _plain(parameter, plain)
+        value = _plain(parameter, pieces)
         if parameter.prior is not None:
             total = total + jnp.sum(parameter.prior(value))
     return total
@@ -239,7 +221,7 @@ def named(tree: Any) -> Iterator[tuple[str, Parameter]]:
 
 
 def logarithms(tree: Any) -> list[bool]:
-    """Whether each entry of θ is a parameter's logarithm; not so of an ordered vector, whose gaps are."""
+    """For each entry of θ, whether it is a parameter's logarithm; not so of an ordered vector, whose gaps are."""
     return [logarithmic(node) for node in free(tree) for _ in range(np.size(node.value))]
 
 

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 import jax
 import numpy as np
 
-from quantprop.runtime.display import expression
+from quantprop.runtime.display import expression, expression_html
 
 R = TypeVar("R")
-MAKING = "_making"  # held by a record until it is made
+MAKING = "_making"  # set on a record while it is constructed
 
 
 def field(*, static: bool = False, converter: Callable[[Any], Any] | None = None, **given: Any) -> Any:
@@ -70,6 +70,9 @@ class Record(metaclass=_Kind):
     def __repr__(self) -> str:
         return expression(self)
 
+    def _repr_html_(self) -> str:
+        return expression_html(self)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if MAKING not in vars(self) or name not in self._numbers + self._settings:
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
@@ -83,7 +86,7 @@ class Record(metaclass=_Kind):
             return False
         leaves, form = jax.tree.flatten(self)
         others, its_form = jax.tree.flatten(other)
-        return form == its_form and all(_equal(one, another) for one, another in zip(leaves, others, strict=True))
+        return form == its_form and all(a is b or np.array_equal(a, b) for a, b in zip(leaves, others, strict=True))
 
     def __hash__(self) -> int:
         leaves, form = jax.tree.flatten(self)
@@ -100,15 +103,15 @@ def changed(record: R, **fields: Any) -> R:
 
 
 def is_record(node: Any) -> bool:
-    """Whether it is a record, or a module of equinox, which is one too."""
+    """Return whether it is a record, or a module of equinox, which is one too."""
     foreign = ((kind.__module__.split(".")[0], kind.__name__) for kind in type(node).__mro__)
     return isinstance(node, Record) or ("equinox", "Module") in foreign
 
 
 def _as_dataclass(cls: type) -> None:
-    """With a constructor of its own where its fields are not those of the constructor it inherits.
+    """Make the class a dataclass, with its own constructor if its fields differ from the inherited constructor's.
 
-    Not a frozen dataclass, whose methods would be compiled anew for each class.
+    It is not a frozen dataclass, whose methods would be compiled again for each class.
     """
     above = next(kind for kind in cls.__mro__ if "__init__" in vars(kind))
     inherited = {name for kind in cls.__mro__[1:] for name in getattr(kind, "__dataclass_fields__", ())}
@@ -119,25 +122,25 @@ def _as_dataclass(cls: type) -> None:
 
 def _complete(record: Record) -> None:
     """Apply converters, and defaults to fields that a constructor left alone."""
-    held = vars(record)
+    given = vars(record)
     for part in dataclasses.fields(record):  # pyright: ignore[reportArgumentType]
-        if part.name not in held:
+        if part.name not in given:
             if part.default is not dataclasses.MISSING:
-                held[part.name] = part.default
+                given[part.name] = part.default
             elif part.default_factory is not dataclasses.MISSING:
-                held[part.name] = part.default_factory()
+                given[part.name] = part.default_factory()
             else:
                 raise TypeError(f"{type(record).__name__}: its constructor does not set the field {part.name}")
     for name, convert in record._converters:
-        held[name] = convert(held[name])
+        given[name] = convert(given[name])
 
 
 def _as_tree(cls: Any) -> None:
     """Tell JAX which fields are numbers, by names that are looked up when needed: cloudpickle sets these late."""
 
     def flatten(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
-        held = vars(record)
-        return [held[name] for name in cls._numbers], tuple([held[name] for name in cls._settings])
+        given = vars(record)
+        return [given[name] for name in cls._numbers], tuple([given[name] for name in cls._settings])
 
     def flatten_with_keys(record: Any) -> tuple[list[Any], tuple[Any, ...]]:
         children, structure = flatten(record)
@@ -145,18 +148,8 @@ def _as_tree(cls: Any) -> None:
 
     def unflatten(structure: tuple[Any, ...], children: Any) -> Any:
         new = object.__new__(cls)
-        held = vars(new)
-        held.update(zip(cls._settings, structure, strict=True))
-        held.update(zip(cls._numbers, children, strict=True))
+        vars(new).update(zip(cls._settings, structure, strict=True))
+        vars(new).update(zip(cls._numbers, children, strict=True))
         return new
 
     jax.tree_util.register_pytree_with_keys(cls, flatten_with_keys, unflatten, flatten)
-
-
-def _equal(one: Any, another: Any) -> bool:
-    """Whether two leaves are the same: numbers by shape and value."""
-    if one is another:
-        return True
-    if any(isinstance(leaf, (np.ndarray, jax.Array)) for leaf in (one, another)):
-        return np.array_equal(one, another)
-    return bool(one == another)

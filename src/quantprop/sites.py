@@ -12,7 +12,7 @@ from quantprop.records import Record
 
 
 class Marginal(Record):
-    """What a prior backend says about one latent value under the current sites.
+    """Everything that a prior backend reports about one latent value under the current sites.
 
     With S = diag τ: alpha = [(I + S K)⁻¹(ν − τ m)]_i, which is also ν − τ·mean; b = [(I + S K)⁻¹]_ii, also
     1 − τ·variance. They come as numbers of their own because both differences lose every digit when K is large.
@@ -25,7 +25,7 @@ class Marginal(Record):
 
 
 class Removal(Record):
-    """What is taken out of a marginal: `share` of its site, less a precision `kept` that belongs to the likelihood."""
+    """The part removed from a marginal: `share` of its site, minus a precision `kept` of the likelihood."""
 
     share: Scalar
     kept: Scalar = 0.0
@@ -74,7 +74,7 @@ def unit(variance: Scalar) -> Scalar:
 
 
 def change(marginal: Marginal, c: Float[Array, "2 n"], s: Float[Array, "2 n"]) -> tuple[Marginal, Natural]:
-    """How marginals and sites change with a small move: c of the surroundings and s of the sites, both as (p, q).
+    """The change of marginals and sites with a small move: c of the surroundings and s of the sites, both as (p, q).
 
     The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
     """

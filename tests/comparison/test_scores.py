@@ -9,8 +9,7 @@ from scipy import stats
 from quantprop import likelihoods, report
 from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
-from quantprop.comparison.errors import difference, estimate
-from quantprop.comparison.perfect import DRAWS, drawn_pit
+from quantprop.comparison.scores import DRAWS, difference, drawn_pit, estimate
 from quantprop.gaussian import Normal
 from quantprop.inference import results, solution, task
 from quantprop.inference.predictive import Predictive

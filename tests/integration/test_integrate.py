@@ -257,7 +257,7 @@ def test_three_hyperparameters_by_a_composite_design(three, three_exactly):
 
 @pytest.mark.campaign
 def test_three_hyperparameters_by_importance_sampling(three, three_exactly, monkeypatch):
-    monkeypatch.setattr(integrating, "NORMAL", 2.0)  # no design is as good as that
+    monkeypatch.setattr(integrating, "MIN_EFFICIENCY", 2.0)  # no design is as good as that
     found = integrate(three)
     assert found.status.scheme == "central composite design, then importance sampling"
     assert found.converged

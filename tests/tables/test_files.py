@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from quantprop import tables
-from quantprop.cli.forecasts import _to_parquet
+from quantprop.cli.predict import _to_parquet
 from quantprop.storage.files import replace_file, replacing
 from quantprop.tables.encoding import learned
 

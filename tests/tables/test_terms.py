@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quantprop import tables
-from quantprop.comparison import effects, insight
+from quantprop.comparison import insight
 from quantprop.kernels import NewLevelWarning, TermError
 
 RNG = np.random.default_rng(0)
@@ -43,11 +43,11 @@ def test_order_and_files_do_not_matter(model, tmp_path):
     for one in (model, loaded):
         np.testing.assert_array_equal(one.forecast(turned)["mean"], expected)
     assert loaded.estimator.kernel.text == TEXT
-    assert effects.summary(loaded) == effects.summary(model)
+    assert insight.term_summary(loaded) == insight.term_summary(model)
 
 
 def test_what_was_learned_is_said_by_term(model):
-    found = effects.summary(model)
+    found = insight.term_summary(model)
     assert found.kernel.startswith("se(age, variance=")
     assert sum(found.shares.values()) == pytest.approx(1.0, abs=1e-9)
     assert set(found.fixed) == {"linear(dose)", "linear(warm=yes)", "mean"}

@@ -3,7 +3,7 @@
 import signal
 from typing import TYPE_CHECKING, Any
 
-from quantprop.cli.interrupts import end
+from quantprop.cli.process import end
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.cli.commands import app

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 import quantprop
-from quantprop.cli import models
-from quantprop.cli.options import check_place, one_of
-from quantprop.cli.process import prepared
-from quantprop.cli.screen import CODES, as_json, bars, plainly
+from quantprop.cli.compare import compare
+from quantprop.cli.explain import explain
+from quantprop.cli.fit import fit
+from quantprop.cli.options import Debug, Json, check_place, one_of, words
+from quantprop.cli.predict import predict
+from quantprop.cli.screen import CODES, as_json, bars, plainly, prepared
 
 if TYPE_CHECKING:
     from quantprop.experiments.rows import Row
@@ -28,53 +29,49 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-models.register(app)
-KEPT = "stopped; rows so far are kept, and the same command goes on from them"
-
-
-class Artefact(StrEnum):
-    """What can be reproduced."""
-
-    table1 = "table1"
-    figure1 = "figure1"
+for command in (fit, predict, compare, explain):
+    app.command(epilog=CODES)(command)
+RESULTS = ("table1", "figure1")
+STOPPED = "stopped; rows so far are kept, and the same command goes on from them"
 
 
 @app.command(epilog=CODES)
 def reproduce(
-    what: Annotated[Artefact, typer.Argument(help="table1 (with its figures), or figure1 alone: ep and qp.")],
-    names: Annotated[str, typer.Option("--datasets", help="Names with commas between them, or all.")] = "all",
-    rounds: Annotated[
-        int | None, typer.Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")
-    ] = None,
-    methods: Annotated[str | None, typer.Option(help="Some of ep, qp, vb, laplace.  [ep,qp,vb]")] = None,
-    objective: Annotated[str, typer.Option(help="One of evidence, loo.")] = "evidence",
-    kernel: Annotated[str, typer.Option(help="One of isotropic, ard.")] = "isotropic",
-    variant: Annotated[str, typer.Option(help="One of paper, code, clean.")] = "paper",
-    split: Annotated[str, typer.Option(help="Of mining. One of year, event.")] = "year",
-    jobs: Annotated[int | None, typer.Option(min=1, help="Worker processes.  [one per core]")] = None,
-    batched: Annotated[bool, typer.Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
-    dask: Annotated[str | None, typer.Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    what: Annotated[
+        str,
+        Argument(callback=one_of(RESULTS), help="table1 (with its figures), or figure1 alone: ep and qp."),
+    ],
+    names: Annotated[str, Option("--datasets", help="Names with commas between them, or all.")] = "all",
+    rounds: Annotated[int | None, Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")] = None,
+    methods: Annotated[str | None, Option(help="Some of ep, qp, vb, laplace.  [ep,qp,vb]")] = None,
+    objective: Annotated[str, Option(help="One of evidence, loo.")] = "evidence",
+    kernel: Annotated[str, Option(help="One of isotropic, ard.")] = "isotropic",
+    variant: Annotated[str, Option(help="One of paper, code, clean.")] = "paper",
+    split: Annotated[str, Option(help="Of mining. One of year, event.")] = "year",
+    jobs: Annotated[int | None, Option(min=1, help="Worker processes.  [one per core]")] = None,
+    batched: Annotated[bool, Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
+    dask: Annotated[str | None, Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
+    out: Annotated[Path, Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),
+    json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Repeat the paper's experiments. What is in the folder already is not computed again."""
-    if what is Artefact.figure1 and methods is not None:
+    if what == "figure1" and methods is not None:
         raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
-    default = "ep,qp" if what is Artefact.figure1 else "ep,qp,vb"
-    with plainly(debug, KEPT):
+    default = "ep,qp" if what == "figure1" else "ep,qp,vb"
+    with plainly(debug, STOPPED):
         from quantprop import datasets
         from quantprop.experiments.protocol import METHODS
         from quantprop.experiments.sweep import planned, run
 
         workers = _workers(jobs, dask, batched)
         plan = _checked(
-            datasets=_words(names, datasets.names()), methods=_words(methods or default, METHODS), rounds=rounds,
+            datasets=_names(names, datasets.names()), methods=_names(methods or default, METHODS), rounds=rounds,
             variant=variant, kernel=kernel, objective=objective, split=split,
         )  # fmt: skip
         with bars() as report:
             rows = run(plan, out, workers, report)
-        _summarise(planned(plan, rows), _written(what, out, rows), out, as_json)
+        _summarise(planned(plan, rows), _written(what, out, rows), out, json)
 
 
 def _checked(**choices: Any) -> Plan:
@@ -86,9 +83,8 @@ def _checked(**choices: Any) -> Plan:
         raise typer.BadParameter(str(error)) from None
 
 
-def _words(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
-    words = tuple(dict.fromkeys(word.strip() for word in text.split(",") if word.strip()))
-    return every if words == ("all",) else words
+def _names(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
+    return every if text.strip() == "all" else words(text)
 
 
 def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
@@ -111,11 +107,11 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
     return Local(jobs or cpu_count())
 
 
-def _written(what: Artefact, out: Path, rows: list[Row]) -> list[Path]:
+def _written(what: str, out: Path, rows: list[Row]) -> list[Path]:
     """The tables and figures made from the rows; figure1 is the figures alone."""
     from quantprop.experiments import tables
 
-    files = tables.write(out, rows) if what is Artefact.table1 else []
+    files = tables.write(out, rows) if what == "table1" else []
     try:
         from quantprop.experiments import figures
     except ImportError as error:
@@ -125,18 +121,15 @@ def _written(what: Artefact, out: Path, rows: list[Row]) -> list[Path]:
     return files + figures.write(out, rows)
 
 
-def _summarise(rows: list[Row], files: list[Path], out: Path, as_json: bool) -> None:
-    counts = {
-        "rows": len(rows),
-        "failed": sum(row.failed for row in rows),
-        "not_converged": sum(not row.converged and not row.failed for row in rows),
-    }
-    if as_json:
-        typer.echo(json.dumps({**counts, "folder": str(out), "files": [str(file) for file in files]}))
+def _summarise(rows: list[Row], files: list[Path], out: Path, json: bool) -> None:
+    failed = sum(row.failed for row in rows)
+    stopped = sum(not row.converged and not row.failed for row in rows)
+    if json:
+        counts = {"rows": len(rows), "failed": failed, "not_converged": stopped}
+        typer.echo(as_json({**counts, "folder": str(out), "files": [str(file) for file in files]}))
         return
     typer.echo(
-        f"{counts['rows']} rows in {out}: {counts['failed']} without a result, {counts['not_converged']} not converged "
-        "(the status of each says why)"
+        f"{len(rows)} rows in {out}: {failed} without a result, {stopped} not converged (the status of each says why)"
     )
     for file in files:
         typer.echo(f"wrote {file}")
@@ -144,29 +137,27 @@ def _summarise(rows: list[Row], files: list[Path], out: Path, as_json: bool) -> 
 
 @app.command("datasets", epilog=CODES)
 def list_datasets(
-    variant: Annotated[str, typer.Option(help="One of clean, paper.")] = "clean",
-    as_records: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    variant: Annotated[str, Option(help="One of clean, paper.")] = "clean",
+    json: Json = False,
 ) -> None:
     """List the bundled data sets."""
     from quantprop import datasets
 
     one_of(datasets.VARIANTS)(variant)
     every = [datasets.load(name, variant) for name in datasets.names()]
-    if as_records:
-        records = [
+    if json:
+        typer.echo(as_json([
             {"name": d.name, "rows": len(d.y), "columns": d.X.shape[1], "description": d.description} for d in every
-        ]
-        typer.echo(json.dumps(records))
-        return
-    for data in every:
-        typer.echo(f"{data.name:<11} {data.description}")
+        ]))  # fmt: skip
+    else:
+        typer.echo("\n".join(f"{data.name:<11} {data.description}" for data in every))
 
 
 @app.command(epilog=CODES)
 def demo(
-    out: Annotated[Path, typer.Option(help="The page to write; an old one is replaced.")] = Path("quantprop-demo.html"),
-    as_records: Annotated[bool, typer.Option("--json", help="Print the scores as JSON.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    out: Annotated[Path, Option(help="The page to write; an old one is replaced.")] = Path("quantprop-demo.html"),
+    json: Annotated[bool, Option("--json", help="Print the scores as JSON.")] = False,
+    debug: Debug = False,
 ) -> None:
     """Compare four methods on two bundled data sets, print their scores, and write a page about them."""
     with plainly(debug), prepared():
@@ -176,12 +167,11 @@ def demo(
         check_place(out)
         with bars() as progress:
             studies = main(out, progress)
-        if as_records:
+        if json:
             found = {study.title: report.records(study.comparison) for study in studies}
             typer.echo(as_json({"page": str(out), **found}))
         else:
-            typer.echo("\n".join(report.summary(studies)))
-            typer.echo(f"wrote {out}")
+            typer.echo("\n".join([*report.summary(studies), f"wrote {out}"]))
 
 
 @app.command(epilog=CODES)

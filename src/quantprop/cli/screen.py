@@ -1,7 +1,9 @@
-"""What a person sees: bars while work goes on, notes beside results, and one line where something cannot be done."""
+"""Around a command: its progress bars, notes and errors, and the preparation of the process."""
 
 from __future__ import annotations
 
+import atexit
+import gc
 import json
 import math
 import signal
@@ -9,36 +11,28 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import typer
 
-from quantprop.cli.interrupts import INTERRUPTED, end
+from quantprop.cli.process import INTERRUPTED, end, import_scikit_learn
+from quantprop.runtime.garbage import uncollected
 
 USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."
 
-Report = Callable[[str, int, int], None]  # what is done, how much of it, of how much
+Report = Callable[[str, int, int], None]  # name of the work, units done, units in all
 
 
 @contextmanager
 def bars() -> Iterator[Report]:
     """One bar for each kind of work with its time left, on standard error."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )  # fmt: skip
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (
-        TextColumn("{task.description:<10}", markup=False), BarColumn(), MofNCompleteColumn(),
-        TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-    )  # fmt: skip
+    columns = ("{task.description:<10}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left",
+               TimeRemainingColumn())  # fmt: skip
     with Progress(*columns, console=Console(stderr=True), speed_estimate_period=3600.0) as progress:
         tasks = {}
 
@@ -54,9 +48,9 @@ def bars() -> Iterator[Report]:
 def waiting(name: str) -> Iterator[Report]:
     """A bar for work of unknown length, on standard error while it lasts."""
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, TimeElapsedColumn
 
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    columns = ("{task.description}", BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         progress.add_task(name, total=None)
         yield lambda what, done, total: None
@@ -64,15 +58,15 @@ def waiting(name: str) -> Iterator[Report]:
 
 @contextmanager
 def evaluations(name: str) -> Iterator[None]:
-    """Which evaluation learning is at, the objective's value and the time, on standard error; one line at the end."""
+    """The number of evaluations, the objective's value and the time, on standard error; one line at the end."""
     from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress, SpinnerColumn, TimeElapsedColumn
 
     from quantprop.inference.results import Step
     from quantprop.learning.fitting import watched
 
     start, seen = time.perf_counter(), 0
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    columns = (SpinnerColumn(), "{task.description}", TimeElapsedColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(f"{name}: compiling", total=None)
 
@@ -87,8 +81,21 @@ def evaluations(name: str) -> Iterator[None]:
 
 
 @contextmanager
+def prepared() -> Iterator[None]:
+    """Import what learning and predicting need, where an interrupt ends the process, and cache compiled programs."""
+    atexit.register(gc.freeze)  # the last garbage collection would take as long as the imports
+    before = signal.signal(signal.SIGINT, end)
+    with uncollected():
+        import_scikit_learn()
+        import_module("quantprop.estimators")
+    signal.signal(signal.SIGINT, before)
+    with kept_programs():
+        yield
+
+
+@contextmanager
 def kept_programs() -> Iterator[None]:
-    """Keep compiled programs on disk; where that is not possible, say so and go on without."""
+    """Cache compiled programs on disk; a note says so where that is not possible."""
     from quantprop.runtime.compiled import cache
     from quantprop.runtime.folders import SWITCH
 
@@ -117,24 +124,12 @@ def plainly(debug: bool, stopped: str = "stopped; nothing was written") -> Itera
     except Exception as error:
         if debug:
             raise
-        note(f"error: {_in_words(error)} (--debug shows where)")
+        note(f"error: {failure(error)} (--debug shows where)")
         raise typer.Exit(FAILURE) from None
 
 
-@contextmanager
-def described(model: Path, json: bool, debug: bool) -> Iterator[None]:
-    """What is printed of a model that has been written: where that fails it is a warning, since the work is done."""
-    try:
-        yield
-    except Exception as error:
-        if debug:
-            raise
-        note(f"warning: {model} was written, but cannot be described: {_in_words(error)} (--debug shows where)")
-        if json:
-            typer.echo(as_json({"model": str(model), "warning": _in_words(error)}))
-
-
-def _in_words(error: Exception) -> str:
+def failure(error: Exception) -> str:
+    """An error in one line."""
     said = f"{error.strerror}: {error.filename}" if isinstance(error, OSError) and error.filename else str(error)
     return " ".join(said.split()) or type(error).__name__
 

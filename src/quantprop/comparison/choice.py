@@ -1,4 +1,6 @@
-"""Kernels and likelihoods side by side, by the leave-one-out log density that the cavities of one fit give."""
+"""Kernels and likelihoods compared by the leave-one-out log density that the cavities of one fit give; sums of terms
+grown one at a time while it gains significantly.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +14,26 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.comparison.errors import Estimate
+from quantprop.comparison.compare import OFFSET, Report
 from quantprop.comparison.insight import surprise
+from quantprop.comparison.scores import Estimate
 from quantprop.estimators import GaussianProcessClassifier
-from quantprop.estimators.core import Core
 from quantprop.inference.classes import ClassSolution
+from quantprop.inference.solution import Solution
+from quantprop.kernels import Terms, columns_of
+from quantprop.kernels.terms import quoted
 from quantprop.likelihoods import Gaussian
 from quantprop.likelihoods.base import Datum
 from quantprop.runtime.precision import float64
-from quantprop.tables import Problem, TableModel
-
-Report = Callable[[str, int, int], None]
+from quantprop.tables import Problem, Table, TableError, TableModel
+from quantprop.tables.encoding import is_dates, levels_of
+from quantprop.tables.reading import MISSING
 
 UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
 NODES = 32
 DRAWS = 400  # of the functions of several classes
+MIN_GAIN = 2.0  # nats, and standard errors, that a term must gain
+TOLERATED_LOSS = 2.0  # nats, or standard errors, by which a simpler term may fall behind the best and be taken
 
 
 @dataclass(frozen=True)
@@ -39,8 +46,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Standing:
-    """A candidate as learned: log p(y_i | other rows) of every row, in units of the table's y, and which rows' cavities
-    are not to be relied on: those that are improper, or approximate with an uncertain log density.
+    """A candidate as learned: log p(y_i | other rows) of every row, in units of the table's y, and the rows whose
+    cavities are unreliable: improper, or approximate with an uncertain log density.
     """
 
     name: str
@@ -54,7 +61,7 @@ class Standing:
         return summed(self.loo, self.model.fits[0].solution.weights)
 
     def less(self, other: Standing) -> Estimate:
-        """Its sum less another's, paired row by row."""
+        """Its sum minus that of another candidate, paired row by row."""
         return summed(self.loo - other.loo, self.model.fits[0].solution.weights)
 
 
@@ -71,7 +78,7 @@ class Choice:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is to be said of rows that are not to be relied on, a sentence for each candidate that has some."""
+        """A sentence for each candidate with unreliable rows."""
         found = []
         for one in self.standings:
             rows = np.flatnonzero(one.unreliable)
@@ -111,12 +118,18 @@ def choose(given: Sequence[Candidate], method: str = "qp", report: Report = lamb
     Densities of discrete and of continuous y cannot be compared, and are refused.
     """
     _check_comparable(given)
-    standings = []
+    found = learned(given, method, report, "models")
+    return Choice(tuple(sorted(found, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
+
+
+def learned(given: Sequence[Candidate], method: str, report: Report, name: str) -> list[Standing]:
+    """Every candidate, learned from all rows; progress is reported under a name."""
+    found = []
     for i, candidate in enumerate(given):
-        report("models", i, len(given))
-        standings.append(standing(candidate, method))
-    report("models", len(given), len(given))
-    return Choice(tuple(sorted(standings, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
+        report(name, i, len(given))
+        found.append(standing(candidate, method))
+    report(name, len(given), len(given))
+    return found
 
 
 def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Standing:
@@ -129,7 +142,7 @@ def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Stand
 
 
 def _have_density(model: TableModel) -> Any:
-    """Whether rows have a density of y, which has a unit: censored ones have probabilities."""
+    """True for rows with a density of y, which has a unit; censored rows have probabilities."""
     if isinstance(model.estimator, GaussianProcessClassifier):
         return 1.0
     data = model.fits[0].solution.data
@@ -149,14 +162,15 @@ def unreliable(model: TableModel) -> np.ndarray:
     """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
     the models of classes. Cavities of the Gaussian likelihood are exact, whatever that variance.
     """
-    if isinstance(solution := model.fits[0].solution, ClassSolution):
+    return np.any([_unreliable(fitted.solution) for fitted in model.fits], axis=0)
+
+
+def _unreliable(solution: Solution | ClassSolution) -> np.ndarray:
+    if isinstance(solution, ClassSolution):
         return ~(_class_spread(solution) <= UNRELIABLE)
-    return np.any([np.isnan(core.fitted.solution.loo) | _uncertain(core) for core in cores(model)], axis=0)
-
-
-def _uncertain(core: Core) -> np.ndarray:
-    exact = isinstance(core.fitted.solution.model.likelihood, Gaussian)
-    return np.zeros(len(core.fitted.solution.loo), bool) if exact else ~(_spread(core) <= UNRELIABLE)
+    if isinstance(solution.model.likelihood, Gaussian):
+        return np.isnan(solution.loo)
+    return np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE)
 
 
 @float64
@@ -172,25 +186,100 @@ def _class_spread(solution: ClassSolution) -> Float[np.ndarray, " n"]:
     return np.var(np.asarray(jax.jit(jax.vmap(each, (None, 0)))(Datum(solution.y, one, one), f)), axis=0)
 
 
-def cores(model: TableModel) -> list[Core]:
-    """What an estimator learned, with its data; one for each class, if several."""
-    estimator = model.estimator
-    if isinstance(estimator, GaussianProcessClassifier):
-        return [one.core for one in estimator._models()]
-    return [estimator._core]
-
-
 @float64
-def _spread(core: Core) -> Float[np.ndarray, " n"]:
+def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
     """Var log p(y_i | f_i) under the marginal posterior of f_i: WAIC's penalty of a row."""
-    solution, task = core.fitted.solution, core.landscape.task
-    likelihood, n = solution.model.plain_likelihood, len(task.x)
+    likelihood, latent = solution.model.plain_likelihood, solution.marginals
     nodes, weights = np.polynomial.hermite_e.hermegauss(NODES)
     weights = weights / weights.sum()
-    f = solution.marginals.mean[:, None] + np.sqrt(solution.marginals.variance)[:, None] * nodes
-    data = jax.tree.map(lambda column: column[:n], task.data)
+    f = latent.mean[:, None] + np.sqrt(latent.variance)[:, None] * nodes
     each = jax.vmap(lambda datum, fs: jax.vmap(lambda f: likelihood.log_prob(datum, f))(fs))
-    logs = np.asarray(each(data, f))
+    logs = np.asarray(each(solution.data, f))
     with np.errstate(invalid="ignore"):
         mean = logs @ weights
         return ((logs - mean[:, None]) ** 2) @ weights
+
+
+# --- sums of terms ---------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Growth:
+    """The steps of a search, from no term to the sum that was found, and all that was tried at each."""
+
+    steps: tuple[Standing, ...]
+    tried: tuple[tuple[Standing, ...], ...]
+
+    @property
+    def best(self) -> Standing:
+        """The sum that was found."""
+        return self.steps[-1]
+
+
+def possible_terms(table: Table) -> tuple[str, ...]:
+    """A linear and a smooth term for every column of numbers or dates, a group for every column of words; simple ones
+    first. Columns that are neither, or whose words never repeat, are passed over.
+    """
+    linear, smooth, groups = [], [], []
+    for name in table.names:
+        present = table.only([i for i, cell in enumerate(table.column(name)) if cell not in MISSING])
+        cells, column = present.column(name), quoted(name)
+        if len(set(cells)) < 2:
+            continue
+        try:
+            words = () if is_dates(cells) else levels_of(present, name)
+        except TableError:  # too many words for 0-1 columns, but not for a group
+            words = tuple(set(cells))
+        if not words:
+            linear.append(f"linear({column})")
+            smooth += [f"se({column})"] * (len(set(cells)) > 5)
+        elif len(words) == 2:
+            linear.append(f"linear({column})")
+        elif len(words) < len(cells):
+            groups.append(f"group({column})")
+    return (*linear, *groups, *smooth)
+
+
+def grow(
+    problem_of: Callable[[str], Problem],
+    terms: Sequence[str],
+    method: str = "qp",
+    report: Report = lambda name, done, total: None,
+    most: int = 10,
+) -> Growth:
+    """Start from a constant, add the term that gains most, and stop where none gains 2 nats and 2 standard errors.
+
+    `problem_of` makes the problem of a kernel. Of terms that gain about as much as the best the first is taken, so
+    simple ones should come first.
+    """
+    left, chosen, steps, tried = list(terms), [], [], []
+    if not left:
+        raise ValueError("terms: there is no column that a term could be made of")
+    steps.append(standing(Candidate("constant()", problem_of(left[0])), method, kernel=OFFSET))
+    while left and len(chosen) < most:
+        texts = [" + ".join([*chosen, term]) for term in left]
+        found = learned(
+            [Candidate(text, problem_of(text)) for text in texts], method, report, f"term {len(chosen) + 1}"
+        )
+        tried.append(tuple(found))
+        at = _taken(left, found, steps[-1])
+        if at is None:
+            break
+        steps.append(found[at])
+        chosen.append(left.pop(at))
+    return Growth(tuple(steps), tuple(tried))
+
+
+def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:
+    """The place of the candidate that is taken, if any."""
+    gains = [one.less(before) for one in found]
+    good = [i for i, gain in enumerate(gains) if gain.value > MIN_GAIN * max(1.0, gain.error)]
+    if not good:
+        return None
+    best = max(good, key=lambda i: gains[i].value)
+    columns = [columns_of(Terms(term).kernel()) for term in terms]
+    for i in good[: good.index(best)]:  # simpler terms of the same column
+        loss = found[best].less(found[i])
+        if columns[i] == columns[best] and loss.value < TOLERATED_LOSS * max(1.0, loss.error):
+            return i
+    return best

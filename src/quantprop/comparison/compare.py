@@ -8,16 +8,23 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from quantprop import kernels
-from quantprop.comparison.errors import Estimate, difference, estimate
-from quantprop.comparison.perfect import drawn_pit
-from quantprop.comparison.scores import ClassForecast, Forecast, NumberForecast, joined
+from quantprop.comparison.scores import (
+    ClassForecast,
+    Estimate,
+    Forecast,
+    NumberForecast,
+    difference,
+    drawn_pit,
+    estimate,
+    joined,
+)
 from quantprop.estimators import GaussianProcessClassifier
-from quantprop.estimators.core import Core
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import as_method
 from quantprop.parameters import Parameter
@@ -26,25 +33,21 @@ from quantprop.tables import Problem, TableModel
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
-OFFSET = kernels.Constant(Parameter(100.0, fixed=True))  # any value of f that data could ask for
-
-
+WIDE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
+OFFSET = kernels.Constant(WIDE)
 BASELINES = ("constant", "linear")
 
 
-def simpler_kernels(problem: Problem) -> dict[str, kernels.Kernel]:
-    """What f may be, in place of what the kernel says: constant, or linear in all columns that are no groups."""
-    coded = [column.treatment == "coded" for column in problem.encoding.columns]
-    if not any(coded):
-        return dict(zip(BASELINES, (OFFSET, OFFSET + kernels.Linear()), strict=True))
-    numbers = [i for i, code in enumerate(coded) if not code]
-    groups = [i for i, code in enumerate(coded) if code]
-    wide = kernels.Categories(Parameter(100.0, fixed=True))
-    effects = [wide.on(i) for i in groups] + ([kernels.Linear().on(numbers)] if numbers else [])
-    linear: kernels.Kernel = OFFSET
-    for effect in effects:
-        linear = linear + effect
-    return dict(zip(BASELINES, (OFFSET, linear), strict=True))
+def linear_kernel(problem: Problem) -> kernels.Kernel:
+    """The kernel of an f that is linear in all columns of numbers, and has a level of its own for each group."""
+    groups = [i for i, column in enumerate(problem.encoding.columns) if column.treatment == "coded"]
+    if not groups:
+        return OFFSET + kernels.Linear()
+    numbers = [i for i in range(len(problem.encoding.columns)) if i not in groups]
+    kernel: kernels.Kernel = OFFSET
+    for group in groups:
+        kernel = kernel + kernels.Categories(WIDE).on(group)
+    return kernel + kernels.Linear().on(numbers) if numbers else kernel
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class Evaluated:
         return float(errors.mean()), float(np.quantile(errors, 0.95))
 
     def less(self, other: Evaluated) -> dict[str, Estimate]:
-        """Its scores less those of another on the same rows, with their standard errors."""
+        """Its scores minus the scores of another on the same rows, with their standard errors."""
         own, others = self.rows, other.rows
         return {name: difference(name, own[name], others[name], self.ratio) for name in own}
 
@@ -127,9 +130,7 @@ class Comparison:
     division: Division
     methods: tuple[Evaluated, ...]
     baselines: tuple[Evaluated, ...]
-    posteriors: tuple[Solution, ...] = field(
-        repr=False
-    )  # EP's, and QP's with EP's hyperparameters (of the first class); or none, as of all classes jointly
+    posteriors: tuple[Solution, ...] = field(repr=False)  # EP's, and QP's with EP's hyperparameters; or none
 
     @property
     def first(self) -> Evaluated:
@@ -147,20 +148,20 @@ class Comparison:
 
 def folds(problem: Problem, count: int, seed: int = 0) -> Division:
     """Every row scored once, by a model of the others; each class spread evenly over the folds."""
-    parts = _dealt(problem, count, seed)
+    parts = _assigned(problem, count, seed)
     splits = tuple((np.flatnonzero(parts != k), np.flatnonzero(parts == k)) for k in range(count))
     return Division(splits, np.arange(len(parts)), f"{count} folds, seed {seed}")
 
 
 def held_out(problem: Problem, one_in: int, seed: int = 0) -> Division:
     """One row in so many scored, by a model of the others, which is also the one shown."""
-    parts = _dealt(problem, one_in, seed)
+    parts = _assigned(problem, one_in, seed)
     train, test = np.flatnonzero(parts), np.flatnonzero(parts == 0)
     return Division(((train, test),), train, f"{len(test)} rows held out, seed {seed}")
 
 
-def _dealt(problem: Problem, count: int, seed: int) -> np.ndarray:
-    """The number of every row's fold: rows shuffled, sorted by class, and dealt out like cards."""
+def _assigned(problem: Problem, count: int, seed: int) -> np.ndarray:
+    """The number of every row's fold: rows shuffled, sorted by class, and assigned to folds in turn."""
     y, n = problem.target.y, len(problem.raw)
     if not 2 <= count <= n:
         raise ValueError(f"folds must lie between 2 and the number of rows, {n}; got {count}")
@@ -186,7 +187,7 @@ def compare(
     report: Report = lambda method, done, total: None,
     threads: int = 1,
 ) -> Comparison:
-    """Learn by each method on each split, and once more on the rows to be shown; so many methods at a time.
+    """Learn by each method on each split, and once more on the rows to be shown; `threads` methods at a time.
 
     Beside them stand two baselines, by the first method: the same likelihood with f constant, and with f linear in the
     features (a generalised linear model: probit, logistic, Poisson regression and so on). Fits keep their warnings to
@@ -198,56 +199,47 @@ def compare(
         as_method(method)  # which refuses a name before the first is learned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        jobs = [Job(method, method, {}) for method in methods]
-        simpler = [Job(name, methods[0], {"kernel": kernel}) for name, kernel in simpler_kernels(problem).items()]
         evaluate = partial(_evaluated, problem, division, report)
+        first = repeat(methods[0])
+        simpler = [{"kernel": OFFSET}, {"kernel": linear_kernel(problem)}]
         if threads == 1:
-            evaluated, baselines = tuple(map(evaluate, jobs)), tuple(map(evaluate, simpler))
+            evaluated = tuple(map(evaluate, methods, methods, repeat({})))
+            baselines = tuple(map(evaluate, BASELINES, first, simpler))
         else:
             with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-                evaluated = tuple(pool.map(evaluate, jobs))
-                baselines = tuple(pool.map(evaluate, simpler))  # after the first method, whose programs they share
+                evaluated = tuple(pool.map(evaluate, methods, methods, repeat({})))
+                baselines = tuple(pool.map(evaluate, BASELINES, first, simpler))  # by programs that are compiled by now
         return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
 
 
-@dataclass(frozen=True)
-class Job:
-    """What is to be evaluated: its name, a method, and settings of the estimator."""
-
-    name: str
-    method: str
-    settings: dict[str, Any]
-
-
-def _evaluated(problem: Problem, division: Division, report: Report, job: Job) -> Evaluated:
+def _evaluated(
+    problem: Problem, division: Division, report: Report, name: str, method: str, settings: dict[str, Any]
+) -> Evaluated:
     """One method on every split. The first split is learned from twice: the first time compiles."""
-    same = [i for i, (train, _) in enumerate(division.splits) if np.array_equal(train, division.shown)]
-    done, total, shown = [], 1 + len(division.splits) + (not same), None
-    report(job.name, 0, total)
-    _, cold = _timed(problem, job, division.splits[0][0])
-    report(job.name, 1, total)
-    for i, (train, test) in enumerate(division.splits):
-        model, seconds = _timed(problem, job, train)
+    done, shown, total = [], None, 2 + len(division.splits)
+
+    def learned(rows: np.ndarray) -> tuple[TableModel, float]:
+        start = time.perf_counter()
+        model = problem.fit(method, rows, **settings)
+        return model, time.perf_counter() - start
+
+    report(name, 0, total)
+    _, cold = learned(division.splits[0][0])
+    for train, test in division.splits:
+        report(name, 1 + len(done), total)
+        model, seconds = learned(train)
         done.append(_fold(problem, model, train, test, seconds))
-        shown = model if i in same else shown
-        report(job.name, 1 + len(done), total)
-    if shown is None:
-        shown = problem.fit(job.method, division.shown, **job.settings)
-        report(job.name, total, total)
-    return Evaluated(job.name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
-
-
-def _timed(problem: Problem, job: Job, rows: np.ndarray) -> tuple[TableModel, float]:
-    start = time.perf_counter()
-    model = problem.fit(job.method, rows, **job.settings)
-    return model, time.perf_counter() - start
+        shown = model if np.array_equal(train, division.shown) else shown
+    report(name, 1 + len(done), total)
+    shown = shown or problem.fit(method, division.shown, **settings)
+    report(name, total, total)
+    return Evaluated(name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
 
 
 def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarray, seconds: float) -> Fold:
-    converged = all(fitted.converged for fitted in model.fits)
     bad = next((fitted for fitted in model.fits if not fitted.converged), model.fits[0])
     status = f"learning {bad.status}; inference {bad.solution.status}"
-    return Fold(len(train), test, forecast_of(problem, model, test), seconds, converged, status)
+    return Fold(len(train), test, forecast_of(problem, model, test), seconds, model.converged, status)
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
@@ -267,15 +259,10 @@ def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Foreca
 
 
 def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
-    """EP's posterior at the rows shown, and QP's where EP learned to be; by the program that learned, already there."""
+    """EP's posterior at the rows shown, and QP's at EP's hyperparameters, of the first class; none of joint classes."""
     by = {one.method: one.model for one in evaluated}
     if not {"ep", "qp"} <= set(by) or not isinstance(by["ep"].fits[0].solution, Solution):
         return ()
-    ep, qp = by["ep"].fits[0], _core(by["qp"])
+    ep, estimator = by["ep"].fits[0], by["qp"].estimator
+    qp = estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core
     return ep.solution, qp.moved(qp.landscape.from_cold(ep.theta)).fitted.solution
-
-
-def _core(model: TableModel) -> Core:
-    """What an estimator learned, with its data; of the first class, if several."""
-    estimator = model.estimator
-    return estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core

@@ -1,9 +1,10 @@
-"""What a learned model says of its rows and features: which rows surprise it, which move it, which features count; and
+"""A learned model of a table in words and numbers: rows that surprise or move it, features and terms that count, and
 how far it is to be trusted.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +15,15 @@ from jaxtyping import Float
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.solution import Solution
+from quantprop.inference.terms import MEAN, FixedEffect
 from quantprop.kernels import Columns, Kernel, columns_of, written
 from quantprop.kernels.structure import leaves
+from quantprop.kernels.terms import quoted
 from quantprop.parameters import declared, labels
 from quantprop.tables import TableModel
+from quantprop.tables.targets import TIMES
 
+LEVEL = ("mean", "constant()")  # terms that explain no difference between rows
 LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
 
 
@@ -38,8 +43,8 @@ def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
 
 
 def influence(model: TableModel) -> Float[np.ndarray, " n"]:
-    """How far each row moves the latent function at its own place, in nats; summed over the models of classes, and of
-    all functions of a joint one.
+    """The change of the latent function at each row caused by the row itself, in nats; summed over the models of
+    classes, and over all functions of a joint model.
     """
     moved = [
         _all_moved(fitted.solution) if isinstance(fitted.solution, ClassSolution) else _moved(fitted.solution)
@@ -70,13 +75,13 @@ def _moved(solution: Solution) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Trust:
-    """How far a Gaussian posterior is to be trusted: what a correction would change (see docs/corrections.md).
+    """The accuracy of a Gaussian posterior: the changes that a correction would make (see docs/corrections.md).
 
     Attributes:
-        shift: of the log evidence, in nats; NaN where there is no correction.
-        doubt: of every row, the most by which a probability about its f changes; NaN likewise.
-        refused: why there is no correction, empty where there is one.
-        modes: what starts elsewhere found.
+        shift: change of the log evidence, in nats; NaN without a correction.
+        doubt: maximum change of any probability about f, for every row; NaN without a correction.
+        refused: the reason for having no correction; empty if there is one.
+        modes: the result of a search for other modes.
     """
 
     shift: float
@@ -105,23 +110,16 @@ def trust(solution: Solution | ClassSolution) -> Trust:
     return Trust(better.evidence_shift, better.doubt, "", modes)
 
 
-@dataclass(frozen=True)
-class Relevance:
-    """The lengthscale of a feature (of standardised columns: the shorter, the more the feature counts)."""
-
-    feature: str
-    lengthscale: float
-
-
-def relevance(model: TableModel, which: int = 0) -> tuple[Relevance, ...]:
-    """Features from the one that counts most, under ARD; none under one lengthscale for all."""
+def relevance(model: TableModel, which: int = 0) -> dict[str, float]:
+    """Lengthscales of the standardised features under ARD, from the shortest, whose feature counts most; none under one
+    lengthscale for all.
+    """
     if columns_of(model.fits[which].model.kernel):  # of terms, each with lengthscales of its own
-        return ()
+        return {}
     found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
     if len(found) != len(model.encoding.features) or len(found) == 1:
-        return ()
-    pairs = zip(model.encoding.features, found, strict=True)
-    return tuple(sorted((Relevance(*pair) for pair in pairs), key=lambda one: one.lengthscale))
+        return {}
+    return dict(sorted(zip(model.encoding.features, found, strict=True), key=lambda pair: pair[1]))
 
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
@@ -176,3 +174,48 @@ def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:
     """The rows with the greatest values, NaN left out."""
     order = np.argsort(-values, kind="stable")
     return [int(i) for i in order if not np.isnan(values[i])][:most]
+
+
+# --- terms -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TermSummary:
+    """A learned model of terms: its text, what share of the variance of f each explains, and linear effects: on the
+    target in its own units where f is its mean, on its logarithm where f is of that.
+    """
+
+    kernel: str
+    shares: dict[str, float]
+    fixed: dict[str, FixedEffect]
+
+
+def has_terms(model: TableModel) -> bool:
+    """True if a model's kernel is a sum of terms of columns and f is one function; a joint model of classes has several
+    functions, of which only differences matter.
+    """
+    return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
+
+
+def term_summary(model: TableModel, which: int = 0) -> TermSummary:
+    """The terms of a model; of one of its classes, where it has several."""
+    solution = model.fits[which].solution
+    origin, unit = _scale(model)
+    words = {f"linear({quoted(c.name)})": c.features[0] for c in model.encoding.columns if len(c.levels) == 2}
+    fixed = {}
+    for name, effect in solution.fixed_effects().items():
+        start = origin if name in (MEAN, "mean.intercept") else 0.0
+        estimate, lower, upper = (start + unit * number for number in (effect.estimate, effect.lower, effect.upper))
+        called = f"linear({words[name]})" if name in words else name
+        fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
+    shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name not in LEVEL}
+    return TermSummary(written(solution.model.kernel), shares, fixed)
+
+
+def _scale(model: TableModel) -> tuple[float, float]:
+    """(a, b) with which a + b f is f in the units of the table: of a time, f is the logarithm."""
+    units = model.units
+    if model.fits[0].model.likelihood.name in TIMES:
+        return math.log(units.scale), 1.0
+    centre, spread = (getattr(model.estimator, name, start) for name, start in (("_y_mean", 0.0), ("_y_std", 1.0)))
+    return units.centre + units.scale * centre, units.scale * spread

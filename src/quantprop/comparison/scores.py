@@ -1,16 +1,22 @@
-"""Scores of forecasts against outcomes, and what a perfect forecaster would score."""
+"""Scores of forecasts against outcomes, their standard errors, and what a perfect forecaster would score."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import stdtrit
 
-from quantprop.comparison.perfect import DRAWS
+from quantprop.inference.predictive import Predictive
 
-BINS = 10
-LEVELS = np.linspace(0.05, 0.95, 19)
+BINS = 10  # of stated probabilities
+LEVELS = np.linspace(0.05, 0.95, 19)  # of quantiles
+DRAWS = 200  # of y per row, from the forecasts
+CONFIDENCE = 0.95
+
+Rows = list[Float[np.ndarray, " n"]]  # the rows of every fold
 
 
 @dataclass(frozen=True)
@@ -78,7 +84,7 @@ class NumberForecast:
 
     @property
     def calibration(self) -> float:
-        """How far the shares of y below their own quantiles are from what they should be, averaged over quantiles.
+        """The distance between levels of quantiles and the fractions of y below them, averaged over quantiles.
 
         Of discrete y a part counts where a quantile falls inside its step (Czado, Gneiting and Held 2009).
         """
@@ -104,3 +110,78 @@ def joined(parts: list[Forecast]) -> Forecast:
     """The forecasts of several sets of rows as one."""
     kind = type(parts[0])
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in kind.__dataclass_fields__))
+
+
+# --- perfect forecasters ---------------------------------------------------------------------------------------------
+
+
+def drawn_pit(forecast: Predictive, seed: int) -> Float[np.ndarray, "n draws 2"]:
+    """P(Y < y) and P(Y ≤ y) of y drawn from the forecasts: uniform and equal where y is continuous."""
+    lattice, n = forecast.likelihood.lattice, len(forecast.exposure)
+    if lattice is None:
+        return np.repeat(np.random.default_rng(seed).random((n, DRAWS, 1)), 2, axis=2)
+    y = forecast.sample(DRAWS, seed).T
+    return np.clip(_at_each(forecast.cdf, np.stack([y - lattice[1], y], axis=2)), 0.0, 1.0)
+
+
+def _at_each(function: Callable[[np.ndarray], np.ndarray], points: Float[np.ndarray, "n m 2"]) -> np.ndarray:
+    """A function of one number per row, at many numbers per row: called once for each that differs in its row."""
+    rows = [np.unique(row, return_inverse=True) for row in points.reshape(len(points), -1)]
+    most = max(len(distinct) for distinct, _ in rows)
+    table = np.array([np.pad(distinct, (0, most - len(distinct)), mode="edge") for distinct, _ in rows])
+    values = np.array([function(column) for column in table.T])
+    return np.array([values[which, i] for i, (_, which) in enumerate(rows)]).reshape(points.shape)
+
+
+# --- scores over folds -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number, its standard error and the degrees of freedom of the latter; NaN and 0 where there is none."""
+
+    value: float
+    error: float
+    freedom: int
+
+    @property
+    def margin(self) -> float:
+        """Half the width of the 95 % interval, by Student's t."""
+        return float(stdtrit(self.freedom, 0.5 + 0.5 * CONFIDENCE)) * self.error if self.freedom else float("nan")
+
+
+def pooled(name: str, folds: Rows) -> float:
+    """A score of all rows together: the mean, for rmse its root."""
+    mean = float(np.mean(np.concatenate(folds)))
+    return mean**0.5 if name == "rmse" else mean
+
+
+def estimate(name: str, folds: Rows, ratio: float) -> Estimate:
+    """A score of all rows; `ratio` is the number of rows scored per row learned from, in one fold."""
+    return _with_error(pooled(name, folds), _linear(name, folds), ratio)
+
+
+def difference(name: str, folds: Rows, others: Rows, ratio: float) -> Estimate:
+    """A score less another method's on the same rows, paired row by row."""
+    paired = [a - b for a, b in zip(_linear(name, folds), _linear(name, others), strict=True)]
+    return _with_error(pooled(name, folds) - pooled(name, others), paired, ratio)
+
+
+def _linear(name: str, folds: Rows) -> Rows:
+    """The contribution of every row to a score, to first order: d√m = dm / 2√m."""
+    root = pooled(name, folds) if name == "rmse" else 0.0
+    return [rows / (2.0 * root) for rows in folds] if root > 0 else folds
+
+
+def _with_error(value: float, folds: Rows, ratio: float) -> Estimate:
+    """Over folds, corrected since their training sets overlap; over rows where there is one fold only.
+
+    The variance of a mean over J folds is (1/J + ratio) S², where S² is that of one fold: with 1/J alone the overlap
+    makes it too small (Nadeau and Bengio 2003, Inference for the generalization error, section 3.3).
+    """
+    each, correction = (np.array([rows.mean() for rows in folds]), ratio) if len(folds) > 1 else (folds[0], 0.0)
+    if len(each) < 2:
+        return Estimate(value, float("nan"), 0)
+    with np.errstate(invalid="ignore"):  # an infinite score has no standard error: NaN
+        spread = np.std(each, ddof=1)
+    return Estimate(value, float(np.sqrt(1.0 / len(each) + correction) * spread), len(each) - 1)

@@ -179,17 +179,9 @@ def _outcome(recipe: _Recipe, X: np.ndarray, target: np.ndarray) -> tuple[np.nda
 
 def _describe(recipe: _Recipe, paper: bool, X: np.ndarray) -> str:
     columns = "1 column" if X.shape[1] == 1 else f"{X.shape[1]} columns"
-    parts = [
-        f"{X.shape[0]} rows, {columns}: {recipe.about}.",
-        f"y: {recipe.coding}.",
-        f"Source: {recipe.source}.",
-    ]
+    text = f"{X.shape[0]} rows, {columns}: {recipe.about}. y: {recipe.coding}. Source: {recipe.source}."
     if recipe.note:
-        parts.append(recipe.note)
+        text += f" {recipe.note}"
     if recipe.fault:
-        parts.append(
-            f"Known fault of this variant: {recipe.fault}."
-            if paper
-            else f"Not in this variant, but in `paper`: {recipe.fault}."
-        )
-    return " ".join(parts)
+        text += f" {'Known fault of this variant' if paper else 'Not in this variant, but in `paper`'}: {recipe.fault}."
+    return text

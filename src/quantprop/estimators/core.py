@@ -25,7 +25,7 @@ from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.solution import Solution
-from quantprop.inference.task import prepare, settled
+from quantprop.inference.task import prepare
 from quantprop.kernels import Constant, Kernel, Sum, Terms, located
 from quantprop.kernels.base import KernelSizeError
 from quantprop.kernels.structure import centred, with_levels
@@ -206,9 +206,8 @@ def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: di
 
 
 def _learned(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any) -> Core:
-    model = settled(model, x)
     task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
-    landscape = Landscape(model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
+    landscape = Landscape(task.model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
     theta, bounds = packed(landscape.parts), box(landscape.parts)
     if warm is not None and all_true(len(warm.nu) == len(task.x)):
         landscape = landscape.warmed(theta, warm)

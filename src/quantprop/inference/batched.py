@@ -10,7 +10,7 @@ import numpy as np
 
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Normal
-from quantprop.inference.prediction import above_rounding, padded_sites, prior_of, shares
+from quantprop.inference.prediction import above_rounding, padded_rows, prior_of
 from quantprop.inference.solution import Solution
 from quantprop.runtime.arguments import SEQUENCE, checked, several
 from quantprop.runtime.batches import chunks, each, kinds, of, slots, stacked
@@ -56,11 +56,9 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
 
 def _case(solution: Solution, new: np.ndarray) -> tuple:
     """Everything about one prediction, padded."""
-    model, size = solution.model, bucket(len(solution.X))
-    train = (pad(solution.X, size), pad(model.prior_mean(solution.X), size), padded_sites(solution.sites))
-    share = shares(solution.method, solution.weights, len(solution.X))
-    ahead = (pad(new, bucket(len(new))), pad(model.prior_mean(new), bucket(len(new))))
-    return model.plain_process, model.plain_kernel, share, *train, *ahead
+    model, rows = solution.model, padded_rows(solution)
+    x, ahead = ((pad(of, bucket(len(of))), pad(model.prior_mean(of), bucket(len(of)))) for of in (solution.X, new))
+    return model.plain_process, model.plain_kernel, rows.share, *x, rows.sites, *ahead
 
 
 def _predicted(batch: tuple, used: int, signed: bool) -> tuple:

@@ -11,14 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.classes import by_factors
+from quantprop.inference.classes import in_terms_of
 from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome
 from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import Status
 from quantprop.inference.strategies import BY_SWEEPS, OTHERWISE, Request, tried, without_variance
-from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, settled, starting_sites
+from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, starting_sites
 from quantprop.methods import EP, QP, Method
 from quantprop.model import Model
 from quantprop.priors.base import finite
@@ -33,7 +33,6 @@ MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors ke
 
 
 @checked(model=a(Model), sites=a(Natural), schedule=choice(SCHEDULES))
-@by_factors
 @float64
 def infer(
     model: Model,
@@ -83,8 +82,8 @@ def infer(
         raise ValueError(
             f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"
         )
-    model = settled(model, X)
-    task = prepare(model, X, y, method, weights, exposure, trials)
+    given, task = model, prepare(model, X, y, method, weights, exposure, trials)
+    model = task.model
     with blas_threads_for(task.cost):
         problem = _problem(model, method, task)
         start = task.placed(starting_sites(problem.likelihood, task, sites))
@@ -97,7 +96,9 @@ def infer(
     method = ended.problem.method
     loo = loo_at(method, problem.likelihood, task, ended.out.at)
     solution = solution_of(model, method, task, ended.out, loo, ended.schedule, tol)
-    return solution if is_psd else replace(solution, status=replace(solution.status, reason="no-covariance"))
+    if not is_psd:
+        solution = replace(solution, status=replace(solution.status, reason="no-covariance"))
+    return in_terms_of(given, solution)
 
 
 def _problem(model: Model, method: Method, task: Task) -> InferenceProblem:
@@ -117,7 +118,7 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
             "variance, a larger noise, or smaller weights",
             PrecisionWarning,
-            stacklevel=6,
+            stacklevel=5,
         )
 
 

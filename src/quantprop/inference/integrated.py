@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from quantprop.gaussian import Normal
 from quantprop.inference.batched import predict_many
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.prediction import proper
-from quantprop.inference.predictive import Predictive
+from quantprop.inference.predictive import predictive_of
 from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import in_words
@@ -22,10 +23,10 @@ from quantprop.likelihoods.by_output import of_output
 from quantprop.model import Model
 from quantprop.parameters import declared, free, labels, logarithms
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_integrated, text
+from quantprop.runtime.display import of_integrated, summarised
 from quantprop.runtime.names import check_name
 
-LEVEL = 0.95  # of intervals
+INTERVAL_LEVEL = 0.95
 
 _REMEDIES = {
     "converged": "",
@@ -92,6 +93,7 @@ class HyperparameterMarginal:
     prior: str
 
 
+@summarised(of_integrated)
 @dataclass(frozen=True)
 class Integrated:
     """A posterior averaged over its hyperparameters: Σ_k weights_k (the posterior of f at θ_k).
@@ -112,12 +114,6 @@ class Integrated:
     priors: dict[str, str]
     status: IntegrationStatus
 
-    def __repr__(self) -> str:
-        return text(of_integrated(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_integrated(self))
-
     @property
     def model(self) -> Model:
         """The model at the hyperparameters with the largest weight."""
@@ -125,7 +121,7 @@ class Integrated:
 
     @property
     def converged(self) -> bool:
-        """Whether the hyperparameters were integrated with enough effective points."""
+        """True if the hyperparameters were integrated with enough effective points."""
         return self.status.reason in ("converged", "nothing-to-integrate")
 
     @property
@@ -143,10 +139,14 @@ class Integrated:
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
-        if full_cov:
-            return _joint(self.weights, [component.predict(Xnew, full_cov=True) for component in self.components])
-        latents = self._latents(Xnew)
-        return NormalMixture(self.weights, np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents]))
+        w = self.weights
+        latents = [one.predict(Xnew, full_cov=True) for one in self.components] if full_cov else self._latents(Xnew)
+        means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
+        if not full_cov:
+            return NormalMixture(w, means, variances)
+        within = sum(weight * f.covariance for weight, f in zip(w, latents, strict=True))
+        apart = means - w @ means
+        return NormalMixture(w, means, variances, within + (w[:, None] * apart).T @ apart)
 
     def _latents(self, Xnew: Any) -> list[Normal]:
         found = predict_many(self.components, [Xnew] * len(self.components))
@@ -160,22 +160,20 @@ class Integrated:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        latents = self._latents(Xnew)
-        each = [of_output(one.model.plain_likelihood, output) for one in self.components]
-        more = scales(each[0], np.shape(latents[0].mean), exposure, trials)
-        pairs = zip(each, latents, strict=True)
-        return MixedPredictive(self.weights, tuple(Predictive(own, latent, **more) for own, latent in pairs))
+        pairs = zip((one.model.plain_likelihood for one in self.components), self._latents(Xnew), strict=True)
+        each = (predictive_of(likelihood, latent, exposure, trials, output) for likelihood, latent in pairs)
+        return MixedPredictive(self.weights, tuple(each))
 
     @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
+        return self._drawn(n, seed, lambda rng, one, k: one.sample(Xnew, k, seed=int(rng.integers(2**31))))
+
+    def _drawn(self, n: int, seed: int, draw: Callable[[np.random.Generator, Solution, int], np.ndarray]) -> np.ndarray:
+        """n draws, shuffled, as many of each component as its weight asks for."""
         rng = np.random.default_rng(seed)
         counts = rng.multinomial(n, self.weights)
-        drawn = [
-            component.sample(Xnew, k, seed=int(rng.integers(2**31)))
-            for component, k in zip(self.components, counts, strict=True)
-            if k
-        ]
+        drawn = [draw(rng, one, k) for one, k in zip(self.components, counts, strict=True) if k]
         return rng.permutation(np.concatenate(drawn))
 
     @checked()
@@ -193,30 +191,26 @@ class Integrated:
 
         `exposure`, `trials` and `output` are as in `predict_y`.
         """
-        rng = np.random.default_rng(seed)
-        drawn = []
-        for component, k in zip(self.components, rng.multinomial(n, self.weights), strict=True):
-            if k:
-                likelihood = of_output(component.model.plain_likelihood, output)
-                f = component.sample(Xnew, k, seed=int(rng.integers(2**31)))
-                more = scales(likelihood, f.shape[1:], exposure, trials)
-                rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
-                drawn.append(likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f))
-        return rng.permutation(np.concatenate(drawn))
+
+        def of_component(rng: np.random.Generator, one: Solution, k: int) -> np.ndarray:
+            likelihood = of_output(one.model.plain_likelihood, output)
+            f = one.sample(Xnew, k, seed=int(rng.integers(2**31)))
+            more = scales(likelihood, f.shape[1:], exposure, trials)
+            rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
+            return likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f)
+
+        return self._drawn(n, seed, of_component)
 
     @property
     def parameters(self) -> dict[str, HyperparameterMarginal]:
         """The posterior of every hyperparameter by name: mean, sd, median and 95 % interval, in natural units."""
-        levels = np.array([0.5 * (1.0 - LEVEL), 0.5, 0.5 * (1.0 + LEVEL)])
+        levels = np.array([0.5, 0.5 * (1.0 - INTERVAL_LEVEL), 0.5 * (1.0 + INTERVAL_LEVEL)])
         found = {}
         for name, values in self._values().items():
-            mean = float(self.weights @ values)
-            lower, median, upper = (float(q[0]) for q in self.marginal(name).quantile(levels))
-            ends = np.exp([lower, median, upper]) if self.logarithmic[name] else (lower, median, upper)
-            spread = float(np.sqrt(self.weights @ (values - mean) ** 2))
-            found[name] = HyperparameterMarginal(
-                mean, spread, float(ends[1]), float(ends[0]), float(ends[2]), self.priors[name]
-            )
+            mean, at = float(self.weights @ values), self.marginal(name).quantile(levels)[:, 0]
+            sd = float(np.sqrt(self.weights @ (values - mean) ** 2))
+            median, lower, upper = (np.exp(at) if self.logarithmic[name] else at).tolist()
+            found[name] = HyperparameterMarginal(mean, sd, median, lower, upper, self.priors[name])
         return found
 
     def marginal(self, name: str) -> NormalMixture:
@@ -256,10 +250,3 @@ class Integrated:
             for component in self.components
         ]
         return dict(zip(labels(declared(self.model)), np.stack(rows).T, strict=True))
-
-
-def _joint(weights: Float[np.ndarray, " m"], latents: list[Any]) -> NormalMixture:
-    means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
-    apart = means - weights @ means
-    within = sum(w * f.covariance for w, f in zip(weights, latents, strict=True))
-    return NormalMixture(weights, means, variances, within + (weights[:, None] * apart).T @ apart)

@@ -42,7 +42,7 @@ loo_program = seldom(loo_of)
 def loo_apart(
     likelihood: Likelihood, prior: Prior, share: Array, data: Datum, weight: Weight, sites: Natural, signed: bool
 ) -> Array:
-    """The same where a value has a part of its own that a marginal holds only in part (`Prior.for_shares`)."""
+    """The same if a marginal contains only a fraction of the independent part of its value (`Prior.for_shares`)."""
     shared = prior.for_shares(share)
     rest = shared.left_out(shared.condition(sites, signed), weight.copies)
     return rowwise(likelihood.predictive_log_prob, data, rest)
@@ -50,7 +50,7 @@ def loo_apart(
 
 @float64
 def loo_at(method: Method, likelihood: Likelihood, task: Task, at: Evaluation) -> jax.Array:
-    """The same, of a task. Few nodes may not do for a row of weight 0, which no sweep waits for."""
+    """The same for a task. The small rule may not be accurate enough for a row of weight 0, which no sweep checks."""
     data, weight = task.placed((task.data, task.weight))
     if task.mesh is None:
         found = loo_program(*for_loo(method, likelihood, weight), data, weight, at)

@@ -16,11 +16,12 @@ from quantprop.inference.predictive import Predictive, quantiles
 from quantprop.numerics.mixtures import Fineness
 from quantprop.numerics.quantiles import Axis, QuantileGuess, solve
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_mixture, text
+from quantprop.runtime.display import of_mixture, summarised
 
 PRECISION = 1e-9  # of Φ⁻¹(cdf) at a quantile, before the last step
 
 
+@summarised(of_mixture)
 @dataclass(frozen=True)
 class NormalMixture:
     """Mixtures of normal distributions, one for each of n inputs: Σ_k weights_k N(means_k, variances_k).
@@ -36,12 +37,6 @@ class NormalMixture:
     means: Float[np.ndarray, "m n"]
     variances: Float[np.ndarray, "m n"]
     covariance: Float[np.ndarray, "n n"] | None = None
-
-    def __repr__(self) -> str:
-        return text(of_mixture(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_mixture(self))
 
     @property
     def mean(self) -> Float[np.ndarray, " n"]:
@@ -89,9 +84,10 @@ class NormalMixture:
         return (real_array(f, "f") - self.means) / np.sqrt(self.variances)
 
 
+@summarised(of_mixture)
 @dataclass(frozen=True)
 class MixedPredictive:
-    """Distributions of y at n inputs, averaged over hyperparameters: what a `Predictive` says, of their mixture.
+    """Distributions of y at n inputs, averaged over hyperparameters, with the methods of `Predictive`.
 
     Attributes:
         weights: of the components; they sum to 1.
@@ -101,21 +97,8 @@ class MixedPredictive:
     weights: Float[np.ndarray, " m"]
     components: tuple[Predictive, ...]
 
-    def __repr__(self) -> str:
-        return text(of_mixture(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_mixture(self))
-
-    @property
-    def exposure(self) -> Float[np.ndarray, " n"]:
-        """Of the new inputs."""
-        return self.components[0].exposure
-
-    @property
-    def trials(self) -> Float[np.ndarray, " n"]:
-        """Of the new inputs."""
-        return self.components[0].trials
+    exposure = property(lambda self: self.components[0].exposure, doc="Exposure of the new inputs.")
+    trials = property(lambda self: self.components[0].trials, doc="Trials of the new inputs.")
 
     @property
     def latent(self) -> NormalMixture:

@@ -1,4 +1,4 @@
-"""Whether a posterior has other modes: inference from starts elsewhere."""
+"""Other modes of a posterior, found by inference from other starts."""
 
 from __future__ import annotations
 
@@ -11,17 +11,16 @@ import numpy as np
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
-from quantprop.inference.prediction import padded_prior, padded_sites
-from quantprop.inference.task import weight_of
+from quantprop.inference.prediction import padded_prior, padded_rows
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
 Solution = Any  # of `solution`, which imports this
-APART = 1.0  # posterior standard deviations between two means from which two ends are two modes
-SWEEPS = 500
-SMALLEST = 1e-3  # share of the evidence from which another mode matters
+MIN_DISTANCE = 1.0  # between the means of two modes, in posterior standard deviations
+MAX_SWEEPS = 500
+MIN_SHARE = 1e-3  # of the evidence, from which another mode matters
 
-_solved = program(lambda problem, start, tol: solve_parallel(problem, start, tol, SWEEPS)[0])
+_solved = program(lambda problem, start, tol: solve_parallel(problem, start, tol, MAX_SWEEPS)[0])
 
 
 @dataclass(frozen=True)
@@ -46,8 +45,8 @@ class Modes:
 
     @property
     def several(self) -> bool:
-        """Whether another mode matters."""
-        return self.others > SMALLEST
+        """True if another mode matters."""
+        return self.others > MIN_SHARE
 
     def __str__(self) -> str:
         rest = "".join(f"; a start from {name} did not converge" for name in self.unfinished)
@@ -70,10 +69,15 @@ def modes_of(solution: Solution) -> Modes:
         return here
     if solution.data is None:
         raise ValueError("the solution holds no observations (its file is of an earlier version): infer it again")
-    problem, ends = _problem(solution), [(solution.log_evidence, solution.marginals.mean, "this start")]
-    unfinished = []
-    for name, start in _starts(solution).items():
-        out: Outcome = _solved(problem, padded_sites(start), solution.status.tol)
+    model, (weight, _, sites, _) = solution.model, padded_rows(solution)
+    prior = model.process.refined(padded_prior(model, solution.X))
+    data = pad(solution.data, bucket(len(solution.X)))
+    problem = InferenceProblem.of(likelihood, solution.method, prior, data, weight)
+    # The first start pulls f as far to the other side of 0: the square link identifies f up to its sign.
+    starts = {"the other sign": Natural(-sites.nu, sites.tau), "the prior": jax.tree.map(np.zeros_like, sites)}
+    ends, unfinished = [(solution.log_evidence, solution.marginals.mean, "this start")], []
+    for name, start in starts.items():
+        out: Outcome = _solved(problem, start, solution.status.tol)
         mean = np.asarray(out.at.marginals.mean)[: len(solution.X)]
         if REASONS[int(out.reason)] != "converged":
             unfinished.append(name)
@@ -82,18 +86,5 @@ def modes_of(solution: Solution) -> Modes:
     return Modes(tuple(end[0] for end in ends), tuple(end[2] for end in ends), tuple(unfinished))
 
 
-def _problem(solution: Solution) -> InferenceProblem:
-    model, n = solution.model, len(solution.X)
-    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
-    prior = model.process.refined(padded_prior(model, solution.X))
-    return InferenceProblem.of(model.plain_likelihood, solution.method, prior, pad(solution.data, bucket(n)), weight)
-
-
-def _starts(solution: Solution) -> dict[str, Natural]:
-    """The sites that pull f as far to the other side of 0 (the square link knows f up to its sign), and none."""
-    sites = solution.sites
-    return {"the other sign": Natural(-sites.nu, sites.tau), "the prior": jax.tree.map(np.zeros_like, sites)}
-
-
 def _apart(mean: np.ndarray, other: np.ndarray, solution: Solution) -> bool:
-    return bool(np.max(np.abs(mean - other) / np.sqrt(solution.marginals.variance)) > APART)
+    return bool(np.max(np.abs(mean - other) / np.sqrt(solution.marginals.variance)) > MIN_DISTANCE)

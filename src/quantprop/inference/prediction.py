@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.task import Task, weight_of
 from quantprop.kernels import Kernel
 from quantprop.methods import Method
+from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Prior, Process
-from quantprop.priors.base import Predictor
+from quantprop.priors.base import Cost, Predictor
+from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 
-PIECE = 16_384  # new inputs that are predicted at a time
+MAX_INPUTS = 16_384  # new inputs that are predicted at a time
+JOINT_MATRICES = 4  # prior, posterior and intermediate covariances of a joint prediction
+Solution = Any  # of `solution`, which imports this
 
 
 class PrecisionWarning(UserWarning):
@@ -38,11 +45,32 @@ gram_of = program(lambda kernel, x: kernel.gram(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )
+_alpha = program(
+    lambda prior, share, sites, signed: prior.for_shares(share).condition(sites, signed).marginals.alpha,
+    static_argnames="signed",
+)
 _message = program(lambda prior, share, sites, log_evidence: prior.for_shares(share).message(sites, log_evidence))
-_at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
+latent_at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 _around_of = program(
     lambda process, kernel, other, x, new: (process.cross_of(kernel, other, x, new), other.diagonal(new))
 )
+
+
+class PaddedRows(NamedTuple):
+    """The rows of a solution as programs take them; rows of weight 0, whose sites are 0, fill them up."""
+
+    weight: Weight
+    share: Any  # the fraction of each site that the method removes at a time
+    sites: Natural
+    signed: bool  # True if a site has a negative precision
+
+
+def padded_rows(solution: Solution) -> PaddedRows:
+    """The rows of a solution, padded."""
+    n, sites = len(solution.X), solution.sites
+    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
+    padded = jax.tree.map(lambda part: np.pad(part, (0, bucket(n) - n)), sites)
+    return PaddedRows(weight, solution.method.share(weight), padded, bool((sites.tau < 0).any()))
 
 
 def padded_prior(model: Model, x: np.ndarray) -> Prior:
@@ -57,37 +85,32 @@ def prior_at(model: Model, task: Task) -> Prior:
     return _prior(model.plain_process, model.plain_kernel, mean, x)
 
 
-def padded_sites(sites: Natural) -> Natural:
-    """Sites with nothing to say for the rows that are padded."""
-    more = bucket(len(sites.nu)) - len(sites.nu)
-    return Natural(np.pad(sites.nu, (0, more)), np.pad(sites.tau, (0, more)))
+def predictor_of(solution: Solution, model: Model) -> Predictor:
+    """The predictor under the sites of a solution, and the prior of its model or a similar one."""
+    by = padded_rows(solution)
+    return _predictor(padded_prior(model, solution.X), by.share, by.sites, signed=by.signed)
 
 
-def shares(method: Method, weights: np.ndarray | None, n: int) -> np.ndarray:
-    """The share of each padded row's site that a method removes at a time."""
-    return method.share(weight_of(np.ones(n) if weights is None else weights, bucket(n)))
-
-
-def predictor_of(model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None) -> Predictor:
-    """What predictions under these sites need."""
-    share, signed = shares(method, weights, len(x)), bool((sites.tau < 0).any())
-    return _predictor(padded_prior(model, x), share, padded_sites(sites), signed=signed)
+def alpha_of(solution: Solution, model: Model) -> Float[np.ndarray, " n"]:
+    """ν − τ·mean at the training inputs, likewise."""
+    by = padded_rows(solution)
+    alpha = _alpha(padded_prior(model, solution.X), by.share, by.sites, signed=by.signed)
+    return np.asarray(alpha)[: len(solution.X)]
 
 
 def predictor_at(model: Model, method: Method, task: Task, sites: Natural) -> Predictor:
-    """The same of all rows of a task, sites on its devices: for predictions by any process on its own."""
+    """The predictor from all rows of a task, sites on its devices: for predictions by any process on its own."""
     share, signed = task.placed(method.share(task.weight)), bool(jnp.any(sites.tau < 0))
     return to_numpy(_predictor(prior_at(model, task), share, sites, signed=signed))
 
 
-def process_after(
-    model: Model, method: Method, x: np.ndarray, sites: Natural, weights: np.ndarray | None, log_evidence: float
-) -> Process:
-    """The model's process, with what the sites of these rows say in the place of the rows."""
+def process_after(solution: Solution) -> Process:
+    """The process of a solution's model, its rows replaced by a message from their sites."""
+    model, by = solution.model, padded_rows(solution)
     if not model.process.takes_further_rows:
         raise TypeError(f"{type(model.process).__name__} cannot keep rows as a message: use process=Inducing(512)")
-    share, prior = shares(method, weights, len(x)), padded_prior(model, x)
-    return model.process.after(to_numpy(_message(prior, share, padded_sites(sites), log_evidence)))
+    prior = padded_prior(model, solution.X)
+    return model.process.after(to_numpy(_message(prior, by.share, by.sites, solution.log_evidence)))
 
 
 def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
@@ -95,31 +118,34 @@ def predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_
 
     Many inputs are taken in pieces, unless their joint covariance is asked for.
     """
-    if full_cov or len(new) <= PIECE:
-        return _predicted(by, model, x, new, full_cov)
-    parts = [_predicted(by, model, x, new[at : at + PIECE], False) for at in range(0, len(new), PIECE)]
-    return Normal(np.concatenate([part.mean for part in parts]), np.concatenate([part.variance for part in parts]))
+    if full_cov:
+        need, what = 8 * JOINT_MATRICES * bucket(len(new)) ** 2, f"{JOINT_MATRICES} matrices of as many rows"
+        check_memory(Cost(need, 0, 0.0, f"the joint posterior at {len(new)} rows", what))
+
+    def latent(piece: np.ndarray) -> Normal:
+        return _latent(by, at_new(model, x, piece), model.plain_kernel, piece, len(x), full_cov)
+
+    return in_pieces(latent, new, len(new) if full_cov else MAX_INPUTS)
 
 
-def _predicted(by: Predictor, model: Model, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
-    k = len(new)
-    mean, cross, own = at_new(model, x, new)
-    latent = _at(by, mean, cross, gram_of(model.plain_kernel, pad(new, bucket(k))) if full_cov else own)
-    latent, prior = to_numpy((latent, own))
-    return _bounded(latent, prior, k, len(x), full_cov)
+def in_pieces(function: Callable[[np.ndarray], Any], rows: np.ndarray, most: int) -> Any:
+    """A function of rows, computed for at most this many at a time: a tree of arrays, one entry per row."""
+    parts = [function(rows[at : at + most]) for at in range(0, len(rows), most)]
+    return jax.tree.map(lambda *each: np.concatenate(each), *parts)
 
 
 def predicted_of(by: Predictor, model: Model, other: Kernel, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
     """The posterior of another function, of mean 0, at its own inputs: `other.cross(x, new)` ties it to f at x."""
-    k, more = len(new), pad(new, bucket(len(new)))
-    cross, own = _around_of(model.plain_process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
-    latent = _at(by, np.zeros(len(more)), cross, gram_of(other, more) if full_cov else own)
+    more = pad(new, bucket(len(new)))
+    around = _around_of(model.plain_process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
+    return _latent(by, (np.zeros(len(more)), *around), other, new, len(x), full_cov)
+
+
+def _latent(by: Predictor, around: Any, kernel: Kernel, new: np.ndarray, n: int, full_cov: bool) -> Normal:
+    """The posterior at new inputs given n rows, variances above what double precision resolves."""
+    (mean, cross, own), k = around, len(new)
+    latent = latent_at(by, mean, cross, gram_of(kernel, pad(new, bucket(k))) if full_cov else own)
     latent, prior = to_numpy((latent, own))
-    return _bounded(latent, prior, k, len(x), full_cov)
-
-
-def _bounded(latent: Normal, prior: np.ndarray, k: int, n: int, full_cov: bool) -> Normal:
-    """The first k of what was predicted from n rows, variances above what double precision resolves."""
     variance = above_rounding(latent.variance[:k], prior[:k], n)
     if not full_cov:
         return Normal(latent.mean[:k], variance)
@@ -128,8 +154,15 @@ def _bounded(latent: Normal, prior: np.ndarray, k: int, n: int, full_cov: bool) 
     return Normal(latent.mean[:k], variance, joint)
 
 
+def draws(joint: Normal, n: int, seed: int) -> Float[np.ndarray, "n k"]:
+    """n draws of a joint normal distribution (rows: draws)."""
+    values, vectors = np.linalg.eigh(joint.covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
+    return joint.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+
+
 def proper(latent: Any, status: Any) -> Any:
-    """What was predicted, or an error where it is not finite; `status` says how inference ended."""
+    """The prediction, or an error if it is not finite; `status` says how inference ended."""
     bad = ~(np.isfinite(latent.mean) & np.isfinite(latent.variance))
     if bad.any():
         raise np.linalg.LinAlgError(
@@ -140,7 +173,7 @@ def proper(latent: Any, status: Any) -> Any:
 
 
 def at_new(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, Any, Any]:
-    """What `Predictor.at` needs of new inputs, padded: prior means, what ties them to x, and prior variances."""
+    """The arguments of `Predictor.at` for new inputs, padded: prior means, covariances with x, and prior variances."""
     k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
     return pad(model.prior_mean(new), bucket(k)), *_around(model.plain_process, kernel, pad(x, bucket(len(x))), more)
 

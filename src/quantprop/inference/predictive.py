@@ -13,9 +13,10 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from quantprop.data import bucket, encode, pad, real_array, spread
+from quantprop.data import bucket, encode, pad, real_array, scales, spread
 from quantprop.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.likelihoods.by_output import of_output
 from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
@@ -23,17 +24,18 @@ from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
 from quantprop.records import changed
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import rowwise
-from quantprop.runtime.display import html, of_predictive, text
+from quantprop.runtime.display import of_predictive, summarised
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
-NONE = float(np.finfo(np.float64).tiny)  # a variance below which there is none: compiled programs round it to 0
-ROUGHLY, PRECISELY = 1e-2, 1e-6  # of Φ⁻¹(cdf)
+NO_VARIANCE = float(np.finfo(np.float64).tiny)  # compiled programs round smaller variances to 0
+ROUGH_TOLERANCE, TOLERANCE = 1e-2, 1e-6  # in Φ⁻¹(cdf)
 TAIL = 1e-3  # probabilities below which a cdf needs all digits
 
 Latent = Normal | Skewed
 
 
+@summarised(of_predictive)
 @dataclass(frozen=True)
 class Predictive:
     """Distributions of y at n inputs: exact where a closed form exists, by quadrature where not (moments and densities
@@ -47,12 +49,6 @@ class Predictive:
     latent: Any  # Normal, or Skewed where it was corrected
     exposure: Float[np.ndarray, " n"]
     trials: Float[np.ndarray, " n"]
-
-    def __repr__(self) -> str:
-        return text(of_predictive(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_predictive(self))
 
     @property
     def mean(self) -> np.ndarray:
@@ -126,6 +122,38 @@ class Predictive:
         return jax.tree.map(lambda column: np.asarray(column)[:n], out)
 
 
+def predictive_of(likelihood: Likelihood, latent: Any, exposure: Any, trials: Any, output: int | None) -> Predictive:
+    """The distribution of y given a plain likelihood, or that of one `output`, and the arguments of `predict_y`."""
+    own = of_output(likelihood, output)
+    return Predictive(own, latent, **scales(own, np.shape(latent.mean), exposure, trials))
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The distribution of y at later times.
+
+    Attributes:
+        times: the times, in the unit of X.
+        y: the distribution of y at each of them (mean, variance, cdf, quantile, log_prob, sample).
+    """
+
+    times: Float[np.ndarray, " horizon"]
+    y: Predictive
+
+
+def ahead(X: Float[np.ndarray, "n d"], horizon: int, step: float | None) -> Float[np.ndarray, " horizon"]:
+    """The times of a forecast: `horizon` steps after the last, by default each the median of those between the data."""
+    if X.shape[1] != 1:
+        raise ValueError(
+            f"forecast needs one column of X, time; got {X.shape[1]}: use predict_y at inputs of your choice"
+        )
+    times = np.unique(X[:, 0])
+    if step is None and len(times) < 2:
+        raise ValueError("forecast needs two different times to know a step: give step=")
+    by: Any = np.median(np.diff(times)) if step is None else step
+    return times[-1] + by * np.arange(1, horizon + 1)
+
+
 def _per_row(function: Callable) -> Callable:
     """A likelihood's method, over all rows, compiled."""
     return program(lambda likelihood, *rows: rowwise(lambda *row: function(likelihood, *row), *rows))
@@ -147,8 +175,8 @@ def _drawn(rng: np.random.Generator, latent: Latent, shape: tuple[int, ...]) -> 
 
 
 def _unless_known(latent: Latent, given: Any, averaged: Callable) -> Any:
-    """What is `given` f = mean, where f has no variance, else what is `averaged` over f."""
-    known = latent.variance < NONE
+    """The values `given` f = mean if f has no variance, otherwise those `averaged` over f."""
+    known = latent.variance < NO_VARIANCE
     spread = changed(latent, variance=jnp.where(known, 1.0, latent.variance))
     return jax.tree.map(lambda at_mean, mixed: jnp.where(known, at_mean, mixed), given, averaged(spread))
 
@@ -181,7 +209,7 @@ def _predictive_moments(likelihood: Likelihood, datum: Datum, latent: Latent) ->
 
 def _cdf(likelihood: Likelihood, data: Datum, latent: Latent, fineness: Fineness) -> np.ndarray:
     """P(Y ≤ y) row by row: that given f = mean where f has no variance."""
-    out, known = np.empty(len(latent.mean)), latent.variance < NONE
+    out, known = np.empty(len(latent.mean)), latent.variance < NO_VARIANCE
     if known.any():
         some, at = _some(data, latent, known)
         out[known] = likelihood.cdf(some, at.mean)
@@ -224,7 +252,7 @@ def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
     on, q, rows = axis(likelihood.interval, likelihood.lattice), q[inner], rows[inner]
     with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
         guess = _guess(likelihood, on, Datum(*(column[inner] for column in scales)), _latent(like.latent, rows), q)
-        rough = solve(lambda some, at: cdf_of(rows[some], at, COARSE), q, on, guess, ROUGHLY)
+        rough = solve(lambda some, at: cdf_of(rows[some], at, COARSE), q, on, guess, ROUGH_TOLERANCE)
         y[inner] = _precisely(cdf_of, rows, q, on, rough)
     return y.reshape((*probability.shape, n))
 
@@ -237,7 +265,7 @@ def _precisely(cdf_of: Callable, rows: np.ndarray, q: np.ndarray, on: Axis, roug
     for fineness, alike in ((CENTRAL, np.flatnonzero(~all_nodes)), (FINE, np.flatnonzero(all_nodes))):
         if len(alike):
             guess, those = QuantileGuess(rough.y[alike], rough.unit[alike]), rows[alike]
-            found = solve(lambda some, at, f=fineness, r=those: cdf_of(r[some], at, f), q[alike], on, guess, PRECISELY)
+            found = solve(lambda some, at, f=fineness, r=those: cdf_of(r[some], at, f), q[alike], on, guess, TOLERANCE)
             y[alike] = found.y
     return y
 

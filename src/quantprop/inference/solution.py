@@ -1,34 +1,40 @@
-"""What inference returns: sites, marginals, evidence, predictions, and how it ended."""
+"""The result of inference: sites, marginals, evidence, predictions, and how it ended."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import inputs, scales
+from quantprop.data import inputs
 from quantprop.gaussian import Natural, Normal
 from quantprop.inference.corrections.corrected import Corrected, correct
-from quantprop.inference.forecasting import Forecast, ahead
 from quantprop.inference.modes import Modes, modes_of
-from quantprop.inference.prediction import predicted, predictor_of, process_after, proper
-from quantprop.inference.predictive import Predictive
+from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
+from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
 from quantprop.inference.status import Status
-from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
+from quantprop.inference.terms import (
+    Effects,
+    FixedEffect,
+    effects_at,
+    fixed_effects,
+    learned_mean,
+    with_mean_uncertainty,
+)
 from quantprop.likelihoods.base import Datum
-from quantprop.likelihoods.by_output import of_output
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import held
+from quantprop.parameters import as_fixed
 from quantprop.priors.base import Predictor
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_solution, text
+from quantprop.runtime.display import of_solution, summarised
 from quantprop.runtime.precision import float64
 
 
+@summarised(of_solution)
 @dataclass(frozen=True)
 class Solution:
     """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64.
@@ -60,27 +66,24 @@ class Solution:
     data: Datum | None = None
     posterior: Predictor | None = None
 
-    def __repr__(self) -> str:
-        return text(of_solution(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_solution(self))
-
     @property
     def converged(self) -> bool:
-        """Whether the fixed point was reached to `tol`."""
+        """True if the fixed point was reached to `tol`."""
         return self.status.reason == "converged"
 
     @property
     def sweeps(self) -> int:
-        """How many sweeps it took."""
+        """The number of sweeps."""
         return self.status.sweeps
 
     @float64
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
-        """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too. The uncertainty of a learned
+        mean is included.
+        """
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
-        return proper(predicted(self._predictor, self.model, self.X, x, full_cov), self.status)
+        latent = predicted(self._predictor, self.model, self.X, x, full_cov)
+        return proper(with_mean_uncertainty(self, x, latent), self.status)
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
@@ -90,10 +93,7 @@ class Solution:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        latent = self.predict(Xnew)
-        likelihood = of_output(self.model.plain_likelihood, output)
-        more = scales(likelihood, np.shape(latent.mean), exposure, trials)
-        return Predictive(likelihood, latent, **more)
+        return predictive_of(self.model.plain_likelihood, self.predict(Xnew), exposure, trials, output)
 
     @checked()
     def forecast(
@@ -118,10 +118,7 @@ class Solution:
     @float64
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws)."""
-        latent = self.predict(Xnew, full_cov=True)
-        values, vectors = np.linalg.eigh(latent.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
-        return latent.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
+        return draws(self.predict(Xnew, full_cov=True), n, seed)
 
     @float64
     def as_prior(self) -> Model:
@@ -142,8 +139,7 @@ class Solution:
         """
         if not np.isfinite(self.log_evidence):
             raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be a prior")
-        process = process_after(self.model, self.method, self.X, self.sites, self.weights, self.log_evidence)
-        return replace(self.model, mean=held(self.model.mean), process=process)
+        return replace(self.model, mean=as_fixed(self.model.mean), process=process_after(self))
 
     def terms(self, Xnew: Any) -> Effects:
         """The posterior of each term of a sum of kernels at new inputs, by name: mean and variance; `.sample(n)` has
@@ -181,25 +177,19 @@ class Solution:
         return self._corrected
 
     def modes(self) -> Modes:
-        """Whether starts elsewhere end elsewhere: the posterior then has several modes, and this solution is one.
+        """The results of other starts: if they differ, the posterior has several modes, and this solution is one.
 
         Corrections do not see that. Where the likelihood is log-concave there is one mode, and nothing is computed.
         """
         return self._modes
 
-    @cached_property
-    def _modes(self) -> Modes:
-        return modes_of(self)
-
-    @cached_property
-    def _corrected(self) -> Corrected:
-        return correct(self)
+    _modes: ClassVar[Any] = cached_property(modes_of)
+    _corrected: ClassVar[Any] = cached_property(correct)
+    _learned_mean: ClassVar[Any] = cached_property(float64(learned_mean))
 
     @cached_property
     def _predictor(self) -> Predictor:
-        if self.posterior is not None:
-            return self.posterior
-        return predictor_of(self.model, self.method, self.X, self.sites, self.weights)
+        return predictor_of(self, self.model) if self.posterior is None else self.posterior
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the predictor, which is soon computed again and holds arrays of a device."""

@@ -138,7 +138,7 @@ def fallback(asked: Request, failed: Ended) -> Ended | None:
         f"{method!r} did not reach a fixed point ({failed.reason}): the solution is that of {instead!r}, as "
         "solution.method says",
         FixedPointWarning,
-        stacklevel=7,
+        stacklevel=6,
     )
     return found._replace(schedule=f"{failed.schedule}, then {instead!r} ({found.schedule}) in place of {method!r}")
 

@@ -16,12 +16,13 @@ from quantprop.data import (
     finite_array,
     first_bad,
     inputs,
+    observed,
     pad,
-    real_array,
     refuse_sizes,
     row_weights,
 )
 from quantprop.gaussian import Natural
+from quantprop.inference.factors import factors_of, is_multi_class
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import warn_of_levels
 from quantprop.likelihoods.base import Datum
@@ -29,7 +30,7 @@ from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Cost, Process
-from quantprop.runtime.jobs import all_true, largest, meet, several, together
+from quantprop.runtime.jobs import all_true, counted, largest, meet, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
 from quantprop.runtime.names import check_name
@@ -37,20 +38,24 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
 METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
-SOME = 16  # rows that stand for all when a kernel is asked for white noise
+PROBES = 16  # rows at which a kernel is tested for white noise
 
 
 class Task(NamedTuple):
-    """Checked data: inputs as given; the rest padded to the bucketed size, extra rows with weight 0.
+    """A problem, checked: its scalar model with the process resolved; inputs as given; the rest padded to the bucketed
+    size, extra rows with weight 0.
 
-    Where rows are divided among the devices of a mesh, these are the rows of this process.
+    Where rows are divided among the devices of a mesh, these are the rows of this process, and `total_rows` counts
+    those of all processes.
     """
 
+    model: Model
     x: np.ndarray
     padded: np.ndarray
     data: Datum
     weight: Weight
     cost: Cost
+    total_rows: int
     mesh: Mesh | None = None
 
     def placed(self, rows: Any) -> Any:
@@ -58,33 +63,37 @@ class Task(NamedTuple):
         return placed(rows, self.mesh)
 
 
-def prepare(model: Model, X: Any, y: Any, method: Method, weights: Any, exposure: Any, trials: Any) -> Task:
-    """Check the data against model and method, and pad them."""
-    mesh, likelihood = mesh_for(model.process), model.plain_likelihood
+def prepare(
+    model: Model, X: Any, y: Any, method: Method, weights: Any = None, exposure: Any = None, trials: Any = None
+) -> Task:
+    """Check the data against model and method, resolve the process from X, and pad: all that is done to X and y before
+    programs see them. Data of several classes become those of their scalar factors.
+    """
     with together():
         x = inputs(X, "X")
-        expected = (len(x), likelihood.columns)[: 1 if likelihood.columns == 1 else 2]
-        if (observed := real_array(y, "y")).shape != expected:
-            raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {observed.shape}")
-        for name, rows in (("X", x), ("y", observed)):
+        if is_multi_class(model):
+            (model, x, y), weights = factors_of(model, x, y, weights), None
+    mesh, likelihood = _mesh_for(model.process), model.plain_likelihood
+    with together():
+        y = observed(y, likelihood, len(x))
+        for name, rows in (("X", x), ("y", y)):
             refuse_sizes(rows, name)
         data = encode(likelihood, y, (len(x),), exposure, trials)
         total = row_weights(weights, len(x))
         _check_copies(model, x, total)
         warn_of_levels(model.plain_kernel, x, total > 0)
-    size = padded_size(len(x), mesh)
-    cost = model.process.cost(size)
-    weight = weight_of(total, size)
+    model, size = settled(model, x), _padded_size(len(x), mesh)
+    weight, cost = weight_of(total, size), model.process.cost(size)
     if not all_true(weight.exponent is None) and weight.exponent is None:  # programs are the same in all processes
         weight = weight._replace(exponent=np.ones(size))
     with together():
         check_memory(cost)
         method.check(likelihood, weight)
         model.process.check(np.asarray(method.share(weight)))
-    return Task(x, pad(x, size), pad(data, size), weight, cost, mesh)
+    return Task(model, x, pad(x, size), pad(data, size), weight, cost, counted(len(x)), mesh)
 
 
-def mesh_for(process: Process) -> Mesh | None:
+def _mesh_for(process: Process) -> Mesh | None:
     """The devices among which the rows of such a process are divided, or an error where it has to but cannot."""
     meet()
     if process.divisible:
@@ -98,20 +107,17 @@ def mesh_for(process: Process) -> Mesh | None:
     return None
 
 
-def padded_size(n: int, mesh: Mesh | None) -> int:
+def _padded_size(n: int, mesh: Mesh | None) -> int:
     """The padded number of this process's rows: as many on each device of the mesh."""
     here = devices_here(mesh)
     return here * bucket(largest(-(-n // here)) if mesh is not None else n)
 
 
 @float64
-def settled(model: Model, X: Any) -> Model:
-    """The model with what its process leaves to the data chosen from X."""
-    if not model.process.from_data:
-        return model
-    with together():
-        x = inputs(X, "X")
-    return replace(model, process=model.process.settled(model.plain_kernel, x))
+def settled(model: Model, x: np.ndarray) -> Model:
+    """The model with all that its process leaves to the data chosen from x."""
+    process = model.process
+    return replace(model, process=process.settled(model.plain_kernel, x)) if process.from_data else model
 
 
 def as_method(method: Method | str) -> Method:
@@ -132,30 +138,28 @@ def weight_of(total: np.ndarray, size: int) -> Weight:
 
 
 def leaves_residuals(model: Model, method: Method, task: Task) -> bool:
-    """Whether marginals hold only a part of what a site does to its own row: then cavities for leaving the row out are
-    not those of the method.
+    """Return whether marginals contain only a fraction of a site's effect on its own row: then cavities for leaving the
+    row out are not those of the method.
     """
     return model.process.copies_apart and not np.array_equal(method.share(task.weight), 1.0 / task.weight.copies)
 
 
 def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
-    """Refuse weights above 1 where the kernel has white noise: copies of a row then have each their own, not one f."""
-    several = total > 1.0
-    if model.process.copies_apart:
-        return
-    if several.any() and has_white_noise(model.plain_kernel, x[several]):
+    """Raise for weights above 1 if the kernel has white noise: each copy of a row then has its own f."""
+    repeated = total > 1.0
+    if not model.process.copies_apart and repeated.any() and has_white_noise(model.plain_kernel, x[repeated]):
         raise ValueError(
-            f"{first_bad(several, total, 'weights')}: with white noise in the kernel, weights must be at most 1, since "
-            "equal rows are data with noise of their own; repeat the rows (np.repeat(X, weights, axis=0), y likewise), "
-            "or leave the noise to the likelihood"
+            f"{first_bad(repeated, total, 'weights')}: with white noise in the kernel, weights must be at most 1, "
+            "since equal rows are data with noise of their own; repeat the rows (np.repeat(X, weights, axis=0), y "
+            "likewise), or leave the noise to the likelihood"
         )
 
 
 @float64
 def has_white_noise(kernel: Kernel, x: np.ndarray) -> bool:
-    """Whether equal rows are different data to the kernel: it is shown some rows of x, each of them twice."""
-    some = x[:SOME]
-    k = np.asarray(_gram(kernel, pad(np.concatenate([some, some]), 2 * SOME)))
+    """Return whether equal rows are different data to the kernel, by evaluating it at some rows of x, each twice."""
+    some = x[:PROBES]
+    k = np.asarray(_gram(kernel, pad(np.concatenate([some, some]), 2 * PROBES)))
     own, other = np.diagonal(k)[: len(some)], np.diagonal(k, len(some))[: len(some)]
     return bool((np.abs(own - other) > ROUNDING * own).any())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
@@ -15,15 +15,26 @@ from scipy.special import ndtri
 from quantprop import means
 from quantprop.data import bucket, pad
 from quantprop.gaussian import Normal
-from quantprop.inference.learned_mean import MEAN, LearnedMean, learned_mean
-from quantprop.inference.prediction import PIECE, above_rounding
+from quantprop.inference.prediction import (
+    MAX_INPUTS,
+    above_rounding,
+    alpha_of,
+    draws,
+    in_pieces,
+    latent_at,
+    predicted,
+    predictor_of,
+)
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
-from quantprop.priors.base import Cost
+from quantprop.model import Model
+from quantprop.parameters import declared, is_parameter
+from quantprop.priors.base import Cost, Predictor
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
+MEAN = "mean"
 MATRICES = 5  # of all terms at all rows, for a joint posterior and its eigenvectors
 Solution = Any  # of `solution`, which imports this
 
@@ -31,7 +42,6 @@ Solution = Any  # of `solution`, which imports this
 _cross = program(lambda process, kernel, x, new: process.cross_terms(kernel, x, new))
 _variances = program(lambda terms, new: jnp.concatenate([term.diagonal(new) for term in terms]))
 _covariance = program(lambda terms, new: jax.scipy.linalg.block_diag(*(term.gram(new) for term in terms)))
-_at = program(lambda by, mean, cross, own: by.at(mean, cross, own))
 
 
 @dataclass(frozen=True)
@@ -69,11 +79,8 @@ class Effects(Mapping[str, Normal]):
     @float64
     def sample(self, n: int, seed: int = 0) -> dict[str, Float[np.ndarray, "n k"]]:
         """n joint draws of all terms (rows: draws); their sum is a draw of f."""
-        joint, k = joint_of(self.solution, self.X), len(self.X)
-        values, vectors = np.linalg.eigh(joint.covariance)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))  # a covariance's eigenvalues below 0 are rounding
-        draws = joint.mean + np.random.default_rng(seed).standard_normal((n, len(values))) @ root.T
-        found = {name: draws[:, i * k : (i + 1) * k] for i, name in enumerate(self.parts)}
+        drawn, k = draws(joint_of(self.solution, self.X), n, seed), len(self.X)
+        found = {name: drawn[:, i * k : (i + 1) * k] for i, name in enumerate(self.parts)}
         if MEAN in found and not found[MEAN].size:  # it is known
             found[MEAN] = np.broadcast_to(self.parts[MEAN].mean, (n, k)).copy()
         return found
@@ -98,63 +105,124 @@ def _name(term: Kernel) -> str:
 
 @float64
 def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
-    """The posterior of every term at inputs; what is not known of a learned mean is in all of them."""
+    """The posterior of every term at inputs, including the uncertainty of a learned mean."""
     named = terms_of(solution.model.plain_kernel)
-    terms, most = tuple(named.values()), max(1, PIECE // len(named))
-    learned, given = learned_mean(solution), solution.model.prior_mean(x)
-    pieces = [_effects_at(solution, terms, learned, x[at : at + most]) for at in range(0, len(x), most)]
-    mean, variance = (np.concatenate(part, axis=1) for part in zip(*pieces, strict=True))
-    parts = {name: Normal(mean[i], variance[i]) for i, name in enumerate(named)}
+    learned, given = solution._learned_mean, solution.model.prior_mean(x)
+
+    def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # a column for each term
+        latent, own, moves = _posterior(solution, learned, x, _variances)
+        mean, variance, prior = (
+            np.reshape(of, (len(named), -1))[:, : len(x)] for of in (latent.mean, latent.variance, own)
+        )
+        return mean.T, (above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
+
+    mean, variance = in_pieces(moments, x, max(1, MAX_INPUTS // len(named)))
+    parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
     return Effects(solution, x, parts)
 
 
-def _effects_at(
-    solution: Solution, terms: tuple[Kernel, ...], learned: LearnedMean, x: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Means and variances, a row for each term."""
-    k, size = len(x), bucket(len(x))
-    more = pad(x, size)
-    cross, own = _crossed(solution, more), _variances(terms, more)
-    latent = _at(solution._predictor, np.zeros(len(terms) * size), cross, own)
-    mean, variance, prior = (
-        np.reshape(part, (len(terms), size))[:, :k] for part in to_numpy((latent.mean, latent.variance, own))
-    )
-    moves = _moves(learned, k, cross, own, latent.mean)
-    return mean, above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)
-
-
-def _moves(learned: LearnedMean, k: int, cross: Any, own: Any, mean: Any) -> Float[np.ndarray, "terms k p"]:
-    """How each term moves with each standardised parameter of a learned mean: f is known only as far as they are."""
-    size = bucket(k)
-    moved = [
-        np.reshape(_at(by, np.zeros(len(mean)), cross, own).mean - mean, (-1, size))[:, :k] for by in learned.predictors
-    ]
-    return np.stack(moved, axis=-1) @ learned.root if moved else np.zeros((len(mean) // size, k, 0))
-
-
-def _crossed(solution: Solution, new: np.ndarray) -> Any:
-    model, x = solution.model, solution.X
-    return _cross(model.plain_process, model.plain_kernel, pad(x, bucket(len(x))), new)
+def _posterior(solution: Solution, learned: LearnedMean, x: np.ndarray, own_of: Any) -> Any:
+    """The posterior of all terms at padded inputs, their prior (co)variances, and the change of each term with each
+    standardised parameter of a learned mean (terms × k × p).
+    """
+    model, terms, k = solution.model, tuple(summands(solution.model.plain_kernel)), len(x)
+    new, train = (pad(of, bucket(len(of))) for of in (x, solution.X))
+    cross, own = _cross(model.plain_process, model.plain_kernel, train, new), own_of(terms, new)
+    zero = np.zeros(len(terms) * len(new))
+    latent, *greater = (latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))
+    moved = np.array([other.mean - latent.mean for other in greater]).reshape(len(greater), len(terms), len(new))
+    return *to_numpy((latent, own)), np.moveaxis(moved[:, :, :k], 0, -1) @ learned.root
 
 
 @float64
 def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
     """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
-    terms, k, size = tuple(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
-    need, what = 8 * MATRICES * (len(terms) * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
-    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {len(terms)} terms at {k} rows", what))
-    parts, learned, more = effects_at(solution, x).parts, learned_mean(solution), pad(x, size)
-    cross, own = _crossed(solution, more), _covariance(terms, more)
-    latent = to_numpy(_at(solution._predictor, np.zeros(len(terms) * size), cross, own))
-    kept = np.concatenate([np.arange(i * size, i * size + k) for i in range(len(terms))])
-    moves = _moves(learned, k, cross, own, latent.mean).reshape(len(kept), len(learned.names))
-    moves = np.concatenate([moves, learned.moves(x)]) if learned.names else moves
+    terms, k, size = len(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
+    need, what = 8 * MATRICES * (terms * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
+    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", what))
+    parts, learned = effects_at(solution, x).parts, solution._learned_mean
+    latent, _, moves = _posterior(solution, learned, x, _covariance)
+    rows = np.concatenate([np.arange(i * size, i * size + k) for i in range(terms)])
+    moves = moves.reshape(len(rows), len(learned.names))
+    if learned.names:
+        moves = np.concatenate([moves, learned.moves(x)])
     covariance = moves @ moves.T
-    covariance[: len(kept), : len(kept)] += latent.covariance[np.ix_(kept, kept)]
+    covariance[: len(rows), : len(rows)] += latent.covariance[np.ix_(rows, rows)]
     mean = np.concatenate([part.mean for part in parts.values()])[: len(covariance)]
     return Normal(mean, np.diagonal(covariance).copy(), covariance)
+
+
+# --- a learned mean --------------------------------------------------------------------------------------------------
+
+
+class LearnedMean(NamedTuple):
+    """The p learned parameters of a prior mean that is linear in them, by generalised least squares, the sites fixed.
+
+    With the derivative H of the mean and pseudo-data of covariance K + S⁻¹ at the training inputs, a flat prior gives
+    the parameters the covariance C = (Hᵀ (K + S⁻¹)⁻¹ H)⁻¹, and the posterior of f at x moves with them by
+    h(x) − k(x)ᵀ (K + S⁻¹)⁻¹ H (universal kriging).
+    """
+
+    model: Model
+    names: list[str]
+    values: Float[np.ndarray, " p"]
+    root: Float[np.ndarray, "p p"]  # C = root · rootᵀ
+    predictors: list[Predictor]  # of f under a mean greater by each column of H
+
+    def moves(self, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n p"]:
+        """The change of the mean at inputs with each standardised parameter."""
+        return _design(self.model, x)[2] @ self.root
+
+
+def learned_mean(solution: Solution) -> LearnedMean:
+    """The learned mean of a solution; p = 0 if it was not learned, or is neither a number nor a `means.Linear`."""
+    model = solution.model
+    names, values, h = _design(model, solution.X)
+    if not names:
+        return LearnedMean(model, names, values, np.zeros((0, 0)), [])
+    if solution.posterior is not None:
+        raise ValueError(
+            "standard errors of a mean need all rows in one place, and these were divided among devices: infer once "
+            "more on one device, or in one process, from fitted.model"
+        )
+
+    def greater(column: int) -> Model:
+        return replace(model, mean=lambda x: model.prior_mean(x) + _design(model, x)[2][:, column])
+
+    models = [greater(column) for column in range(len(values))]
+    alpha = [alpha_of(solution, each) for each in (model, *models)]
+    information = h.T @ (alpha[0] - np.array(alpha[1:])).T  # α = (K + S⁻¹)⁻¹ (S⁻¹ν − m) is linear in m
+    root = np.linalg.inv(np.linalg.cholesky(0.5 * (information + information.T))).T
+    return LearnedMean(model, names, values, root, [predictor_of(solution, each) for each in models])
+
+
+def with_mean_uncertainty(solution: Solution, x: Float[np.ndarray, "k d"], latent: Normal) -> Normal:
+    """The posterior of f at inputs with the uncertainty of a learned mean, which `latent` takes as known. If rows were
+    divided among devices it stays so.
+    """
+    if solution.posterior is not None or not (learned := solution._learned_mean).names:
+        return latent
+    greater = [predicted(by, solution.model, solution.X, x, False).mean for by in learned.predictors]
+    moves = (_design(solution.model, x)[2] + np.transpose(greater) - latent.mean[:, None]) @ learned.root
+    variance = latent.variance + np.sum(moves**2, axis=1)
+    return Normal(latent.mean, variance, None if latent.covariance is None else latent.covariance + moves @ moves.T)
+
+
+def _design(model: Model, x: np.ndarray) -> tuple[list[str], np.ndarray, np.ndarray]:
+    """Names and values of the learned parameters of a linear or constant mean, and the derivative H of the mean."""
+    mean, one = model.mean, np.ones((len(x), 1))
+    parts: list[Any] = [([MEAN], mean, one)] if is_parameter(mean) else []
+    if isinstance(mean, means.Linear):
+        own: Any = declared(mean)
+        each = [f"{MEAN}.coefficients[{i}]" for i in range(np.size(own.coefficients.value))]
+        parts = [([f"{MEAN}.intercept"], own.intercept, one), (each, own.coefficients, mean.of(x))]
+    free = [part for part in parts if not part[1].fixed]
+    values = [np.ravel(parameter.value) for _, parameter, _ in free]
+    columns = [np.zeros((len(x), 0)), *(h for *_, h in free)]
+    names = [name for part in free for name in part[0]]
+    return names, np.concatenate([np.zeros(0), *values]), np.concatenate(columns, axis=1)
 
 
 # --- linear effects --------------------------------------------------------------------------------------------------
@@ -187,7 +255,7 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
         found |= _slopes(solution, name, term)
     for column in {column for column in columns if columns.count(column) > 1}:
         found |= _whole_slope(solution, linear, column)
-    learned = learned_mean(solution)
+    learned = solution._learned_mean
     variances = np.sum(learned.root**2, axis=1)
     found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
     if not learned.names and any(isinstance(term, Constant) for term in kernels.values()):
@@ -216,9 +284,11 @@ def mean_of(solution: Solution, slopes: str | None) -> Any:
 
 def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffect]:
     """The posterior of a linear term one unit from its centre: its coefficients."""
-    at = effects_at(solution, _units(solution.X.shape[1], term))[name]
-    called = term.names or term.columns
-    return {f"linear({column})": _effect(at.mean[i], at.variance[i]) for i, column in enumerate(called)}
+    columns, centre = list(map(int, term.columns)), getattr(term.kernel, "centre", None)
+    units = np.zeros((len(columns), solution.X.shape[1]))
+    units[:, columns] = np.eye(len(columns)) + (0.0 if centre is None else centre)
+    at = effects_at(solution, units)[name]
+    return {f"linear({called})": _effect(at.mean[i], at.variance[i]) for i, called in enumerate(_called(term))}
 
 
 def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dict[str, FixedEffect]:
@@ -229,14 +299,11 @@ def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dic
     change = np.zeros(len(joint.mean))
     for name in linear:
         change[2 * names.index(name) : 2 * names.index(name) + 2] = -1.0, 1.0
-    own = {
-        (term.names or term.columns)[term.columns.index(column)] for term in linear.values() if column in term.columns
-    }
-    return {f"linear({called})": _effect(change @ joint.mean, change @ joint.covariance @ change) for called in own}
+    effect = _effect(change @ joint.mean, change @ joint.covariance @ change)
+    own = {_called(term)[term.columns.index(column)] for term in linear.values() if column in term.columns}
+    return {f"linear({called})": effect for called in own}
 
 
-def _units(features: int, term: Columns) -> Float[np.ndarray, "k d"]:
-    columns: Any = list(term.columns)
-    units = np.zeros((len(columns), features))
-    units[:, columns] = np.eye(len(columns)) + (0.0 if term.kernel.centre is None else term.kernel.centre)  # pyright: ignore
-    return units
+def _called(term: Columns) -> tuple:
+    """The names of a term's columns, or their numbers."""
+    return term.names or term.columns

@@ -12,80 +12,45 @@ subclass with one method, `__call__(x, z)` for two points, written in jax.numpy:
 [[1.0], [1.5]]
 """
 
-from quantprop.kernels.base import (
-    LENGTHSCALE,
-    VARIANCE,
-    Bounds,
-    Column,
-    Columns,
-    Kernel,
-    Matrix,
-    Pairs,
-    Point,
-    Points,
-    Power,
-    Product,
-    Sum,
-)
-from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
-from quantprop.kernels.difference import Difference
-from quantprop.kernels.distances import squared_distances
-from quantprop.kernels.grammar import TermError
-from quantprop.kernels.pairwise import Pairwise, from_tinygp
-from quantprop.kernels.per_class import PerClass
-from quantprop.kernels.series import IntegratedWiener, Oscillation
-from quantprop.kernels.simple import Constant, Linear, White
-from quantprop.kernels.stationary import (
-    Matern12,
-    Matern32,
-    Matern52,
-    Periodic,
-    RationalQuadratic,
-    SquaredExponential,
-    Stationary,
-)
-from quantprop.kernels.structure import columns_of, groups_of, located, summands
-from quantprop.kernels.terms import Terms, written
+from quantprop.kernels.base import LENGTHSCALE as LENGTHSCALE
+from quantprop.kernels.base import VARIANCE as VARIANCE
+from quantprop.kernels.base import Bounds as Bounds
+from quantprop.kernels.base import Column as Column
+from quantprop.kernels.base import Columns as Columns
+from quantprop.kernels.base import Kernel as Kernel
+from quantprop.kernels.base import Matrix as Matrix
+from quantprop.kernels.base import Pairs as Pairs
+from quantprop.kernels.base import Point as Point
+from quantprop.kernels.base import Points as Points
+from quantprop.kernels.base import Power as Power
+from quantprop.kernels.base import Product as Product
+from quantprop.kernels.base import Sum as Sum
+from quantprop.kernels.categories import Categories as Categories
+from quantprop.kernels.categories import Coregion as Coregion
+from quantprop.kernels.categories import NewLevelWarning as NewLevelWarning
+from quantprop.kernels.difference import Difference as Difference
+from quantprop.kernels.distances import squared_distances as squared_distances
+from quantprop.kernels.grammar import TermError as TermError
+from quantprop.kernels.pairwise import Pairwise as Pairwise
+from quantprop.kernels.pairwise import from_tinygp as from_tinygp
+from quantprop.kernels.per_class import PerClass as PerClass
+from quantprop.kernels.series import IntegratedWiener as IntegratedWiener
+from quantprop.kernels.series import Oscillation as Oscillation
+from quantprop.kernels.simple import Constant as Constant
+from quantprop.kernels.simple import Linear as Linear
+from quantprop.kernels.simple import White as White
+from quantprop.kernels.stationary import Matern12 as Matern12
+from quantprop.kernels.stationary import Matern32 as Matern32
+from quantprop.kernels.stationary import Matern52 as Matern52
+from quantprop.kernels.stationary import Periodic as Periodic
+from quantprop.kernels.stationary import RationalQuadratic as RationalQuadratic
+from quantprop.kernels.stationary import SquaredExponential as SquaredExponential
+from quantprop.kernels.stationary import Stationary as Stationary
+from quantprop.kernels.structure import columns_of as columns_of
+from quantprop.kernels.structure import groups_of as groups_of
+from quantprop.kernels.structure import located as located
+from quantprop.kernels.structure import summands as summands
+from quantprop.kernels.terms import Terms as Terms
+from quantprop.kernels.terms import written as written
 
-__all__ = [
-    "LENGTHSCALE",
-    "VARIANCE",
-    "Bounds",
-    "Categories",
-    "Column",
-    "Columns",
-    "Constant",
-    "Coregion",
-    "Difference",
-    "IntegratedWiener",
-    "Kernel",
-    "Linear",
-    "Matern12",
-    "Matern32",
-    "Matern52",
-    "Matrix",
-    "NewLevelWarning",
-    "Oscillation",
-    "Pairs",
-    "Pairwise",
-    "PerClass",
-    "Periodic",
-    "Point",
-    "Points",
-    "Power",
-    "Product",
-    "RationalQuadratic",
-    "SquaredExponential",
-    "Stationary",
-    "Sum",
-    "TermError",
-    "Terms",
-    "White",
-    "columns_of",
-    "from_tinygp",
-    "groups_of",
-    "located",
-    "squared_distances",
-    "summands",
-    "written",
-]
+KINDS = tuple(kind for kind in list(vars().values()) if isinstance(kind, type) and Kernel in kind.__mro__[1:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import jax
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.records import Record, field
+from quantprop.parameters import bounded as bounded
+from quantprop.records import Record, changed, field
 from quantprop.runtime.display import Form, expression, expression_html
 
 Point = Float[Array, " d"]
@@ -38,12 +40,10 @@ class Kernel(Record):
     """
 
     bounds: ClassVar[Mapping[str, Bounds]] = {}
+    stored: ClassVar[bool] = True  # files may hold it
 
     def __check_init__(self) -> None:
         check_size(self, lambda part: isinstance(part, Kernel))
-
-    def __repr__(self) -> str:
-        return expression(self)
 
     def _repr_html_(self) -> str:
         return expression_html(self)
@@ -79,9 +79,20 @@ class Kernel(Record):
         """The part of the variances that no two data share, even at the same inputs: gram = cross + diag(noise)."""
         return jnp.zeros(len(x))
 
+    @property
+    def inner_kernels(self) -> dict[str, Kernel]:
+        """The kernels that are its fields, by name."""
+        return {name: part for name, part in vars(self).items() if isinstance(part, Kernel)}
+
+    def rebuilt(self, change: Callable[[Any], Kernel]) -> Kernel:
+        """The kernel with its inner kernels changed; itself if none is."""
+        old = self.inner_kernels
+        new = dict(zip(old, map(change, old.values()), strict=True))
+        return self if all(new[name] is old[name] for name in old) else changed(self, **new)
+
     def by_column(self, count: int) -> Kernel:
-        """The kernel with a lengthscale for each of so many columns; as it is where it has no lengthscale."""
-        return self
+        """The kernel with a lengthscale for each of `count` columns; itself if it has no lengthscale."""
+        return self.rebuilt(methodcaller("by_column", count))
 
     def on(self, columns: Column | Sequence[Column], ard: bool = False) -> Kernel:
         """The kernel of some columns of X alone: one or several, by position, or by name where X is a frame or a table.
@@ -126,63 +137,58 @@ def check_size(kernel: Any, is_kernel: Callable[[Any], bool]) -> None:
     raise KernelSizeError(f"kernel: more than {MAX_DEPTH} kernels inside each other")
 
 
-class Sum(Kernel):
+class Combined(Kernel):
+    """Base of kernels whose values are made of those of other kernels, entry by entry."""
+
+    def combine(self, *values: Any) -> Any:
+        """Values of the kernel from those of its inner kernels."""
+        raise NotImplementedError
+
+    def _combined(self, method: str, *given: Any) -> Any:
+        """From what a method of the inner kernels returns; without more frames than needed: kernels may be deep."""
+        return self.combine(*map(methodcaller(method, *given), self.inner_kernels.values()))
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self._combined("__call__", x, z)
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        return self._combined("cross", x, z)
+
+    def pairs(self, x: Points) -> Pairs:
+        return {name: piece for part in self.inner_kernels.values() for name, piece in part.pairs(x).items()}
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self._combined("gram_of", pairs)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self._combined("diagonal", x)
+
+
+class Sum(Combined):
     """k₁ + k₂."""
 
     left: Kernel
     right: Kernel
 
-    _operator: ClassVar[tuple[str, int]] = ("+", 1)
+    _operator = "+", 1
 
-    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.left(x, z) + self.right(x, z)
-
-    def cross(self, x: Points, z: Others) -> Matrix:
-        return self.left.cross(x, z) + self.right.cross(x, z)
-
-    def pairs(self, x: Points) -> Pairs:
-        return self.left.pairs(x) | self.right.pairs(x)
-
-    def gram_of(self, pairs: Pairs) -> Matrix:
-        return self.left.gram_of(pairs) + self.right.gram_of(pairs)
-
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return self.left.diagonal(x) + self.right.diagonal(x)
-
-    def by_column(self, count: int) -> Kernel:
-        left, right = self.left.by_column(count), self.right.by_column(count)
-        return self if left is self.left and right is self.right else Sum(left, right)
+    def combine(self, left: Any, right: Any) -> Any:
+        return left + right
 
     def noise(self, x: Points) -> Float[Array, " n"]:
         return self.left.noise(x) + self.right.noise(x)
 
 
-class Product(Kernel):
+class Product(Combined):
     """k₁ · k₂."""
 
     left: Kernel
     right: Kernel
 
-    _operator: ClassVar[tuple[str, int]] = ("*", 2)
+    _operator = "*", 2
 
-    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.left(x, z) * self.right(x, z)
-
-    def cross(self, x: Points, z: Others) -> Matrix:
-        return self.left.cross(x, z) * self.right.cross(x, z)
-
-    def pairs(self, x: Points) -> Pairs:
-        return self.left.pairs(x) | self.right.pairs(x)
-
-    def gram_of(self, pairs: Pairs) -> Matrix:
-        return self.left.gram_of(pairs) * self.right.gram_of(pairs)
-
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return self.left.diagonal(x) * self.right.diagonal(x)
-
-    def by_column(self, count: int) -> Kernel:
-        left, right = self.left.by_column(count), self.right.by_column(count)
-        return self if left is self.left and right is self.right else Product(left, right)
+    def combine(self, left: Any, right: Any) -> Any:
+        return left * right
 
     def noise(self, x: Points) -> Float[Array, " n"]:
         """(k₁ + w₁)(k₂ + w₂) − k₁ k₂."""
@@ -190,42 +196,23 @@ class Product(Kernel):
         return self.left.noise(x) * self.right.diagonal(x) + own * self.right.noise(x)
 
 
-class Power(Kernel):
+class Power(Combined):
     """k₁ to a fixed power."""
 
     base: Kernel
     exponent: float = field(static=True)
 
-    _operator: ClassVar[tuple[str, int]] = ("**", 3)
+    _operator = "**", 3
 
-    def _raised(self, k: Any) -> Any:
+    def combine(self, k: Any) -> Any:
         """k to the power; below 1 with derivative 0, not NaN, at 0: white noise, and rows too far apart, stay at 0."""
         if not 0.0 < self.exponent < 1.0:
             return k**self.exponent
         return jnp.where(k == 0.0, 0.0, jnp.where(k == 0.0, 1.0, k) ** self.exponent)
 
-    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self._raised(self.base(x, z))
-
-    def cross(self, x: Points, z: Others) -> Matrix:
-        return self._raised(self.base.cross(x, z))
-
-    def pairs(self, x: Points) -> Pairs:
-        return self.base.pairs(x)
-
-    def gram_of(self, pairs: Pairs) -> Matrix:
-        return self._raised(self.base.gram_of(pairs))
-
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return self._raised(self.base.diagonal(x))
-
-    def by_column(self, count: int) -> Kernel:
-        base = self.base.by_column(count)
-        return self if base is self.base else Power(base, self.exponent)
-
     def noise(self, x: Points) -> Float[Array, " n"]:
         own = self.base.diagonal(x)
-        return self._raised(own) - self._raised(own - self.base.noise(x))
+        return self.combine(own) - self.combine(own - self.base.noise(x))
 
 
 class Columns(Kernel):
@@ -275,24 +262,32 @@ class Columns(Kernel):
     def cross(self, x: Points, z: Others) -> Matrix:
         return self.kernel.cross(self.of(x), self.of(z))
 
-    def _piece(self, name: str) -> str:
-        """The name of a piece of pairs: the same for all kernels of these columns, and for no other."""
-        return f"{','.join(map(str, self.columns))}: {name}"
+    @property
+    def _prefix(self) -> str:
+        """Of names of pieces of pairs: the same for all kernels of these columns, and for no other."""
+        return f"{','.join(map(str, self.columns))}: "
 
     def pairs(self, x: Points) -> Pairs:
-        return {self._piece(name): piece for name, piece in self.kernel.pairs(self.of(x)).items()}
+        return prefixed(self._prefix, self.kernel.pairs(self.of(x)))
 
     def gram_of(self, pairs: Pairs) -> Matrix:
-        own = self._piece("")
-        return self.kernel.gram_of(
-            {name.removeprefix(own): piece for name, piece in pairs.items() if name.startswith(own)}
-        )
+        return self.kernel.gram_of(without_prefix(self._prefix, pairs))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.of(x))
 
     def noise(self, x: Points) -> Float[Array, " n"]:
         return self.kernel.noise(self.of(x))
+
+
+def prefixed(prefix: str, pairs: Pairs) -> Pairs:
+    """Pieces of pairs under names that no other kernel's have."""
+    return {prefix + name: piece for name, piece in pairs.items()}
+
+
+def without_prefix(prefix: str, pairs: Pairs) -> Pairs:
+    """The pieces that `prefixed` has renamed, under their own names."""
+    return {name.removeprefix(prefix): piece for name, piece in pairs.items() if name.startswith(prefix)}
 
 
 def _is_whole(value: Any) -> bool:

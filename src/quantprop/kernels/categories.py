@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points, bounded
 from quantprop.parameters import is_parameter
 from quantprop.records import field
 
@@ -34,7 +33,7 @@ class Categories(Kernel):
 
     variance: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+    bounds = bounded(variance=VARIANCE)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.all(x == z)
@@ -71,7 +70,7 @@ class Coregion(Kernel):
     weights: Any = None
     own: Any = None
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"weights": ANY, "own": VARIANCE}
+    bounds = bounded(weights=ANY, own=VARIANCE)
 
     def __init__(self, rank: int = 1, levels: int | None = None, weights: Any = None, own: Any = None) -> None:
         if rank < 1 or (levels is not None and levels < 2):

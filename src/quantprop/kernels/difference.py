@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points, prefixed, without_prefix
 
 OWN = "differences: "  # before the names of pieces of pairs, which are of both points of every row
 
@@ -37,16 +37,13 @@ class Difference(Kernel):
         return cross(a, c) - cross(a, d) - cross(b, c) + cross(b, d)
 
     def pairs(self, x: Points) -> Pairs:
-        both = jnp.concatenate(halves(x))
-        return {OWN + name: piece for name, piece in self.kernel.pairs(both).items()}
+        return prefixed(OWN, self.kernel.pairs(jnp.concatenate(halves(x))))
 
     def gram_of(self, pairs: Pairs) -> Matrix:
-        own = {name.removeprefix(OWN): piece for name, piece in pairs.items() if name.startswith(OWN)}
-        both = self.kernel.gram_of(own)
+        both = self.kernel.gram_of(without_prefix(OWN, pairs))
         n = len(both) // 2
-        rows = (
-            both[:n] - both[n:]
-        )  # and not four quarters at once, whose gradient XLA (of jaxlib 0.10.2) miscompiles on CPUs
+        # Not four quarters at once: XLA (of jaxlib 0.10.2) miscompiles their gradient on CPUs.
+        rows = both[:n] - both[n:]
         return rows[:, :n] - rows[:, n:]
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
@@ -58,8 +55,7 @@ class Difference(Kernel):
         return self.kernel.noise(a) + self.kernel.noise(b)
 
     def by_column(self, count: int) -> Kernel:
-        each = self.kernel.by_column(count // 2)
-        return self if each is self.kernel else Difference(each)
+        return super().by_column(count // 2)
 
 
 class Item(Kernel):

@@ -1,4 +1,4 @@
-"""The language of terms: text to a tree, by recursive descent. Nothing in it is evaluated.
+"""Kernel formulas: text to a tree, by recursive descent. Nothing in it is evaluated.
 
     sum      = product { "+" product }
     product  = power { "*" power }
@@ -7,14 +7,14 @@
     column   = word | whole number | "quoted"
     option   = word ( "=" | "~" ) ( number | "[" number { "," number } "]" | "true" | "false" )
 
-A number after "=" is held, one after "~" is where learning starts.
+A number after "=" is fixed, one after "~" is where learning starts.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import NoReturn
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
 
 from quantprop.kernels.base import MAX_TERMS
 
@@ -37,34 +37,33 @@ class TermError(ValueError):
         self.position = at + 1
 
 
-@dataclass(frozen=True)
-class Token:
-    """A piece of the text, what it is, and where it begins."""
+class Token(NamedTuple):
+    """A piece of the text, its kind, and where it begins."""
 
     kind: str
     text: str
     at: int
 
+    def __str__(self) -> str:
+        return {"end": "the end of the text", "quoted": self.text}.get(self.kind, repr(self.text))
 
-@dataclass(frozen=True)
-class Named:
+
+class Named(NamedTuple):
     """A column, by name or position, and where it stands."""
 
     column: str | int
     at: int
 
 
-@dataclass(frozen=True)
-class Option:
-    """A setting of a term: numbers or a truth value; held, or where learning starts."""
+class Option(NamedTuple):
+    """A setting of a term: numbers or a boolean; fixed, or where learning starts."""
 
-    value: float | tuple[float, ...] | bool
-    held: bool
+    value: Any
+    fixed: bool
     at: int
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """One term: its kind, its columns and its settings."""
 
     kind: str
@@ -73,23 +72,15 @@ class Call:
     at: int
 
 
-@dataclass(frozen=True)
-class Chain:
-    """Parts with "+" or "*" between them."""
+class Chain(NamedTuple):
+    """Parts with "+" or "*" between them, or one part to a power ("**")."""
 
     symbol: str
-    parts: tuple[Tree, ...]
+    parts: tuple[Call | Chain, ...]
+    exponent: float = 1.0
 
 
-@dataclass(frozen=True)
-class Raised:
-    """A part to a power."""
-
-    base: Tree
-    exponent: float
-
-
-Tree = Call | Chain | Raised
+Tree = Call | Chain
 
 
 def parsed(text: str) -> Tree:
@@ -105,8 +96,8 @@ def _tokens(text: str) -> list[Token]:
         match = TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             at += len(text[at:]) - len(text[at:].lstrip())
-            quote = "a quote opens and is never closed" if text[at] in "\"'" else f"{text[at]!r} has no meaning here"
-            raise TermError(text, at, quote)
+            meaningless = f"{text[at]!r} has no meaning here"
+            raise TermError(text, at, "a quote opens and is never closed" if text[at] in "\"'" else meaningless)
         found.append(Token(match.lastgroup, match.group(match.lastgroup), match.start(match.lastgroup)))
         at = match.end()
     return [*found, Token("end", "", len(text))]
@@ -130,23 +121,26 @@ class _Reader:
         self.at += token.kind != "end"
         return token
 
-    def marked(self, mark: str) -> bool:
-        """Whether the next token is a mark; it is taken then."""
-        found = self.next.kind == "mark" and self.next.text == mark
+    def marked(self, *marks: str) -> bool:
+        """Whether the next token is one of these marks; it is taken then."""
+        found = self.next.kind == "mark" and self.next.text in marks
         self.at += found
         return found
 
-    def expect(self, mark: str, what: str) -> None:
+    def expect(self, mark: str, expected: str) -> None:
         if not self.marked(mark):
-            self.fail(self.next, f"{what} must follow here, not {_said(self.next)}")
+            self.fail(self.next, f"{expected} must follow here, not {self.next}")
 
     def whole(self) -> Tree:
-        tree = self.chain("+", lambda: self.chain("*", self.power))
+        tree = self.sum()
         if self.next.kind != "end":
-            self.fail(self.next, f"'+', '*' or the end must follow here, not {_said(self.next)}")
+            self.fail(self.next, f"'+', '*' or the end must follow here, not {self.next}")
         return tree
 
-    def chain(self, symbol: str, part) -> Tree:
+    def sum(self) -> Tree:
+        return self.chain("+", lambda: self.chain("*", self.power))
+
+    def chain(self, symbol: str, part: Callable[[], Tree]) -> Tree:
         parts = [part()]
         while self.marked(symbol):
             parts.append(part())
@@ -158,78 +152,71 @@ class _Reader:
             return base
         token = self.take()
         if token.kind != "number" or not 0 < float(token.text) < 100:
-            self.fail(token, f"a power is a number between 0 and 100, not {_said(token)}")
-        return Raised(base, float(token.text))
+            self.fail(token, f"a power is a number between 0 and 100, not {token}")
+        return Chain("**", (base,), float(token.text))
 
     def atom(self) -> Tree:
-        token = self.take()
-        if token.kind == "mark" and token.text == "(":
+        token = self.next
+        if self.marked("("):
             self.depth += 1
             if self.depth > DEEPEST:
                 self.fail(token, f"more than {DEEPEST} brackets inside each other")
-            inside = self.chain("+", lambda: self.chain("*", self.power))
+            inside = self.sum()
             self.expect(")", "')'")
             self.depth -= 1
             return inside
-        if token.kind != "word":
-            self.fail(token, f"a term such as se(age) must stand here, not {_said(token)}")
+        if self.take().kind != "word":
+            self.fail(token, f"a term such as se(age) must stand here, not {token}")
         self.terms += 1
         if self.terms > MAX_TERMS:
-            self.fail(
-                token, f"more than {MAX_TERMS} terms: one can take several columns, as se(age, dose, ard=true) does"
-            )
+            several = "one can take several columns, as se(age, dose, ard=true) does"
+            self.fail(token, f"more than {MAX_TERMS} terms: {several}")
         self.expect("(", f"'(' after {token.text!r}, as in {token.text}(age),")
-        return self.arguments(token)
+        return self.call(token)
 
-    def arguments(self, name: Token) -> Call:
+    def call(self, name: Token) -> Call:
         columns: list[Named] = []
         options: dict[str, Option] = {}
-        if self.marked(")"):
-            return Call(name.text, (), {}, name.at)
-        while True:
+        done = self.marked(")")
+        while not done:
             token = self.take()
-            if token.kind == "word" and self.next.kind == "mark" and self.next.text in ("=", "~"):
+            if token.kind == "word" and self.marked("=", "~"):
                 if token.text in options:
                     self.fail(token, f"{token.text!r} was given before")
-                options[token.text] = Option(*self.value(), token.at)
+                fixed = self.tokens[self.at - 1].text == "="
+                options[token.text] = Option(self.value(), fixed, token.at)
             elif options:
-                self.fail(
-                    token, f"an option such as lengthscale=2 must stand here, not {_said(token)}: columns come first"
-                )
+                self.fail(token, f"an option such as lengthscale=2 must stand here, not {token}: columns come first")
             else:
-                columns.append(self.column(token))
-            if self.marked(")"):
-                return Call(name.text, tuple(columns), options, name.at)
-            self.expect(",", "',' or ')'")
+                columns.append(Named(self.column(token), token.at))
+            done = self.marked(")")
+            if not done:
+                self.expect(",", "',' or ')'")
+        return Call(name.text, tuple(columns), options, name.at)
 
-    def column(self, token: Token) -> Named:
+    def column(self, token: Token) -> str | int:
         if token.kind == "word":
-            return Named(token.text, token.at)
+            return token.text
         if token.kind == "quoted":
             quote = token.text[0]
-            return Named(token.text[1:-1].replace(2 * quote, quote), token.at)
+            return token.text[1:-1].replace(2 * quote, quote)
         if token.kind == "number" and token.text.isdigit() and len(token.text) < 10:
-            return Named(int(token.text), token.at)
-        self.fail(token, f"a column must stand here, by name or position, not {_said(token)}")
+            return int(token.text)
+        self.fail(token, f"a column must stand here, by name or position, not {token}")
 
-    def value(self) -> tuple[float | tuple[float, ...] | bool, bool]:
-        held = self.take().text == "="
+    def value(self) -> float | tuple[float, ...] | bool:
         if self.next.kind == "word" and self.next.text in ("true", "false"):
-            return self.take().text == "true", held
+            return self.take().text == "true"
         if not self.marked("["):
-            return self.number(), held
+            return self.number()
         numbers = [self.number()]
         while self.marked(","):
             numbers.append(self.number())
         self.expect("]", "',' or ']'")
-        return tuple(numbers), held
+        return tuple(numbers)
 
     def number(self) -> float:
         token = self.take()
         if token.kind != "number" or abs(float(token.text)) > 1e300:
-            self.fail(token, f"a number must stand here, not {_said(token)}")
+            self.fail(token, f"a number must stand here, not {token}")
         return float(token.text)
-
-
-def _said(token: Token) -> str:
-    return "the end of the text" if token.kind == "end" else token.text if token.kind == "quoted" else repr(token.text)

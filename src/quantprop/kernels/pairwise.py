@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,8 @@ class Pairwise(Kernel):
     parameters: dict[str, Any]  # by the place of each number in the pytree
     frame: _Frame = field(static=True)
 
-    trees: ClassVar[frozenset[str]] = frozenset({"parameters"})  # fields whose leaves are Parameters already
+    stored = False
+    trees = frozenset({"parameters"})  # fields whose leaves are Parameters already
 
     def __init__(self, function: Callable[[Any, Any, Any], Any], parameters: Any = None) -> None:
         if not callable(function):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Point
+from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Point, bounded
+from quantprop.kernels.distances import root
 from quantprop.kernels.stationary import Stationary
 
 
@@ -19,10 +19,10 @@ class Oscillation(Stationary):
 
     period: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {**Stationary.bounds, "period": LENGTHSCALE}
+    bounds = bounded(**Stationary.bounds, period=LENGTHSCALE)
 
     def profile(self, square: Any) -> Any:
-        r = jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+        r = root(square)
         return jnp.exp(-r) * jnp.cos(2.0 * jnp.pi * r * jnp.reshape(jnp.asarray(self.lengthscale), ()) / self.period)
 
 
@@ -36,7 +36,7 @@ class IntegratedWiener(Kernel):
 
     variance: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+    bounds = bounded(variance=VARIANCE)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         if len(x) != 1:

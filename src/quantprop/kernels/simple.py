@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.kernels.base import VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 
 
 class Linear(Kernel):
@@ -20,7 +19,7 @@ class Linear(Kernel):
     variance: Any = 1.0
     centre: Any = None
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+    bounds = bounded(variance=VARIANCE)
 
     def about(self, x: Points) -> Points:
         """Points, or one point, relative to the centre."""
@@ -38,7 +37,7 @@ class Constant(Kernel):
 
     variance: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+    bounds = bounded(variance=VARIANCE)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.ones(())
@@ -52,7 +51,7 @@ class White(Kernel):
 
     variance: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE}
+    bounds = bounded(variance=VARIANCE)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return 0.0 * self.variance

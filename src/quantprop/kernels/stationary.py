@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 from quantprop.kernels.distances import root, squared_distances, squares
 from quantprop.parameters import is_parameter, vector
 from quantprop.records import changed, field
@@ -23,7 +22,7 @@ class Stationary(Kernel):
     variance: Any = 1.0
     lengthscale: Any = field(default=1.0, converter=vector)
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {"variance": VARIANCE, "lengthscale": LENGTHSCALE}
+    bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE)
 
     def profile(self, square: Any) -> Any:
         """The correlation at squared distance `square`."""
@@ -102,7 +101,7 @@ class RationalQuadratic(Stationary):
 
     mixture: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {**Stationary.bounds, "mixture": (1e-5, 1e5)}
+    bounds = bounded(**Stationary.bounds, mixture=(1e-5, 1e5))
 
     def profile(self, square: Any) -> Any:
         return jnp.exp(-self.mixture * jnp.log1p(0.5 * square / self.mixture))
@@ -115,11 +114,7 @@ class Periodic(Kernel):
     lengthscale: Any = 1.0
     period: Any = 1.0
 
-    bounds: ClassVar[Mapping[str, Bounds]] = {
-        "variance": VARIANCE,
-        "lengthscale": LENGTHSCALE,
-        "period": LENGTHSCALE,
-    }
+    bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE, period=LENGTHSCALE)
 
     def _profile(self, square: Any) -> Any:
         return jnp.exp(-2.0 * (jnp.sin(jnp.pi * root(square)) / self.lengthscale) ** 2)

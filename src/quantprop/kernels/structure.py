@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,23 +24,30 @@ def summands(kernel: Kernel) -> list[Kernel]:
     return [kernel]
 
 
-def children(kernel: Kernel) -> dict[str, Kernel]:
-    """The kernels that a kernel is made of, by field."""
-    found = {field.name: getattr(kernel, field.name) for field in dataclasses.fields(kernel)}
-    return {name: child for name, child in found.items() if isinstance(child, Kernel)}
+def _inside(kernel: Columns, seen: Seen, called: bool = False) -> tuple[Column, ...]:
+    """The columns that the kernel inside of it sees, if those are the ones that it sees itself."""
+    own = kernel.names if called and kernel.names else kernel.columns
+    return own if seen is None else tuple(seen[c] if isinstance(c, int) else c for c in own)
 
 
 def leaves(kernel: Kernel, seen: Seen = None, called: bool = False) -> Iterator[tuple[Kernel, Seen]]:
     """The kernels that are made of no others, with the columns each sees: by name, where `called` and it has some."""
     if isinstance(kernel, Columns):
-        own = kernel.names if called and kernel.names else kernel.columns
-        inside = own if seen is None else tuple(seen[c] if isinstance(c, int) else c for c in own)
-        yield from leaves(kernel.kernel, inside, called)
-    elif parts := children(kernel):
-        for part in parts.values():
+        yield from leaves(kernel.kernel, _inside(kernel, seen, called), called)
+    elif kernel.inner_kernels:
+        for part in kernel.inner_kernels.values():
             yield from leaves(part, seen, called)
     else:
         yield kernel, None if isinstance(kernel, (Constant, White)) else seen
+
+
+def with_leaves(kernel: Any, change: Callable[[Any, Seen], Kernel], seen: Seen = None) -> Any:
+    """A kernel whose leaves are those that `change` returns for each and the columns that it sees."""
+    if isinstance(kernel, Columns):
+        seen = _inside(kernel, seen)
+    return (
+        kernel.rebuilt(lambda part: with_leaves(part, change, seen)) if kernel.inner_kernels else change(kernel, seen)
+    )
 
 
 def columns_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
@@ -51,10 +57,8 @@ def columns_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
 
 def groups_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
     """The columns of categories among them."""
-    parts = leaves(kernel, called=called)
-    return tuple(
-        dict.fromkeys(c for leaf, seen in parts if isinstance(leaf, (Categories, Coregion)) for c in seen or ())
-    )
+    groups = (seen for leaf, seen in leaves(kernel, called=called) if isinstance(leaf, (Categories, Coregion)))
+    return tuple(dict.fromkeys(c for seen in groups for c in seen or ()))
 
 
 def bare(kernel: Kernel) -> list[Kernel]:
@@ -73,19 +77,14 @@ def warn_of_levels(kernel: Kernel, x: np.ndarray, counts: np.ndarray) -> None:
                 warnings.warn(
                     f"X[{row}, {column}] = {x[row, column]:g} is no level of Coregion(levels={leaf.levels}), whose "
                     f"codes go from 0 to {leaf.levels - 1}: such rows are independent of all others",
-                    NewLevelWarning, stacklevel=7,
+                    NewLevelWarning, stacklevel=6,
                 )  # fmt: skip
 
 
-def rebuilt(kernel: Any, change: Any) -> Any:
-    """A kernel with its parts changed."""
-    return dataclasses.replace(kernel, **{name: change(part) for name, part in children(kernel).items()})
-
-
 def located(kernel: Any, names: Sequence[str]) -> Any:
-    """A kernel with positions in place of the names of columns, which it remembers; `names` are those of X."""
+    """A kernel with positions instead of the names of columns, which it remembers; `names` are those of X."""
     if not isinstance(kernel, Columns):
-        return rebuilt(kernel, lambda part: located(part, names)) if children(kernel) else kernel
+        return kernel.rebuilt(lambda part: located(part, names))
     for column in kernel.columns:
         if isinstance(column, str) and column not in names:
             raise ValueError(f"kernel: X has no column {column!r}; it has {', '.join(map(repr, names))}")
@@ -96,18 +95,20 @@ def located(kernel: Any, names: Sequence[str]) -> Any:
 
 def centred(kernel: Any, centre: np.ndarray) -> Any:
     """A kernel whose Linear parts pass through 0 at the centre of their columns, where they have none of their own."""
-    if isinstance(kernel, Columns):
-        return dataclasses.replace(kernel, kernel=centred(kernel.kernel, centre[np.array(kernel.columns)]))
-    if isinstance(kernel, Linear):
-        return kernel if kernel.centre is not None else Linear(kernel.variance, centre)
-    return rebuilt(kernel, lambda part: centred(part, centre)) if children(kernel) else kernel
+
+    def change(leaf: Any, seen: Any) -> Kernel:
+        if not isinstance(leaf, Linear) or leaf.centre is not None:
+            return leaf
+        return Linear(leaf.variance, centre if seen is None else centre[np.array(seen)])
+
+    return with_leaves(kernel, change)
 
 
-def with_levels(kernel: Any, levels: dict[int, int], seen: Seen = None) -> Any:
+def with_levels(kernel: Any, levels: dict[int, int]) -> Any:
     """A kernel whose Coregion parts know how many levels their column has; `levels` by position."""
-    if isinstance(kernel, Columns):
-        inside = kernel.columns if seen is None else tuple(seen[c] for c in kernel.columns if isinstance(c, int))
-        return dataclasses.replace(kernel, kernel=with_levels(kernel.kernel, levels, inside))
-    if isinstance(kernel, Coregion) and seen and seen[0] in levels:
-        return kernel.of_levels(levels[seen[0]])  # pyright: ignore[reportArgumentType]
-    return rebuilt(kernel, lambda part: with_levels(part, levels, seen)) if children(kernel) else kernel
+
+    def change(leaf: Any, seen: Any) -> Kernel:
+        known = isinstance(leaf, Coregion) and seen and seen[0] in levels
+        return leaf.of_levels(levels[seen[0]]) if known else leaf
+
+    return with_leaves(kernel, change)

@@ -1,17 +1,18 @@
-"""Kernels from the language of terms, and back."""
+"""Kernels from formulas, and back."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import reduce
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import Categories, Coregion
-from quantprop.kernels.grammar import Call, Chain, Option, Raised, TermError, Tree, parsed
+from quantprop.kernels.grammar import Call, Chain, TermError, Tree, parsed
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.stationary import (
     Matern12,
@@ -27,38 +28,39 @@ from quantprop.runtime.names import nearest
 PLAIN = re.compile(r"[^\W\d][\w.]*")
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A kind of term: its kernel, how many columns it takes, and its numbers."""
+class Kind(NamedTuple):
+    """A kind of term: its kernel, how many columns it takes, and its parameters."""
 
     make: type[Kernel]
-    fewest: int
-    most: int
-    numbers: tuple[str, ...]
+    columns: range
     takes: str
+    parameters: tuple[str, ...]
+
+    @property
+    def ard(self) -> bool:
+        """Whether it may have a lengthscale for each column."""
+        return "lengthscale" in self.parameters and len(self.columns) > 1
 
 
-_MANY = 1000
-_SMOOTH = ("variance", "lengthscale")
+_ANY, _ONE, _NONE = (range(1, 1000), "one column or more"), (range(1, 2), "one column"), (range(1), "no column")
+_SMOOTH = "variance", "lengthscale"
 KINDS = {
-    "se": Kind(SquaredExponential, 1, _MANY, _SMOOTH, "one column or more"),
-    "matern12": Kind(Matern12, 1, _MANY, _SMOOTH, "one column or more"),
-    "matern32": Kind(Matern32, 1, _MANY, _SMOOTH, "one column or more"),
-    "matern52": Kind(Matern52, 1, _MANY, _SMOOTH, "one column or more"),
-    "rq": Kind(RationalQuadratic, 1, _MANY, (*_SMOOTH, "mixture"), "one column or more"),
-    "periodic": Kind(Periodic, 1, 1, (*_SMOOTH, "period"), "one column"),
-    "linear": Kind(Linear, 1, _MANY, ("variance",), "one column or more"),
-    "group": Kind(Categories, 1, _MANY, ("variance",), "one column or more"),
-    "coregion": Kind(Coregion, 1, 1, ("rank", "weights", "own"), "one column"),
-    "constant": Kind(Constant, 0, 0, ("variance",), "no column"),
-    "white": Kind(White, 0, 0, ("variance",), "no column"),
+    "se": Kind(SquaredExponential, *_ANY, _SMOOTH),
+    "matern12": Kind(Matern12, *_ANY, _SMOOTH),
+    "matern32": Kind(Matern32, *_ANY, _SMOOTH),
+    "matern52": Kind(Matern52, *_ANY, _SMOOTH),
+    "rq": Kind(RationalQuadratic, *_ANY, (*_SMOOTH, "mixture")),
+    "periodic": Kind(Periodic, *_ONE, (*_SMOOTH, "period")),
+    "linear": Kind(Linear, *_ANY, ("variance",)),
+    "group": Kind(Categories, *_ANY, ("variance",)),
+    "coregion": Kind(Coregion, *_ONE, ("rank", "weights", "own")),
+    "constant": Kind(Constant, *_NONE, ("variance",)),
+    "white": Kind(White, *_NONE, ("variance",)),
 }
-ARD = ("se", "matern12", "matern32", "matern52", "rq")
 _NAMES = {kind.make: name for name, kind in KINDS.items()}
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a number is wanted: the kind of term, its columns, and whether the term stands in a product."""
 
     kind: str
@@ -119,42 +121,41 @@ class _Builder:
 
     def made(self, tree: Tree, in_product: bool, scaled: bool) -> Kernel:
         """A kernel; only where `scaled` does it have a variance of its own: one is enough for all factors."""
-        if isinstance(tree, Raised):
-            return Power(self.made(tree.base, in_product, scaled), tree.exponent)
         if isinstance(tree, Call):
             return self.term(tree, in_product, scaled)
+        if tree.symbol == "**":
+            return Power(self.made(tree.parts[0], in_product, scaled), tree.exponent)
         if tree.symbol == "+":
-            return _joined(Sum, [self.made(part, in_product, scaled) for part in tree.parts])
-        first = next((i for i, part in enumerate(tree.parts) if _holds(part, "coregion")), 0)
-        factors = [self.made(part, True, scaled and i == first) for i, part in enumerate(tree.parts)]
-        return _joined(Product, factors)
+            return reduce(Sum, [self.made(part, in_product, scaled) for part in tree.parts])
+        levels = [any(call.kind == "coregion" for call in terms_of(part)) for part in tree.parts]
+        first = levels.index(True) if any(levels) else 0
+        return reduce(Product, [self.made(part, True, scaled and i == first) for i, part in enumerate(tree.parts)])
 
-    def fail(self, at: int, why: str) -> Any:
+    def fail(self, at: int, why: str) -> NoReturn:
         raise TermError(self.text, at, why)
 
     def term(self, call: Call, in_product: bool, scaled: bool) -> Kernel:
-        kind = KINDS.get(call.kind) or self.fail(
-            call.at, f"there is no term {call.kind!r}; there are {', '.join(KINDS)}{nearest(call.kind, KINDS)}"
-        )
-        if not kind.fewest <= len(call.columns) <= kind.most:
+        kind = KINDS.get(call.kind)
+        if kind is None:
+            there = f"there are {', '.join(KINDS)}{nearest(call.kind, KINDS)}"
+            self.fail(call.at, f"there is no term {call.kind!r}; {there}")
+        if len(call.columns) not in kind.columns:
             self.fail(call.at, f"{call.kind} takes {kind.takes}; got {len(call.columns)}")
         self.check_options(call, kind)
-        columns = tuple(self.position(named.column, named.at) for named in call.columns)
+        columns = tuple(self.position(*named) for named in call.columns)
         if len(set(columns)) < len(columns):
             self.fail(call.columns[-1].at, f"{call.kind} has a column twice")
-        place = Place(call.kind, columns, in_product)
-        leaf = self.leaf(call, kind, place, scaled)
-        return Columns(leaf, columns, self.called(columns)) if columns else leaf
+        leaf = self.coregion(call) if kind.make is Coregion else self.leaf(call, columns, in_product, scaled)
+        called = tuple(self.names[c] for c in columns if isinstance(c, int)) if self.names else ()
+        return Columns(leaf, columns, called) if columns else leaf
 
     def check_options(self, call: Call, kind: Kind) -> None:
-        known = (*kind.numbers, *(("ard",) if call.kind in ARD else ()))
+        known = (*kind.parameters, "ard") if kind.ard else kind.parameters
         for name, option in call.options.items():
             if name not in known:
-                self.fail(
-                    option.at, f"{call.kind} has no option {name!r}; it has {', '.join(known)}{nearest(name, known)}"
-                )
-            truth = isinstance(option.value, bool)
-            if truth != (name == "ard"):
+                there = f"it has {', '.join(known)}{nearest(name, known)}"
+                self.fail(option.at, f"{call.kind} has no option {name!r}; {there}")
+            if isinstance(option.value, bool) != (name == "ard"):
                 self.fail(option.at, f"{name} must be {'true or false' if name == 'ard' else 'a number'}")
             if name not in ("ard", "weights") and not np.all(np.greater(option.value, 0)):
                 self.fail(option.at, f"{name} must be positive; got {option.value}")
@@ -163,77 +164,54 @@ class _Builder:
         """A column by its position, where the names of X are known."""
         if not self.names:
             return column
-        if column in self.names:
-            return self.names.index(str(column))
-        there = ", ".join(map(repr, self.names))
-        return self.fail(at, f"there is no column {column!r}; there are {there}{nearest(column, self.names)}")
+        if column not in self.names:
+            there = ", ".join(map(repr, self.names))
+            self.fail(at, f"there is no column {column!r}; there are {there}{nearest(column, self.names)}")
+        return self.names.index(str(column))
 
-    def called(self, columns: tuple[Column, ...]) -> tuple[str, ...]:
-        return tuple(self.names[c] for c in columns if isinstance(c, int)) if self.names else ()
-
-    def leaf(self, call: Call, kind: Kind, place: Place, scaled: bool) -> Kernel:
-        if kind.make is Coregion:
-            return self.coregion(call)
+    def leaf(self, call: Call, columns: tuple[Column, ...], in_product: bool, scaled: bool) -> Kernel:
+        kind, place = KINDS[call.kind], Place(call.kind, columns, in_product)
+        ard = "ard" in call.options and call.options["ard"].value
         numbers: dict[str, Any] = {}
-        for name in kind.numbers:
+        for name in kind.parameters:
             if name in call.options:
-                numbers[name] = self.given(call, call.options[name], name, len(place.columns))
+                numbers[name] = self.given(call, name, ard)
             elif name == "variance":
                 numbers[name] = self.start.variance(place) if scaled else Parameter(1.0, fixed=True)
             elif name == "lengthscale" and call.kind != "periodic":
-                ard = call.options.get("ard")
-                numbers[name] = self.start.lengthscale(place, ard is not None and bool(ard.value))
+                numbers[name] = self.start.lengthscale(place, ard)
             elif name == "period":
-                self.fail(call.at, "periodic needs its period: period=12 holds it, period~12 learns it from there")
+                self.fail(call.at, "periodic needs its period: period=12 fixes it, period~12 learns it from there")
         return kind.make(**numbers)
 
-    def given(self, call: Call, option: Option, name: str, columns: int) -> Parameter:
+    def given(self, call: Call, name: str, ard: bool) -> Parameter:
+        option, columns, may_differ = call.options[name], len(call.columns), KINDS[call.kind].ard
         value = np.asarray(option.value, dtype=np.float64)
-        if value.ndim and not (name == "lengthscale" and call.kind in ARD and len(value) == columns):
-            self.fail(option.at, f"{name} must be one number" + f" or one per column ({columns})" * (call.kind in ARD))
-        ard = call.options.get("ard")
-        if name == "lengthscale" and ard is not None and ard.value and not value.ndim:
+        if value.ndim and not (name == "lengthscale" and may_differ and len(value) == columns):
+            self.fail(option.at, f"{name} must be one number" + f" or one per column ({columns})" * may_differ)
+        if name == "lengthscale" and ard and not value.ndim:
             value = np.full(columns, value)
-        return Parameter(value if value.ndim else float(value), fixed=option.held)
+        return Parameter(value if value.ndim else float(value), fixed=option.fixed)
 
     def coregion(self, call: Call) -> Coregion:
-        rank = call.options.get("rank")
-        if rank is not None and not (np.ndim(rank.value) == 0 and float(rank.value) == int(rank.value)):  # pyright: ignore
+        rank, own, weights = (call.options.get(name) for name in ("rank", "own", "weights"))
+        if rank is not None and (np.ndim(rank.value) or rank.value != int(rank.value)):
             self.fail(rank.at, "rank must be a whole number")
-        width = 1 if rank is None else int(rank.value)  # pyright: ignore[reportArgumentType]
-        own, weights = call.options.get("own"), call.options.get("weights")
-        if (own is None) != (weights is None):
-            self.fail(call.at, "coregion takes both of weights and own, or none of them")
-        if own is None or weights is None:
+        width = 1 if rank is None else int(rank.value)
+        if own is None and weights is None:
             return Coregion(width)
+        if own is None or weights is None:
+            self.fail(call.at, "coregion takes both of weights and own, or none of them")
         levels = int(np.size(own.value))
         if np.size(weights.value) != levels * width or levels < 2:
             self.fail(weights.at, f"weights must be {levels} × {width} numbers, level by level, and levels at least 2")
-        table = np.reshape(weights.value, (levels, width))
-        return Coregion(
-            width, levels, Parameter(table, fixed=weights.held), Parameter(np.array(own.value), fixed=own.held)
-        )
-
-
-def _joined(join: Callable, parts: list[Kernel]) -> Kernel:
-    whole, *rest = parts
-    for part in rest:
-        whole = join(whole, part)
-    return whole
-
-
-def _holds(tree: Tree, kind: str) -> bool:
-    if isinstance(tree, Call):
-        return tree.kind == kind
-    return any(_holds(part, kind) for part in ((tree.base,) if isinstance(tree, Raised) else tree.parts))
+        table, own_variances = np.reshape(weights.value, (levels, width)), np.array(own.value)
+        return Coregion(width, levels, Parameter(table, fixed=weights.fixed), Parameter(own_variances, fixed=own.fixed))
 
 
 def terms_of(tree: Tree) -> list[Call]:
     """All terms of a tree, from left to right."""
-    if isinstance(tree, Call):
-        return [tree]
-    parts = (tree.base,) if isinstance(tree, Raised) else tree.parts
-    return [call for part in parts for call in terms_of(part)]
+    return [tree] if isinstance(tree, Call) else [call for part in tree.parts for call in terms_of(part)]
 
 
 def summed(tree: Tree) -> tuple[Tree, ...]:
@@ -267,7 +245,7 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
     if type(kernel) not in _NAMES:
         raise TypeError(f"{type(kernel).__name__} has no name in the language of terms")
     name = _NAMES[type(kernel)]
-    columns = [quoted(column) for column in seen] if KINDS[name].most else []
+    columns = [quoted(column) for column in seen] if 1 in KINDS[name].columns else []
     return f"{name}({', '.join([*columns, *_options(kernel, name, digits)])})"
 
 
@@ -280,10 +258,10 @@ def quoted(column: Column) -> str:
 
 
 def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
-    """The numbers of a term; without them, those that say what it is."""
-    wanted = (
-        KINDS[name].numbers if digits is not None else {"coregion": ("rank",), "periodic": ("period",)}.get(name, ())
-    )
+    """The parameters of a term; without digits, those that say what it is."""
+    wanted = KINDS[name].parameters
+    if digits is None:
+        wanted = [parameter for parameter in wanted if parameter in ("rank", "period")]
     given = ((option, getattr(kernel, option)) for option in wanted)
     return [f"{option}={_number(value, digits)}" for option, value in given if value is not None]
 

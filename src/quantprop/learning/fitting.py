@@ -14,13 +14,13 @@ import numpy as np
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.gaussian import Natural
-from quantprop.inference.classes import by_factors
+from quantprop.inference.classes import in_terms_of
 from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted, Step
 from quantprop.inference.status import Ending
-from quantprop.inference.task import as_method, prepare, settled
+from quantprop.inference.task import as_method, prepare
 from quantprop.learning.checkpoints import next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
@@ -57,7 +57,6 @@ _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", defaul
 
 
 @checked(model=a(Model), sites=a(Natural))
-@by_factors
 def fit(
     model: Model,
     X: Any,
@@ -117,19 +116,19 @@ def fit(
     """
     method, objective = as_method(method), as_objective(objective)
     objective.check(method)
-    model = settled(model, X)
     task = prepare(model, X, y, method, weights, exposure, trials)
-    landscape = Landscape(model, task, method, objective, gradient == "exact", tol)
+    landscape = Landscape(task.model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
     if sites is not None:
         landscape = landscape.warmed(theta, sites)
     if len(theta):
-        blind = landscape.compile(partial(blindness, model.kernel, task.x))
+        blind = landscape.compile(partial(blindness, task.model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of_blindness(blind, task.x, "fit", remedy, 5)
+        warn_of_blindness(blind, task.x, "fit", remedy, 4)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
-    return learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
+    fitted = learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
+    return in_terms_of(model, fitted)
 
 
 def learn(

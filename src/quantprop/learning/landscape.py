@@ -31,7 +31,7 @@ from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
 from quantprop.parameters import packed, values, without_bounds
 from quantprop.records import changed
-from quantprop.runtime.jobs import counted, gathered, own_part
+from quantprop.runtime.jobs import gathered, own_part
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import compiling_ahead, program
 
@@ -70,10 +70,10 @@ class Landscape:
         """How many rows it is of, in this process."""
         return len(self.task.x)
 
-    @cached_property
+    @property
     def total(self) -> int:
         """How many rows it is of, in all processes: what they decide by, since each has another number of its own."""
-        return counted(self.count)
+        return self.task.total_rows
 
     @cached_property
     def parts(self) -> Declared:

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
-from quantprop.inference.classes import each_by_factors
+from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
-from quantprop.inference.task import as_method, prepare, settled
+from quantprop.inference.task import as_method, prepare
 from quantprop.learning.batch import Batch
 from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape
@@ -29,7 +29,6 @@ PROBLEMS = Rule("a sequence with one entry per problem", SEQUENCE.holds, TypeErr
 
 
 @checked(model=MODELS, **dict.fromkeys(("X", "y", "weights", "exposure", "trials"), PROBLEMS))
-@each_by_factors
 def fit_many(
     model: Model | Sequence[Model],
     X: Sequence[Any],
@@ -83,7 +82,6 @@ def fit_many(
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)
     extra = [[None] * total if column is None else list(column) for column in (weights, exposure, trials)]
-    models = [settled(one, x) for one, x in zip(models, X, strict=False)]
     columns = [models, list(X), list(y), *extra]
     if {len(column) for column in columns} != {total}:
         raise ValueError(f"model, X, y, weights, exposure and trials must have one entry per problem; got "
@@ -91,7 +89,7 @@ def fit_many(
     objectives: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
         task = prepare(one, x, t, method, w, e, k)
-        objectives.append(Landscape(one, task, method, objective, gradient == "exact", tol))
+        objectives.append(Landscape(task.model, task, method, objective, gradient == "exact", tol))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
         shares, stop = _shares(objectives), Event()
@@ -103,7 +101,7 @@ def fit_many(
         except BaseException:  # an interrupt need not wait until the other threads have learned all of theirs
             stop.set()
             raise
-    return [finished[i] for i in range(total)]
+    return [in_terms_of(one, finished[i]) for i, one in enumerate(models)]
 
 
 def _shares(objectives: Sequence[Landscape]) -> list[list[int]]:

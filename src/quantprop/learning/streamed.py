@@ -22,7 +22,7 @@ from quantprop.inference.inferring import all_finite
 from quantprop.inference.results import Fitted, Step
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import Ending, Status
-from quantprop.inference.task import Task, as_method, prepare, settled, starting_sites, weight_of
+from quantprop.inference.task import Task, as_method, prepare, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import One, as_given, ending_of, searched, starting_point
@@ -166,15 +166,15 @@ class StreamedLandscape:
                 lambda k: rows.take(k)[0], n, process.count, process.seed, lambda: np.unique(x, axis=0)
             )
             model = replace(model, process=Inducing(points, process.learn, process.seed, process.jitter))
-        model = settled(model, x)
-        return StreamedLandscape(model, rows, method, prepare(model, x, y, method, None, None, None), tol)
+        task = prepare(model, x, y, method)
+        return StreamedLandscape(task.model, rows, method, task, tol)
 
     def memory(self) -> Natural:
         """What the first evaluation starts from: the likelihood's own sites."""
         n, likelihood = len(self.rows), values(self.parts.likelihood)
         sites = Natural(np.zeros(n), np.zeros(n))
         for rows, x, data, weight in self.read():
-            own = Task(x[: rows.stop - rows.start], x, data, weight, self.task.cost)
+            own = self.task._replace(x=x[: rows.stop - rows.start], padded=x, data=data, weight=weight)
             start = float64(starting_sites)(likelihood, own, None)
             sites.nu[rows], sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
         return sites

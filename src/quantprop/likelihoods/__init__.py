@@ -1,50 +1,46 @@
-"""Likelihoods p(y | f); one file each."""
+"""Likelihoods p(y | f). Each has one file, and one line here: whatever asks for likelihoods by name finds it."""
 
-from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.likelihoods.beta import Beta
-from quantprop.likelihoods.binary import Heaviside, Logit, Probit
-from quantprop.likelihoods.binomial import Binomial
-from quantprop.likelihoods.by_output import ByOutput
-from quantprop.likelihoods.censored import Censored
-from quantprop.likelihoods.custom import Custom
-from quantprop.likelihoods.double_exponential import DoubleExponential
-from quantprop.likelihoods.gamma import Gamma
-from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.likelihoods.log_logistic import LogLogistic
-from quantprop.likelihoods.multinomial import MultinomialProbit
-from quantprop.likelihoods.negative_binomial import NegativeBinomial
-from quantprop.likelihoods.ordinal import Ordinal
-from quantprop.likelihoods.poisson import Poisson, moment_matched_negative_binomial
-from quantprop.likelihoods.softmax import Softmax
-from quantprop.likelihoods.student_t import StudentT
-from quantprop.likelihoods.warped import Warped
-from quantprop.likelihoods.weibull import Weibull
-from quantprop.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial, ZeroInflatedPoisson
+from quantprop.likelihoods.base import Datum as Datum
+from quantprop.likelihoods.base import Likelihood as Likelihood
+from quantprop.likelihoods.beta import Beta as Beta
+from quantprop.likelihoods.binary import Heaviside as Heaviside
+from quantprop.likelihoods.binary import Logit as Logit
+from quantprop.likelihoods.binary import Probit as Probit
+from quantprop.likelihoods.binomial import Binomial as Binomial
+from quantprop.likelihoods.by_output import ByOutput as ByOutput
+from quantprop.likelihoods.censored import Censored as Censored
+from quantprop.likelihoods.custom import Custom as Custom
+from quantprop.likelihoods.double_exponential import DoubleExponential as DoubleExponential
+from quantprop.likelihoods.gamma import Gamma as Gamma
+from quantprop.likelihoods.gaussian import Gaussian as Gaussian
+from quantprop.likelihoods.log_logistic import LogLogistic as LogLogistic
+from quantprop.likelihoods.multinomial import MultinomialProbit as MultinomialProbit
+from quantprop.likelihoods.negative_binomial import NegativeBinomial as NegativeBinomial
+from quantprop.likelihoods.ordinal import Ordinal as Ordinal
+from quantprop.likelihoods.poisson import Poisson as Poisson
+from quantprop.likelihoods.poisson import moment_matched_negative_binomial as moment_matched_negative_binomial
+from quantprop.likelihoods.softmax import Softmax as Softmax
+from quantprop.likelihoods.student_t import StudentT as StudentT
+from quantprop.likelihoods.warped import Warped as Warped
+from quantprop.likelihoods.weibull import Weibull as Weibull
+from quantprop.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial as ZeroInflatedNegativeBinomial
+from quantprop.likelihoods.zero_inflated import ZeroInflatedPoisson as ZeroInflatedPoisson
+from quantprop.runtime.names import check_name
 
-__all__ = [
-    "Beta",
-    "Binomial",
-    "ByOutput",
-    "Censored",
-    "Custom",
-    "Datum",
-    "DoubleExponential",
-    "Gamma",
-    "Gaussian",
-    "Heaviside",
-    "Likelihood",
-    "LogLogistic",
-    "Logit",
-    "MultinomialProbit",
-    "NegativeBinomial",
-    "Ordinal",
-    "Poisson",
-    "Probit",
-    "Softmax",
-    "StudentT",
-    "Warped",
-    "Weibull",
-    "ZeroInflatedNegativeBinomial",
-    "ZeroInflatedPoisson",
-    "moment_matched_negative_binomial",
-]
+KINDS = {kind.name: kind for kind in list(vars().values()) if isinstance(kind, type) and hasattr(kind, "name")}
+
+
+def names(*observes: str) -> tuple[str, ...]:
+    """The names of all likelihoods, or of those of some kinds of y, such as "counts" (`Likelihood.observes`)."""
+    return tuple(name for name, kind in KINDS.items() if not observes or kind.observes in observes)
+
+
+def by_name(name: str) -> type[Likelihood]:
+    """The class of a name.
+
+    >>> from quantprop import likelihoods
+    >>> likelihoods.by_name("student-t")()
+    StudentT(df=4.0, scale=1.0)
+    """
+    check_name("likelihood", name, KINDS)
+    return KINDS[name]

@@ -14,41 +14,49 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.gaussian import Normal
-from quantprop.likelihoods.expectations import latent_nodes, quadrature_expectation
 from quantprop.likelihoods.records import Datum, Moments, Scalar, Split
-from quantprop.likelihoods.tilted import panel_moments, smooth_moments
+from quantprop.likelihoods.tilted import latent_nodes, panel_moments, quadrature_expectation, smooth_moments
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
+from quantprop.numerics.mixtures import places as places
 from quantprop.numerics.quadrature import Landmarks
+from quantprop.numerics.quadrature import landmarks as landmarks
 from quantprop.numerics.quantiles import axis
+from quantprop.parameters import bounded as bounded
 from quantprop.records import Record
-from quantprop.runtime.display import expression, expression_html
+from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import program
 
 AT_A_TIME = 1024  # rows whose landmarks one program computes
+TINY = 1e-300  # stands for a y of 0 where log y must be finite
+
+Limits = tuple[float, float]
 
 
 class Likelihood(Record):
-    """Base of all likelihoods. A new one needs `log_prob`, `landmarks` and the class attributes."""
+    """Base of all likelihoods. A new one needs `log_prob`, `landmarks`, `in_support` and a name; a class attribute that
+    depends on parameters is a property instead.
+    """
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {}  # the numbers that learning may change, and how far
-    name: ClassVar[str]
+    name: ClassVar[str]  # by which estimators and tables take it
+    title: ClassVar[str | None] = None  # in reports, if that is not the name
     support: ClassVar[str]  # what y may be, in words, for the error message
-    log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative. A property where it depends
+    # The kind of y: classes, ordered, counts, successes, real, positive, proportions, times, intervals or other.
+    observes: ClassVar[str] = "other"
+    stored: ClassVar[bool] = True  # files may hold it
+    bounds: ClassVar[Mapping[str, Limits]] = {}  # the numbers that learning may change, and how far
+    log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
-    smooth: ClassVar[bool] = False  # it is analytic in f, with one peak, at the first landmark: few nodes may do
+    smooth: ClassVar[bool] = False  # analytic in f, with one peak, at the first landmark: few nodes may be enough
     singular: ClassVar[bool] = False  # log p(y | f) is −∞ at some f; then p to a power below 1 has a cusp there
-    has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`. A property where it depends
+    has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
     projectable: ClassVar[bool] = True  # there are tilted densities to project: EP and QP exist
-    differentiable: ClassVar[bool] = True  # has second derivatives wherever Newton's method may look
+    differentiable: ClassVar[bool] = True  # it has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
     noise_name: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
     columns: ClassVar[int] = 1  # numbers that make up one y
-    lattice: ClassVar[tuple[float, float] | None] = None  # of a discrete y: its first value and its step
-    interval: ClassVar[tuple[float, float]] = (-np.inf, np.inf)  # that holds y
-
-    def __repr__(self) -> str:
-        return expression(self)
+    lattice: ClassVar[Limits | None] = None  # of a discrete y: its first value and its step
+    interval: ClassVar[Limits] = (-np.inf, np.inf)  # that holds y
 
     def _repr_html_(self) -> str:
         return expression_html(self)

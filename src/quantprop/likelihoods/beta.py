@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import betainc
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.links import (
-    PROBABILITY_LINKS,
+from quantprop.likelihoods.base import TINY, Datum, Landmarks, Places, Scalar, bounded, landmarks
+from quantprop.likelihoods.probabilities import (
+    Probability,
     ProbabilityLink,
-    check_link,
     inverse_probability,
     log_probabilities,
     probabilities_array,
-    probability_moments,
     probability_places,
 )
-from quantprop.numerics.mixtures import Places
-from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.records import field
 
-_TINY = 1e-300
 
-
-class Beta(Likelihood):
+class Beta(Probability):
     """A beta variable of mean p = Φ(f) (probit) or 1/(1 + exp(−f)) (logit), and variance p(1 − p)/(1 + φ).
 
     Concave in p, but not log-concave in f: for a y near 1, say, log p(y | f) bends upwards where p(f) does.
@@ -38,14 +28,14 @@ class Beta(Likelihood):
     precision: Scalar = 1.0
     link: ProbabilityLink = field(default="probit", static=True)
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"precision": (1e-3, 1e5)}
-    name: ClassVar[str] = "beta"
-    support: ClassVar[str] = "numbers between 0 and 1, both excluded"
-    interval: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    smooth: ClassVar[bool] = True
+    bounds = bounded(precision=(1e-3, 1e5))
+    name = "beta"
+    observes = "proportions"
+    support = "numbers between 0 and 1, both excluded"
+    interval = (0.0, 1.0)
 
-    def __check_init__(self) -> None:
-        check_link(self.link, PROBABILITY_LINKS, "Beta")
+    def noise(self, datum: Datum) -> Scalar:
+        return 1.0 / (1.0 + self.precision)
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         """−log Γ(a) is written log a − log Γ(1 + a), so that p(f) may underflow."""
@@ -56,27 +46,20 @@ class Beta(Likelihood):
         return normalizer + (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        y = jnp.clip(datum.y, _TINY, 1.0 - 1e-16)
+        y = jnp.clip(datum.y, TINY, 1.0 - 1e-16)
         peak = inverse_probability(self.link, y)
         return landmarks((peak, 1.0 / jnp.sqrt(1.0 + self.precision)), (jnp.zeros_like(peak), 1.0))
 
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return jnp.exp(log_probabilities(self.link, f)[0])
-
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        log_p, log_q = log_probabilities(self.link, f)
-        return jnp.exp(log_p + log_q) / (1.0 + self.precision)
-
     def _shapes(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         p, q = probabilities_array(self.link, f)
-        return np.maximum(self.precision * p, _TINY), np.maximum(self.precision * q, _TINY)
+        return np.maximum(self.precision * p, TINY), np.maximum(self.precision * q, TINY)
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return betainc(*self._shapes(f), np.clip(datum.y, 0.0, 1.0))
 
     def cdf_places(self, datum: Datum) -> Places:
         """Around p = y; for a y within 1/φ of 0 or 1 around the p where φ p log(1/φy), or that of 1 − p, is 1."""
-        y = np.clip(datum.y, _TINY, 1.0 - 2.0**-53)
+        y = np.clip(datum.y, TINY, 1.0 - 2.0**-53)
         near = np.minimum(y, 1.0 - y)
         few = 1.0 / (self.precision * (1.0 + np.log1p(1.0 / (self.precision * near))))
         p = np.minimum(near + few, 0.5)
@@ -84,14 +67,10 @@ class Beta(Likelihood):
         return at._replace(location=np.where(y < 0.5, at.location, -at.location))
 
     def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return np.clip(probabilities_array(self.link, f)[0], _TINY, 1.0 - 2.0**-53)
+        return np.clip(probabilities_array(self.link, f)[0], TINY, 1.0 - 2.0**-53)
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.beta(*self._shapes(f))
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        mean, mixed, variance = probability_moments(self.link, latent)
-        return mean, mixed / (1.0 + self.precision) + variance
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return (y > 0) & (y < 1)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import expit, ndtr
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, landmarks
 from quantprop.numerics.expected_probit import expected_log_ndtr
 from quantprop.numerics.mixtures import FINE, Fineness, Places, places
-from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import Truncated, log_ndtr, norm_logpdf, truncated_normal
 
 SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
@@ -22,9 +18,10 @@ SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
 class Binary(Likelihood):
     """What the likelihoods of two classes share: p(y | f) depends on y f only, with a threshold at 0."""
 
-    support: ClassVar[str] = "-1 and 1 (or 0 and 1)"
-    lattice: ClassVar[tuple[float, float] | None] = (-1.0, 2.0)
-    interval: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    observes = "classes"
+    support = "-1 and 1 (or 0 and 1)"
+    lattice = (-1.0, 2.0)
+    interval = (-1.0, 1.0)
 
     def landmarks(self, datum: Datum) -> Landmarks:
         return landmarks((jnp.zeros_like(datum.exposure), 1.0))
@@ -103,8 +100,8 @@ def _(primals, tangents):
 class Probit(Binary):
     """p(y | f) = Φ(y f), y = ±1 (or 0 and 1): the usual choice for two classes, and the fastest."""
 
-    name: ClassVar[str] = "probit"
-    log_concave: ClassVar[bool] = True
+    name = "probit"
+    log_concave = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return log_ndtr(datum.y * f)
@@ -131,9 +128,9 @@ class Probit(Binary):
 class Logit(Binary):
     """p(y | f) = 1/(1 + exp(−y f)), y = ±1 (or 0 and 1): f is a log odds, wrong labels pull less than with probit."""
 
-    name: ClassVar[str] = "logit"
-    log_concave: ClassVar[bool] = True
-    smooth: ClassVar[bool] = True
+    name = "logit"
+    log_concave = True
+    smooth = True
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return jax.nn.log_sigmoid(datum.y * f)
@@ -150,9 +147,10 @@ class Heaviside(Binary):
 
     noise: Scalar = 0.0
 
-    name: ClassVar[str] = "heaviside"
-    continuous: ClassVar[bool] = False
-    differentiable: ClassVar[bool] = False
+    name = "heaviside"
+    title = "Heaviside"
+    continuous = False
+    differentiable = False
 
     @property
     def integrable(self) -> bool:

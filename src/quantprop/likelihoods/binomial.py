@@ -2,45 +2,41 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import betainc
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.likelihoods.links import (
-    PROBABILITY_LINKS,
+from quantprop.likelihoods.base import Datum, Landmarks, Places, Scalar, is_count, landmarks
+from quantprop.likelihoods.probabilities import (
+    Probability,
     ProbabilityLink,
-    check_link,
     inverse_probability,
     log_probabilities,
     probabilities_array,
-    probability_moments,
     probability_places,
 )
-from quantprop.numerics.mixtures import Places
-from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import log_factorial
 from quantprop.records import field
 
 
-class Binomial(Likelihood):
+class Binomial(Probability):
     """y successes in `trials` trials of probability Φ(f) (probit) or 1/(1 + exp(−f)) (logit)."""
 
     link: ProbabilityLink = field(default="probit", static=True)
 
-    name: ClassVar[str] = "binomial"
-    support: ClassVar[str] = "successes 0, 1, ..., trials, out of a whole number of trials"
-    log_concave: ClassVar[bool] = True
-    smooth: ClassVar[bool] = True
-    scaled_by: ClassVar[frozenset[str]] = frozenset({"trials"})
-    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    name = "binomial"
+    observes = "successes"
+    support = "successes 0, 1, ..., trials, out of a whole number of trials"
+    log_concave = True
+    scaled_by = frozenset({"trials"})
+    lattice = (0.0, 1.0)
+    interval = (0.0, np.inf)
 
-    def __check_init__(self) -> None:
-        check_link(self.link, PROBABILITY_LINKS, "Binomial")
+    def size(self, datum: Datum) -> Scalar:
+        return datum.trials
+
+    def noise(self, datum: Datum) -> Scalar:
+        return datum.trials
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         log_p, log_q = log_probabilities(self.link, f)
@@ -53,13 +49,6 @@ class Binomial(Likelihood):
         peak = inverse_probability(self.link, (successes + 0.5) / (datum.trials + 1.0))
         few = jnp.minimum(successes, datum.trials - successes)
         return landmarks((peak, 1.0 / jnp.sqrt(few + 1.0)), (jnp.zeros_like(peak), 1.0))
-
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return datum.trials * jnp.exp(log_probabilities(self.link, f)[0])
-
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        log_p, log_q = log_probabilities(self.link, f)
-        return datum.trials * jnp.exp(log_p + log_q)
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         k, n = np.floor(datum.y), datum.trials
@@ -76,11 +65,6 @@ class Binomial(Likelihood):
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.binomial(datum.trials.astype(int), probabilities_array(self.link, f)[0]).astype(float)
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        n = datum.trials
-        mean, mixed, variance = probability_moments(self.link, latent)
-        return n * mean, n * mixed + n**2 * variance
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return is_count(y) & is_count(trials) & (y <= trials)

@@ -9,15 +9,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar
 from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.likelihoods.tempered import Tempered
-from quantprop.numerics.quadrature import Landmarks
+from quantprop.likelihoods.with_few_nodes import Tempered
 from quantprop.records import field
 
 ANYWHERE = 1.0  # a value, mean and variance of f at which every likelihood and its derivatives are finite
 INSIDE = (1.0, 0.5, 0.0)  # one of them is a possible y of every likelihood
+
+
+def shared(rule: Callable, name: str) -> property:
+    """A fact about the likelihoods of all outputs, or of any of them."""
+    return property(lambda self: rule(getattr(part, name) for part in self.likelihoods))
 
 
 class ByOutput(Likelihood):
@@ -43,9 +46,9 @@ class ByOutput(Likelihood):
 
     likelihoods: tuple[Likelihood, ...] = field(converter=tuple)
 
-    name: ClassVar[str] = "by-output"
-    support: ClassVar[str] = "(y, k) with y in the support of the likelihood of output k = 0, 1, ..."
-    columns: ClassVar[int] = 2
+    name = "by-output"
+    support = "(y, k) with y in the support of the likelihood of output k = 0, 1, ..."
+    columns = 2
 
     def __check_init__(self) -> None:
         if not self.likelihoods or not all(isinstance(part, Likelihood) for part in self.likelihoods):
@@ -57,33 +60,13 @@ class ByOutput(Likelihood):
 
     # --- what holds where it holds for all of them -------------------------------------------------------------------
 
-    @property
-    def log_concave(self) -> bool:
-        return all(part.log_concave for part in self.likelihoods)
-
-    @property
-    def continuous(self) -> bool:
-        return all(part.continuous for part in self.likelihoods)
-
-    @property
-    def closed(self) -> bool:
-        return all(part.closed for part in self.likelihoods)
-
-    @property
-    def singular(self) -> bool:
-        return any(part.singular for part in self.likelihoods)
-
-    @property
-    def has_gaussian_factor(self) -> bool:
-        return any(part.has_gaussian_factor for part in self.likelihoods)
-
-    @property
-    def integrable(self) -> bool:
-        return all(part.integrable for part in self.likelihoods)
-
-    @property
-    def differentiable(self) -> bool:
-        return all(part.differentiable for part in self.likelihoods)
+    log_concave: ClassVar[Any] = shared(all, "log_concave")
+    continuous: ClassVar[Any] = shared(all, "continuous")
+    closed: ClassVar[Any] = shared(all, "closed")
+    singular: ClassVar[Any] = shared(any, "singular")
+    has_gaussian_factor: ClassVar[Any] = shared(any, "has_gaussian_factor")
+    integrable: ClassVar[Any] = shared(all, "integrable")
+    differentiable: ClassVar[Any] = shared(all, "differentiable")
 
     @property
     def scaled_by(self) -> frozenset[str]:

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import LOG_2PI, Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, Split
-from quantprop.likelihoods.expectations import OUTERMOST, quadrature_expectation
-from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.numerics.mixtures import FINE, Fineness, Places
-from quantprop.numerics.quadrature import Landmarks
+from quantprop.gaussian import LOG_2PI
+from quantprop.likelihoods.base import Datum, Landmarks, Normal, Scalar, Split
+from quantprop.likelihoods.gaussian import Gaussian, GaussianNoise
+from quantprop.likelihoods.tilted import OUTERMOST, quadrature_expectation
 from quantprop.numerics.special import Interval, normal_interval
 
 FAR = 10.0  # times the scale
 
 
-class Censored(Likelihood):
+class Censored(GaussianNoise):
     """Rows (lower, upper): equal ends were observed, an infinite end is open.
 
     Predictions are of the observation before censoring, y = f + scale · ε, as with Gaussian noise.
@@ -27,12 +22,10 @@ class Censored(Likelihood):
 
     scale: Scalar = 1.0
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
-    name: ClassVar[str] = "censored"
-    noise_name: ClassVar[str | None] = "scale"
-    support: ClassVar[str] = "rows (lower, upper) with lower ≤ upper, not both infinite"
-    log_concave: ClassVar[bool] = True
-    columns: ClassVar[int] = 2
+    name = "censored"
+    observes = "intervals"
+    support = "rows (lower, upper) with lower ≤ upper, not both infinite"
+    columns = 2
 
     def _interval(self, datum: Datum, f: Scalar, scale: Scalar) -> Interval:
         """The mass of the row when y ~ N(f, scale²) and it was not observed; finite derivatives where it was."""
@@ -87,7 +80,7 @@ class Censored(Likelihood):
         observed, sd = lower == upper, jnp.sqrt(marginal.variance)
         end, outside = self._nearest(datum, marginal.mean)
         tail = observed | (outside & (jnp.abs(end - marginal.mean) > OUTERMOST * sd))
-        exact = self._noise.expected_log_prob(datum._replace(y=end), marginal)
+        exact = Gaussian(self.scale).expected_log_prob(datum._replace(y=end), marginal)
         height = -jnp.log(self.scale) - 0.5 * LOG_2PI
 
         def left(f):
@@ -107,33 +100,8 @@ class Censored(Likelihood):
         ends = jnp.where(jnp.isfinite(datum.y), datum.y, datum.y[::-1])
         return Landmarks(ends, self.scale * jnp.ones_like(ends))
 
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return self._noise.mean(datum, f)
-
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        return self._noise.variance(datum, f)
-
-    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return self._noise.cdf(datum, f)
-
-    def cdf_places(self, datum: Datum) -> Places:
-        return self._noise.cdf_places(datum)
-
-    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return self._noise.draw(rng, datum, f)
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        return self._noise.predictive_moments(datum, latent)
-
     def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
         return self._log_prob(datum, latent.mean, jnp.sqrt(latent.variance + self.scale**2))
-
-    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
-        return self._noise.predictive_cdf(datum, latent)
-
-    @property
-    def _noise(self) -> Gaussian:
-        return Gaussian(self.scale)
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         lower, upper = y[..., 0], y[..., 1]

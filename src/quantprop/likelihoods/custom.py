@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Scalar, landmarks
 from quantprop.numerics.mixtures import ELEMENTS
-from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.records import field
 from quantprop.runtime.display import Form
 from quantprop.runtime.programs import program
@@ -19,22 +18,16 @@ from quantprop.runtime.programs import program
 _INTERVALS = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
 
 
-class _Given(NamedTuple):
-    """What the user said; all of it hashable, so that equal likelihoods share compiled programs."""
+class _Functions(NamedTuple):
+    """Of the user; hashable, so that equal likelihoods share compiled programs."""
 
     log_prob: Callable
     landmarks: Callable | None
     support: Callable | None
-    log_concave: bool
-    continuous: bool
-    differentiable: bool
-    integrable: bool
     mean: Callable | None
     variance: Callable | None
     cdf: Callable | None
     draw: Callable | None
-    lattice: tuple[float, float] | None
-    interval: tuple[float, float]
 
 
 _pairs = program(lambda likelihood, y, f: jax.vmap(likelihood.given.cdf)(y, f))
@@ -58,10 +51,17 @@ class Custom(Likelihood):
     0.714861
     """
 
-    given: _Given = field(static=True)
+    given: _Functions = field(static=True)
+    log_concave: bool = field(static=True)
+    continuous: bool = field(static=True)
+    differentiable: bool = field(static=True)
+    integrable: bool = field(static=True)
+    lattice: tuple[float, float] | None = field(static=True)
+    interval: tuple[float, float] = field(static=True)
 
-    name: ClassVar[str] = "custom"
-    support: ClassVar[str] = "what its support function accepts (without one: finite numbers)"
+    name = "custom"
+    stored = False
+    support = "what its support function accepts (without one: finite numbers)"
 
     def __init__(
         self,
@@ -85,36 +85,13 @@ class Custom(Likelihood):
         if lattice is None and tuple(interval) not in _INTERVALS:
             allowed = ", ".join(map(str, _INTERVALS))
             raise ValueError(f"Custom: interval must be one of {allowed}; got {interval}")
-        flags = (log_concave, continuous, differentiable, integrable)
-        functions = (mean, variance, cdf, draw)
-        self.given = _Given(log_prob, landmarks, support, *flags, *functions, lattice, (interval[0], interval[1]))
+        self.given = _Functions(log_prob, landmarks, support, mean, variance, cdf, draw)
+        self.log_concave, self.continuous = log_concave, continuous
+        self.differentiable, self.integrable = differentiable, integrable
+        self.lattice, self.interval = lattice, (interval[0], interval[1])
 
     def _expression(self, form: Form) -> str:
         return f"Custom({getattr(self.given.log_prob, '__name__', self.given.log_prob)})"
-
-    @property
-    def log_concave(self) -> bool:
-        return self.given.log_concave
-
-    @property
-    def continuous(self) -> bool:
-        return self.given.continuous
-
-    @property
-    def differentiable(self) -> bool:
-        return self.given.differentiable
-
-    @property
-    def integrable(self) -> bool:
-        return self.given.integrable
-
-    @property
-    def lattice(self) -> tuple[float, float] | None:
-        return self.given.lattice
-
-    @property
-    def interval(self) -> tuple[float, float]:
-        return self.given.interval
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self.given.log_prob(datum.y, f)

@@ -2,38 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import gammainc
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.expectations import quadrature_expectation
-from quantprop.likelihoods.links import (
-    RATE_LINKS,
-    RateLink,
-    check_link,
-    log_rate_unless,
-    rate,
-    rate_array,
-    rate_moments,
-    rate_peaks,
-    rate_places,
-    rate_start,
-)
-from quantprop.numerics.mixtures import Places, joined, places
-from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.likelihoods.base import TINY, Datum, Landmarks, Normal, Places, Scalar, bounded, landmarks, places
+from quantprop.likelihoods.rates import Rate, RateLink, log_rate, rate, rate_peaks, rate_places, rate_start
+from quantprop.numerics.mixtures import joined
 from quantprop.records import field
 
-_TINY = 1e-300
 
-
-class Gamma(Likelihood):
+class Gamma(Rate):
     """A gamma variable of mean g(f) and relative variance 1/shape; shape 1 is the exponential distribution.
 
     Log-concave in f for the exp link only: for the others −log g is convex, and outweighs −y/g for large f.
@@ -43,21 +25,10 @@ class Gamma(Likelihood):
     shape: Scalar = 1.0
     link: RateLink = field(default="exp", static=True)
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"shape": (1e-3, 1e5)}
-    name: ClassVar[str] = "gamma"
-    support: ClassVar[str] = "positive numbers"
-    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
-
-    def __check_init__(self) -> None:
-        check_link(self.link, RATE_LINKS, "Gamma")
-
-    @property
-    def smooth(self) -> bool:
-        return self.link != "square"
-
-    @property
-    def log_concave(self) -> bool:
-        return self.link == "exp"
+    name = "gamma"
+    support = "positive numbers"
+    observes = "positive"
+    bounds = bounded(shape=(1e-3, 1e5))
 
     @property
     def integrable(self) -> bool:
@@ -66,12 +37,12 @@ class Gamma(Likelihood):
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         """With t = log g(f)/y: shape · (log shape − t − exp(−t)) − log y − log Γ(shape)."""
         vanishes = (self.link == "square") & (jnp.abs(f) < 1e-150)
-        t = log_rate_unless(vanishes, self.link, f) - jnp.log(datum.y)
+        t = log_rate(self.link, f, unused=vanishes) - jnp.log(datum.y)
         value = self.shape * (jnp.log(self.shape) - t - jnp.exp(-t)) - jnp.log(datum.y) - gammaln(self.shape)
         return jnp.where(vanishes, -jnp.inf, value)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        y = jnp.maximum(datum.y, _TINY)
+        y = jnp.maximum(datum.y, TINY)
         peaks = rate_peaks(self.link, y, 1.0 / jnp.sqrt(self.shape))
         if self.link == "square":  # exp(−shape · y/f²) is flat at 0, and has an essential singularity there
             return landmarks(*peaks, (jnp.zeros_like(y), jnp.sqrt(self.shape * y)))
@@ -79,7 +50,7 @@ class Gamma(Likelihood):
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         if self.link != "exp":
-            return quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
+            return super().expected_log_prob(datum, marginal)
         k, y, m, v = self.shape, datum.y, marginal.mean, marginal.variance
         pull = k * jnp.exp(jnp.log(y) - m + 0.5 * v)  # E[k y exp(−f)]
         constant = k * jnp.log(k) + (k - 1.0) * jnp.log(y) - gammaln(k)
@@ -88,33 +59,23 @@ class Gamma(Likelihood):
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         return rate_start(self.link, datum.y, self.shape / datum.y)
 
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return rate(self.link, f)
-
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        return rate(self.link, f) ** 2 / self.shape
+    def noise(self, mean: Any, square: Any) -> Any:
+        return square / self.shape
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        positive = np.maximum(datum.y, _TINY)
-        return np.where(datum.y > 0, gammainc(self.shape, self.shape * positive / rate_array(self.link, f)), 0.0)
+        positive = np.maximum(datum.y, TINY)
+        return np.where(datum.y > 0, gammainc(self.shape, self.shape * positive / rate(self.link, f, np)), 0.0)
 
     def cdf_places(self, datum: Datum) -> Places:
         """Around g = y, or for shape < 1, where P(Y ≤ y | f) grows like (y/g)^shape, around the g where that ends."""
-        y = np.maximum(datum.y, _TINY)
+        y = np.maximum(datum.y, TINY)
         at = rate_places(self.link, y * np.minimum(self.shape, 1.0), 1.0 / np.sqrt(self.shape))
         if self.link != "square":
             return at
         return joined(at, places((np.zeros_like(y), np.sqrt(self.shape * y) / 4.0)))  # like exp(−shape · y/f²) there
 
-    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return rate_array(self.link, f)
-
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return rng.gamma(self.shape, rate_array(self.link, f) / self.shape)
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        mean, variance = rate_moments(self.link, latent)
-        return mean, variance + (variance + mean**2) / self.shape
+        return rng.gamma(self.shape, rate(self.link, f, np) / self.shape)
 
     def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
         return (y > 0) & np.isfinite(y)

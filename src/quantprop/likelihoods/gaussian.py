@@ -2,20 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from quantprop.gaussian import LOG_2PI, Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
-from quantprop.numerics.mixtures import FINE, Fineness, Places, places
-from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.gaussian import LOG_2PI
+from quantprop.likelihoods.additive import Additive
+from quantprop.likelihoods.base import FINE, Datum, Fineness, Moments, Normal, Scalar
 
 
-class Gaussian(Likelihood):
+class GaussianNoise(Additive):
+    """Base of likelihoods of y = f + N(0, scale²/exposure), which may be observed in part."""
+
+    log_concave = True
+
+    def width(self, datum: Datum) -> Scalar:
+        return self._noise(datum) ** 0.5
+
+    def _noise(self, datum: Datum) -> Scalar:
+        """The variance of y given f."""
+        return self.scale**2 / datum.exposure
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        return self._noise(datum) + 0.0 * f
+
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return ndtr((datum.y - f) / self.width(datum))
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rng.normal(f, self.width(datum))
+
+    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
+        return ndtr((datum.y - latent.mean) / np.sqrt(latent.variance + self._noise(datum)))
+
+
+class Gaussian(GaussianNoise):
     """N(y | f, scale²/exposure): the one likelihood for which every method is exact.
 
     `exposure` is the number of measurements that y is the mean of, or any other relative precision; 1 by default.
@@ -23,23 +44,13 @@ class Gaussian(Likelihood):
 
     scale: Scalar = 1.0
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
-    name: ClassVar[str] = "gaussian"
-    noise_name: ClassVar[str | None] = "scale"
-    support: ClassVar[str] = "real numbers"
-    log_concave: ClassVar[bool] = True
-    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
-
-    def _noise(self, datum: Datum) -> Scalar:
-        """The variance of y given f."""
-        return self.scale**2 / datum.exposure
+    name = "gaussian"
+    title = "Gaussian"
+    scaled_by = frozenset({"exposure"})
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         noise = self._noise(datum)
         return -0.5 * ((datum.y - f) ** 2 / noise + jnp.log(noise) + LOG_2PI)
-
-    def landmarks(self, datum: Datum) -> Landmarks:
-        return landmarks((datum.y, jnp.sqrt(self._noise(datum))))
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return self.tempered_moments(datum, cavity, 1.0)
@@ -64,27 +75,3 @@ class Gaussian(Likelihood):
         """The likelihood is its own site: inference starts where it ends."""
         precision = 1.0 / self._noise(datum)
         return datum.y * precision, precision
-
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return f
-
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        return self._noise(datum) + 0.0 * f
-
-    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return ndtr((datum.y - f) / np.sqrt(self._noise(datum)))
-
-    def cdf_places(self, datum: Datum) -> Places:
-        return places((datum.y, np.sqrt(self._noise(datum))))
-
-    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return rng.normal(f, np.sqrt(self._noise(datum)))
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        return latent.mean, latent.variance + self._noise(datum)
-
-    def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
-        return ndtr((datum.y - latent.mean) / np.sqrt(latent.variance + self._noise(datum)))
-
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return np.isfinite(y)

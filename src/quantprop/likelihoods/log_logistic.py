@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import expit
 
-from quantprop.likelihoods.base import Datum, Scalar
+from quantprop.likelihoods.base import Datum, Places, Scalar, places
 from quantprop.likelihoods.survival import Survival
-from quantprop.numerics.mixtures import Places, places
 
 
 class LogLogistic(Survival):
@@ -24,7 +21,7 @@ class LogLogistic(Survival):
 
     scale: Scalar = 1.0
 
-    name: ClassVar[str] = "log-logistic"
+    name = "log-logistic"
 
     def log_density(self, w: Scalar) -> Scalar:
         return jax.nn.log_sigmoid(w) + jax.nn.log_sigmoid(-w)

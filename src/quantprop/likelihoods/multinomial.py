@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, Rule, log_probabilities
+from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_probabilities
 from quantprop.records import field
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
@@ -25,10 +25,11 @@ class ClassLikelihood(Likelihood):
 
     classes: int | None = field(default=None, static=True)
 
-    support: ClassVar[str] = "whole numbers 0, 1, ..., classes − 1"
-    log_concave: ClassVar[bool] = True
-    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    rules: ClassVar[tuple[Rule, ...]] = (SMALL, MIDDLE, COARSE, FINE)  # of probabilities, as far as needed
+    observes = "classes"
+    support = "whole numbers 0, 1, ..., classes − 1"
+    log_concave = True
+    lattice = (0.0, 1.0)
+    rules = (SMALL, MIDDLE, COARSE, FINE)  # of probabilities, as far as needed
 
     def __check_init__(self) -> None:
         if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
@@ -63,7 +64,7 @@ class MultinomialProbit(ClassLikelihood):
     [[0.74, 0.16, 0.1]]
     """
 
-    name: ClassVar[str] = "multinomial probit"
+    name = "multinomial-probit"
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
         """log p(y | f) of one class, f being the values of all functions: an average over u."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,23 +10,18 @@ import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import betainc
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.likelihoods.links import (
-    RATE_LINKS,
+from quantprop.likelihoods.base import Datum, Landmarks, Places, Scalar, bounded, landmarks, places
+from quantprop.likelihoods.rates import (
+    Counts,
     RateLink,
-    check_link,
     inverse_rate,
-    log_rate_unless,
+    log_rate,
     rate,
-    rate_array,
-    rate_moments,
     rate_peaks,
     rate_places,
     rate_start,
 )
-from quantprop.numerics.mixtures import Places, joined, places
-from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.mixtures import joined
 from quantprop.numerics.special import log_factorial
 from quantprop.records import field
 
@@ -50,7 +44,7 @@ def log_rising(x, y):
     return jnp.where(x < 16.0, gammaln(small + y) - gammaln(small), stirling)
 
 
-class NegativeBinomial(Likelihood):
+class NegativeBinomial(Counts):
     """A Poisson count whose rate varies by a gamma factor of mean 1 and variance `dispersion` > 0.
 
     Log-concave in f for the exp link only: log(1 + dispersion · λ) is convex in log λ, not in λ.
@@ -59,32 +53,13 @@ class NegativeBinomial(Likelihood):
     dispersion: Scalar = 1.0
     link: RateLink = field(default="exp", static=True)
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"dispersion": (1e-5, 1e5)}
-    name: ClassVar[str] = "negative-binomial"
-    support: ClassVar[str] = "counts 0, 1, 2, ..."
-    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
-    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
-
-    def __check_init__(self) -> None:
-        check_link(self.link, RATE_LINKS, "NegativeBinomial")
-
-    @property
-    def smooth(self) -> bool:
-        return self.link != "square"
-
-    @property
-    def log_concave(self) -> bool:
-        return self.link == "exp"
-
-    @property
-    def singular(self) -> bool:
-        return self.link == "square"
+    name = "negative-binomial"
+    bounds = bounded(dispersion=(1e-5, 1e5))
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         """With r = 1/dispersion and t = log(λ/r): −y log(1 + exp(−t)) − r log(1 + exp t), plus a constant."""
         y, r, scale = datum.y, 1.0 / self.dispersion, self.dispersion * datum.exposure
-        t = log_rate_unless(y == 0, self.link, f) + jnp.log(scale)
+        t = log_rate(self.link, f, unused=y == 0) + jnp.log(scale)
         exponential = self.link == "exp"
         log_total = jax.nn.softplus(f + jnp.log(scale)) if exponential else jnp.log1p(scale * rate(self.link, f))
         constant = log_rising(r, y) - log_factorial(y)
@@ -94,45 +69,31 @@ class NegativeBinomial(Likelihood):
         y, scale = jnp.maximum(datum.y, 0.5), self.dispersion * datum.exposure
         peaks = rate_peaks(self.link, y / datum.exposure, jnp.sqrt(1.0 / y + self.dispersion))
         knee = inverse_rate(self.link, 1.0 / scale)  # λ = r: where log(1 + λ/r) starts to grow
-        if self.link == "square":
-            return landmarks(*peaks, (jnp.zeros_like(knee), knee))
-        return landmarks(*peaks, (knee, 1.0))
+        return landmarks(*peaks, (jnp.zeros_like(knee), knee) if self.link == "square" else (knee, 1.0))
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         narrow = 1.0 / (1.0 + self.dispersion * datum.y)
         return rate_start(self.link, datum.y / datum.exposure, datum.exposure * narrow)
 
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return datum.exposure * rate(self.link, f)
+    def noise(self, mean: Any, square: Any) -> Any:
+        return mean + self.dispersion * square
 
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        mean = self.mean(datum, f)
-        return mean * (1.0 + self.dispersion * mean)
+    def _share(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        """r/(r + λ)."""
+        return 1.0 / (1.0 + self.dispersion * self.typical(datum, f))
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        k, share = np.floor(datum.y), 1.0 / (1.0 + self.dispersion * self.typical(datum, f))
-        return np.where(k < 0, 0.0, betainc(1.0 / self.dispersion, np.maximum(k, 0.0) + 1.0, share))
+        k = np.floor(datum.y)
+        return np.where(k < 0, 0.0, betainc(1.0 / self.dispersion, np.maximum(k, 0.0) + 1.0, self._share(datum, f)))
 
     def cdf_places(self, datum: Datum) -> Places:
         waiting = np.maximum(np.floor(datum.y), 0.0) + 1.0
         value = waiting / datum.exposure * np.minimum(1.0 / self.dispersion, 1.0)
         at = rate_places(self.link, value, np.sqrt(1.0 / waiting + self.dispersion))
-        if self.link == "square":
-            knee = 1.0 / np.sqrt(self.dispersion * datum.exposure)  # 1 + dispersion · λ vanishes at f = ±i knee
-            return joined(at, places((np.zeros_like(knee), knee)))
-        return at
-
-    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return datum.exposure * rate_array(self.link, f)
+        if self.link != "square":
+            return at
+        knee = 1.0 / np.sqrt(self.dispersion * datum.exposure)  # 1 + dispersion · λ vanishes at f = ±i knee
+        return joined(at, places((np.zeros_like(knee), knee)))
 
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
-        share = 1.0 / (1.0 + self.dispersion * self.typical(datum, f))
-        return rng.negative_binomial(1.0 / self.dispersion, share).astype(float)
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        e = datum.exposure
-        mean, variance = rate_moments(self.link, latent)
-        return e * mean, e * mean + e**2 * (variance + self.dispersion * (variance + mean**2))
-
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return is_count(y)
+        return rng.negative_binomial(1.0 / self.dispersion, self._share(datum, f)).astype(float)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 from scipy import special
 
-from quantprop.gaussian import Normal, Vector
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
+from quantprop.gaussian import Vector
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, bounded, is_count
 from quantprop.numerics.mixtures import FINE, Fineness, Places, places
-from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.special import log_ndtr_difference
 from quantprop.parameters import is_parameter, vector
 from quantprop.records import changed, field
@@ -24,14 +20,15 @@ class Ordinal(Likelihood):
 
     cutpoints: Vector = field(converter=vector)
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"cutpoints": (-np.inf, np.inf)}
-    ordered: ClassVar[frozenset[str]] = frozenset({"cutpoints"})
+    bounds = bounded(cutpoints=(-np.inf, np.inf))
+    ordered = frozenset({"cutpoints"})
 
-    name: ClassVar[str] = "ordinal"
-    support: ClassVar[str] = "classes 0, 1, ..., as many as there are cutpoints"
-    log_concave: ClassVar[bool] = True
-    smooth: ClassVar[bool] = True
-    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
+    name = "ordinal"
+    observes = "ordered"
+    support = "classes 0, 1, ..., as many as there are cutpoints"
+    log_concave = True
+    smooth = True
+    lattice = (0.0, 1.0)
 
     def __check_init__(self) -> None:
         given = self.cutpoints.value if is_parameter(self.cutpoints) else self.cutpoints

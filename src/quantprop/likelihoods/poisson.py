@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import gammaincc
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.likelihoods.expectations import quadrature_expectation
-from quantprop.likelihoods.links import (
-    RATE_LINKS,
+from quantprop.likelihoods.base import Datum, Landmarks, Normal, Places, Scalar, is_count, landmarks
+from quantprop.likelihoods.negative_binomial import NegativeBinomial
+from quantprop.likelihoods.rates import (
+    Counts,
     RateLink,
-    check_link,
-    log_rate_unless,
+    log_rate,
     rate,
-    rate_array,
     rate_moments,
     rate_peaks,
     rate_places,
     rate_start,
 )
-from quantprop.likelihoods.negative_binomial import NegativeBinomial
-from quantprop.numerics.mixtures import Places
-from quantprop.numerics.quadrature import Landmarks, landmarks
 from quantprop.numerics.special import expected_log_square, log_factorial, log_laguerre_ratio
 from quantprop.records import field
 from quantprop.runtime.precision import float64
 
-_LOG_PI = 1.1447298858494002
 
-
-class Poisson(Likelihood):
+class Poisson(Counts):
     """y ~ Poisson(exposure · g(f)) with link g(f) = exp f ("exp"), f² ("square") or log(1 + exp f) ("softplus").
 
     The square link is symmetric in f: give the prior a non-zero mean to choose a side.
@@ -44,29 +35,19 @@ class Poisson(Likelihood):
 
     link: RateLink = field(default="exp", static=True)
 
-    name: ClassVar[str] = "poisson"
-    support: ClassVar[str] = "counts 0, 1, 2, ..."
-    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
-    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
-
-    def __check_init__(self) -> None:
-        check_link(self.link, RATE_LINKS, "Poisson")
-
-    @property
-    def smooth(self) -> bool:
-        return self.link != "square"
+    name = "poisson"
+    title = "Poisson"
 
     @property
     def log_concave(self) -> bool:
         return self.link != "square"
 
     @property
-    def singular(self) -> bool:
+    def has_gaussian_factor(self) -> bool:
         return self.link == "square"
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
-        log_mean = log_rate_unless(datum.y == 0, self.link, f) + jnp.log(datum.exposure)
+        log_mean = log_rate(self.link, f, unused=datum.y == 0) + jnp.log(datum.exposure)
         return datum.y * log_mean - datum.exposure * rate(self.link, f) - log_factorial(datum.y)
 
     def landmarks(self, datum: Datum) -> Landmarks:
@@ -82,11 +63,7 @@ class Poisson(Likelihood):
         if self.link == "square":
             log_square, by_mean, by_variance = expected_log_square(m, v)
             return y * log_square - e * (m * m + v) + constant, y * by_mean - 2.0 * e * m, y * by_variance - e
-        return quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
-
-    @property
-    def has_gaussian_factor(self) -> bool:
-        return self.link == "square"
+        return super().expected_log_prob(datum, marginal)
 
     def gaussian_precision(self, datum: Datum) -> Scalar:
         return 2.0 * datum.exposure  # exp(−exposure · f²)
@@ -94,11 +71,8 @@ class Poisson(Likelihood):
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         return rate_start(self.link, datum.y / datum.exposure, datum.exposure)
 
-    def mean(self, datum: Datum, f: Scalar) -> Scalar:
-        return datum.exposure * rate(self.link, f)
-
-    def variance(self, datum: Datum, f: Scalar) -> Scalar:
-        return self.mean(datum, f)
+    def noise(self, mean: Any, square: Any) -> Any:
+        return mean
 
     def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         k = np.floor(datum.y)
@@ -108,15 +82,8 @@ class Poisson(Likelihood):
         waiting = np.maximum(np.floor(datum.y), 0.0) + 1.0  # Y ≤ k if event k + 1 comes later
         return rate_places(self.link, waiting / datum.exposure, 1.0 / np.sqrt(waiting))
 
-    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return datum.exposure * rate_array(self.link, f)
-
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return rng.poisson(self.typical(datum, f)).astype(float)
-
-    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        mean, variance = rate_moments(self.link, latent)
-        return datum.exposure * mean, datum.exposure * mean + datum.exposure**2 * variance
 
     def predictive_log_prob(self, datum: Datum, latent: Normal) -> Scalar:
         """log P(y) when f ~ latent; for the square link the paper's ₁F₁ formula (appendix C.2), exposure e.
@@ -125,16 +92,13 @@ class Poisson(Likelihood):
         α = 2v/(1 + 2ev), h = m²/(1 + 2ev).
         """
         if self.link != "square":
-            return self.moments(datum, latent).log_normalizer
+            return super().predictive_log_prob(datum, latent)
         y, e, m, v = datum.y, datum.exposure, latent.mean, latent.variance
         shrunk = 1.0 / (1.0 + 2.0 * e * v)
         h = m * m * shrunk
         log_power = y * jnp.log(2.0 * e * v * shrunk) + 0.5 * jnp.log(shrunk)
-        log_gamma = gammaln(y + 0.5) - 0.5 * _LOG_PI - log_factorial(y)
+        log_gamma = gammaln(y + 0.5) - 0.5 * np.log(np.pi) - log_factorial(y)
         return log_power + log_gamma - e * h + log_laguerre_ratio(y, 0.5 * h / v)
-
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return is_count(y)
 
 
 @dataclass(frozen=True)
@@ -151,7 +115,7 @@ class CountForecast:
 
     @property
     def mode(self) -> np.ndarray:
-        """The most probable count: ⌊c(k − 1)⌋ for k > 1, else 0, with k = 1/dispersion and c k = mean."""
+        """The most probable count: ⌊c(k − 1)⌋ for k > 1, otherwise 0, with k = 1/dispersion and c k = mean."""
         return np.floor(np.maximum(self.mean * (1.0 - self.dispersion), 0.0))
 
     @float64

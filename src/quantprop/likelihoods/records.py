@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from quantprop.gaussian import Normal, Vector
-from quantprop.numerics.quadrature import Landmarks
 from quantprop.records import Record
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
+Factor = Any  # a Likelihood, which needs what is imported here
 
 
 class Datum(NamedTuple):
@@ -38,20 +38,3 @@ class Split(NamedTuple):
     rest: Callable[[Scalar], Scalar]
     core: Normal
     constant: Scalar
-
-
-@runtime_checkable
-class Factor(Protocol):
-    """What of a likelihood decides its product with a Gaussian; see `Likelihood`."""
-
-    log_concave: ClassVar[bool]
-    continuous: ClassVar[bool]
-
-    @property
-    def takes_gaussian_out(self) -> bool: ...
-
-    def log_prob(self, datum: Datum, f: Scalar) -> Scalar: ...
-
-    def landmarks(self, datum: Datum) -> Landmarks: ...
-
-    def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split: ...

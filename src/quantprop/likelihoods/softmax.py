@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 from jax.nn import log_softmax
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import LOG_2PI, Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.gaussian import LOG_2PI
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, landmarks
 from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.numerics.largest import FINE, Rule, log_mean_softmax
-from quantprop.numerics.quadrature import Landmarks, landmarks
+from quantprop.numerics.largest import FINE, log_mean_softmax
 
 FLAT = 1e12  # the variance of v; that of a flat prior would be infinite, and differs by v²/FLAT
 LOST = 1.0 - 0.5 * LOG_2PI  # log ∫ eᵛ exp(−eᵛ) dv, which is 0, less what a Gaussian makes of it, by mode or as a bound
@@ -35,8 +32,8 @@ class Softmax(ClassLikelihood):
     [[0.68, 0.17, 0.15]]
     """
 
-    name: ClassVar[str] = "softmax"
-    rules: ClassVar[tuple[Rule, ...]] = (FINE._replace(first=1),)
+    name = "softmax"
+    rules = (FINE._replace(first=1),)
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
         """log p(y | f) of one class, f being the values of all functions."""
@@ -52,11 +49,11 @@ class SoftmaxFactor(Likelihood):
     of v loses whatever f is, are put right here.
     """
 
-    name: ClassVar[str] = "softmax"
-    support: ClassVar[str] = "0 or 1"
-    log_concave: ClassVar[bool] = True
-    smooth: ClassVar[bool] = True
-    projectable: ClassVar[bool] = False
+    name = "softmax"
+    support = "0 or 1"
+    log_concave = True
+    smooth = True
+    projectable = False
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return datum.y * (f + CONSTANT) - jnp.exp(f)

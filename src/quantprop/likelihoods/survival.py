@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.numerics.quadrature import Landmarks
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, bounded
 
 
 class Survival(Likelihood):
@@ -22,13 +17,14 @@ class Survival(Likelihood):
 
     scale: Scalar
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"scale": (1e-5, 1e5)}
-    noise_name: ClassVar[str | None] = "scale"
-    support: ClassVar[str] = "rows (lower, upper) of times, 0 ≤ lower ≤ upper, 0 < upper, not (0, inf)"
-    log_concave: ClassVar[bool] = True  # densities of ε are, and so are their integrals over intervals (Prékopa)
-    smooth: ClassVar[bool] = True
-    columns: ClassVar[int] = 2
-    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    bounds = bounded(scale=(1e-5, 1e5))
+    noise_name = "scale"
+    observes = "times"
+    support = "rows (lower, upper) of times, 0 ≤ lower ≤ upper, 0 < upper, not (0, inf)"
+    log_concave = True  # densities of ε are, and so are their integrals over intervals (Prékopa)
+    smooth = True
+    columns = 2
+    interval = (0.0, np.inf)
 
     def log_density(self, w: Scalar) -> Scalar:
         """log density of ε."""

@@ -1,4 +1,4 @@
-"""The tilted density p(y | f) N(f | cavity): on panels that resolve any, and on few nodes where these do."""
+"""Integrals of a likelihood times a Gaussian: the tilted density on panels, or on few nodes, and expectations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from jaxtyping import Array, Bool, Float
 
 from quantprop.gaussian import LOG_2PI, Normal
 from quantprop.likelihoods.records import Datum, Factor, Moments, Scalar, Split
-from quantprop.numerics.quadrature import Density, Landmarks, frozen, integrate, panels
+from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
 from quantprop.numerics.responses import Integrals, Response, score_along, to_cavity, to_score, unless_zero
 from quantprop.numerics.selection import unless_trusted
 from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums
 from quantprop.records import Record, changed
 
 FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
+OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at
 
 
 class Tilted(Record):
@@ -172,3 +173,28 @@ def few_node_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> tuple[
 
 
 smooth_moments = unless_trusted(few_node_moments, panel_moments)
+
+
+# --- expectations under a Gaussian ----------------------------------------------------------------------------------
+
+
+def latent_nodes(at: Landmarks, latent: Normal) -> tuple[Density, Float[Array, "panels 16"]]:
+    """N(latent) itself on nodes that resolve the landmarks: the density of u = (f − mean)/sd, and f."""
+    mean, sd = latent.mean, jnp.sqrt(latent.variance)
+    relative = frozen(Landmarks((at.location - mean) / sd, at.scale / sd))
+    density = integrate(lambda u: -0.5 * u * u, fixed_panels(-OUTERMOST, OUTERMOST, relative))
+    return density, mean + sd * density.nodes
+
+
+def quadrature_expectation(ell: Callable, at: Landmarks, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
+    """E_q[ℓ], ∂/∂μ = E_q[u ℓ]/σ and ∂/∂v = E_q[(u² − 1) ℓ]/(2v) with u = (f − μ)/σ, ℓ(f) = log p(y | f).
+
+    The forms with derivatives of ℓ diverge for a square link and miss the kink of double-exponential noise.
+    """
+    density, f = latent_nodes(at, marginal)
+    u = density.nodes
+    value = jax.vmap(jax.vmap(ell))(f)
+    expected = density.expect(value)
+    centred = value - expected  # the derivatives do not see constants
+    by_mean = density.expect(u * centred) / jnp.sqrt(marginal.variance)
+    return expected, by_mean, density.expect((u * u - 1.0) * centred) / (2.0 * marginal.variance)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, bounded, landmarks
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.numerics.mixtures import FINE, Fineness, Places
-from quantprop.numerics.quadrature import Landmarks, frozen, integrate, landmarks, panels
+from quantprop.numerics.quadrature import frozen, integrate, panels
 from quantprop.parameters import LogNormal, Parameter, is_parameter, vector
 from quantprop.records import changed, field
 
@@ -45,14 +43,13 @@ class Warped(Likelihood):
     location: Scalar = 0.0
     unit: Scalar = 1.0
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {
-        "scale": (1e-5, 1e5), "heights": (1e-4, 1e3), "widths": (1e-2, 1e2), "centres": (-10.0, 10.0),
-    }  # fmt: skip
-    name: ClassVar[str] = "warped"
-    noise_name: ClassVar[str | None] = "scale"
-    support: ClassVar[str] = "real numbers"
-    log_concave: ClassVar[bool] = True
-    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
+    bounds = bounded(scale=(1e-5, 1e5), heights=(1e-4, 1e3), widths=(1e-2, 1e2), centres=(-10.0, 10.0))
+    name = "warped"
+    observes = "real"
+    noise_name = "scale"
+    support = "real numbers"
+    log_concave = True
+    scaled_by = frozenset({"exposure"})
 
     def __check_init__(self) -> None:
         sizes = {np.size(part.value if is_parameter(part) else part) for part in self._terms}

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Scalar
-from quantprop.likelihoods.expectations import quadrature_expectation
+from quantprop.likelihoods.base import Datum, Normal, Places, Scalar, places
 from quantprop.likelihoods.survival import Survival
-from quantprop.numerics.mixtures import Places, places
+from quantprop.likelihoods.tilted import quadrature_expectation
 
 _LOG2 = 0.6931471805599453
 LITTLE, CERTAIN = -20.0, 6.5  # w below which 1 − exp(−exp w) is a series, and above which it is 1
@@ -34,7 +30,7 @@ class Weibull(Survival):
 
     scale: Scalar = 1.0
 
-    name: ClassVar[str] = "weibull"
+    name = "weibull"
 
     def log_density(self, w: Scalar) -> Scalar:
         return w - jnp.exp(w)

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar, is_count
-from quantprop.likelihoods.expectations import quadrature_expectation
-from quantprop.likelihoods.links import RATE_LINKS, RateLink, check_link, rate_peaks
+from quantprop.likelihoods.base import FINE, Datum, Fineness, Landmarks, Normal, Places, Scalar, bounded
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.poisson import Poisson
-from quantprop.numerics.mixtures import FINE, Fineness, Places
-from quantprop.numerics.quadrature import Landmarks
+from quantprop.likelihoods.rates import Counts, RateLink, rate_peaks
 from quantprop.records import field
 
 NOTHING = 45.0  # exp(−45) beside 1 is below rounding
-INFLATION = (1e-4, 1.0 - 1e-4)
+INFLATION = 1e-4, 1.0 - 1e-4
 
 
-class ZeroInflated(Likelihood):
+class ZeroInflated(Counts):
     """Base: p(y | f) = π [y = 0] + (1 − π) p(y | f) of `counts`, with π = `inflation` (Lambert 1992).
 
     Not log-concave: as f grows, p(0 | f) falls no further than to π.
@@ -32,10 +24,13 @@ class ZeroInflated(Likelihood):
 
     inflation: Scalar
 
-    support: ClassVar[str] = "counts 0, 1, 2, ..."
-    scaled_by: ClassVar[frozenset[str]] = frozenset({"exposure"})
-    lattice: ClassVar[tuple[float, float] | None] = (0.0, 1.0)
-    interval: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    @property
+    def smooth(self) -> bool:
+        return False
+
+    @property
+    def log_concave(self) -> bool:
+        return False
 
     @property
     def counts(self) -> Poisson | NegativeBinomial:
@@ -45,10 +40,6 @@ class ZeroInflated(Likelihood):
     def knee(self) -> Scalar:
         """The expected count at which both ways to y = 0 are as likely; about its size where there is none."""
         raise NotImplementedError
-
-    @property
-    def singular(self) -> bool:
-        return self.counts.singular
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         """Where counting has no share left in y = 0, derivatives do not pass through it: its own may be infinite."""
@@ -71,7 +62,7 @@ class ZeroInflated(Likelihood):
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """That of the counts, which may have a closed form, where y > 0."""
-        none = quadrature_expectation(partial(self.log_prob, datum), self.landmarks(datum), marginal)
+        none = super().expected_log_prob(datum, marginal)
         value, by_mean, by_variance = self.counts.expected_log_prob(datum, marginal)
         some = (value + jnp.log1p(-self.inflation), by_mean, by_variance)
         value, by_mean, by_variance = (jnp.where(datum.y == 0, a, b) for a, b in zip(none, some, strict=True))
@@ -100,9 +91,6 @@ class ZeroInflated(Likelihood):
     def cdf_places(self, datum: Datum) -> Places:
         return self.counts.cdf_places(datum)
 
-    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
-        return self.counts.typical(datum, f)
-
     def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
         return np.where(rng.uniform(size=np.shape(f)) < self.inflation, 0.0, self.counts.draw(rng, datum, f))
 
@@ -116,9 +104,6 @@ class ZeroInflated(Likelihood):
     def predictive_cdf(self, datum: Datum, latent: Normal, fineness: Fineness = FINE) -> np.ndarray:
         return self._inflated(datum, self.counts.predictive_cdf(datum, latent, fineness))
 
-    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
-        return is_count(y)
-
 
 class ZeroInflatedPoisson(ZeroInflated):
     """y = 0 with probability `inflation`, else y ~ Poisson(exposure · g(f)), g = exp, square or softplus.
@@ -129,11 +114,8 @@ class ZeroInflatedPoisson(ZeroInflated):
     inflation: Scalar = 0.1
     link: RateLink = field(default="exp", static=True)
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION}
-    name: ClassVar[str] = "zero-inflated-poisson"
-
-    def __check_init__(self) -> None:
-        check_link(self.link, RATE_LINKS, "ZeroInflatedPoisson")
+    bounds = bounded(inflation=INFLATION)
+    name = "zero-inflated-poisson"
 
     @property
     def counts(self) -> Poisson:
@@ -153,11 +135,8 @@ class ZeroInflatedNegativeBinomial(ZeroInflated):
     dispersion: Scalar = 1.0
     link: RateLink = field(default="exp", static=True)
 
-    bounds: ClassVar[Mapping[str, tuple[float, float]]] = {"inflation": INFLATION, **NegativeBinomial.bounds}
-    name: ClassVar[str] = "zero-inflated-negative-binomial"
-
-    def __check_init__(self) -> None:
-        check_link(self.link, RATE_LINKS, "ZeroInflatedNegativeBinomial")
+    bounds = bounded(inflation=INFLATION, **NegativeBinomial.bounds)
+    name = "zero-inflated-negative-binomial"
 
     @property
     def counts(self) -> NegativeBinomial:

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.gaussian import Natural, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.records import Record
-from quantprop.runtime.display import expression, expression_html
+from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import part
 from quantprop.sites import Marginal
 
@@ -49,9 +49,6 @@ class Method(Record):
     """Base of all methods."""
 
     ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)
-
-    def __repr__(self) -> str:
-        return expression(self)
 
     def _repr_html_(self) -> str:
         return expression_html(self)

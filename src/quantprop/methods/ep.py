@@ -7,8 +7,7 @@ from jaxtyping import Array
 
 from quantprop.gaussian import Natural, Normal, Vector
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.remainder import Remainder
-from quantprop.likelihoods.tempered import Tempered
+from quantprop.likelihoods.with_few_nodes import Remainder, Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
 from quantprop.records import field

@@ -4,13 +4,11 @@ Every function draws on `ax`, or on a new figure without one, and returns the Ax
 Solution, what `fit` returned, or a fitted estimator.
 """
 
-from quantprop.plots.calibration import pit, reliability, rootogram
+from quantprop.plots.calibration import class_reliability, pit, reliability, rootogram
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, ORANGE, RED
-from quantprop.plots.classes import class_regions, class_reliability
 from quantprop.plots.effects import effect, effects
-from quantprop.plots.hyperparameters import hyperparameter
-from quantprop.plots.learning import trace
-from quantprop.plots.posteriors import class_probability, posterior, variances
+from quantprop.plots.learning import hyperparameter, trace
+from quantprop.plots.posteriors import class_probability, class_regions, posterior, variances
 from quantprop.plots.series import decomposition, forecast
 from quantprop.plots.sites import site, variance_ratio
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri
 from scipy.stats import binom
 
 from quantprop.data import encode, finite_array
 from quantprop.inference.predictive import Predictive
-from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, WILSON, Axes, _axes
-from quantprop.runtime.arguments import checked, whole
+from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, axes_of, calibrated, class_styles, labelled
+from quantprop.runtime.arguments import SEQUENCE, checked, whole
+
+WILSON = ndtri(0.95)  # bars hold 90 %
 
 
 @checked()
@@ -36,16 +40,13 @@ def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None 
     n, forecast, true = (np.bincount(at, weights=w, minlength=bins) for w in (np.ones_like(p), p, came > 0))
     used = n > 0
     n, forecast, share = n[used], forecast[used] / n[used], true[used] / n[used]
-    ax = _axes(ax)
-    ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, label="calibrated")
+    ax = axes_of(ax)
+    calibrated(ax, -0.1, xlabel="forecast probability (grey: number of forecasts)")
     lower, upper = _wilson(share, n)
     ax.errorbar(forecast, share, [share - lower, upper - share], fmt="o", color=BLUE, capsize=3, label="observed, 90 %")
     for centre, count in zip((np.flatnonzero(used) + 0.5) / bins, n, strict=True):
         ax.text(centre, -0.08, f"{count:.0f}", ha="center", color=GREY, fontsize="small")
-    ax.set(xlim=(-0.02, 1.02), ylim=(-0.1, 1.02))
-    ax.set(xlabel="forecast probability (grey: number of forecasts)", ylabel="share that came true")
-    ax.legend(loc="upper left")
-    return ax
+    return labelled(ax, {"loc": "upper left"})
 
 
 def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -54,6 +55,38 @@ def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     centre = shrunk * (share + 0.5 * WILSON**2 / n)
     half = shrunk * WILSON * np.sqrt(share * (1.0 - share) / n + 0.25 * (WILSON / n) ** 2)
     return np.clip(centre - half, 0.0, share), np.clip(centre + half, share, 1.0)  # else rounding at 0 and 1
+
+
+@checked(labels=SEQUENCE)
+def class_reliability(
+    probability: Any, outcome: Any, labels: Sequence[Any] | None = None, bins: int = 5, ax: Axes | None = None
+) -> Axes:
+    """How often each class came true where it was given probability p: a line for every class.
+
+    `probability` has a row for each forecast and a column for each class; `outcome` holds the classes that came, as
+    0, 1, ... in the order of the columns, and `labels` what they are called.
+
+    >>> from quantprop import plots
+    >>> ax = plots.class_reliability([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], [0, 1, 2], bins=1)
+    >>> ax.lines[1].get_xydata().round(3).tolist()
+    [[0.367, 0.333]]
+    """
+    p, came = finite_array(probability, "probability", ndim=2), np.asarray(outcome)
+    labels = range(p.shape[1]) if labels is None else labels
+    if np.shape(came) != (len(p),) or not np.isin(came, np.arange(p.shape[1])).all():
+        raise ValueError(f"outcome must hold {len(p)} of 0, ..., {p.shape[1] - 1}, one for each row of probability")
+    if ((p < 0) | (p > 1)).any() or len(labels) != p.shape[1]:
+        raise ValueError("probability must lie in [0, 1], and labels be as many as its columns")
+    styles = class_styles(labels)
+    ax = axes_of(ax)
+    calibrated(ax, -0.02, xlabel="forecast probability of the class")
+    for k, (label, marker, colour) in enumerate(styles):
+        at = np.minimum((p[:, k] * bins).astype(int), bins - 1)
+        used = [b for b in range(bins) if (at == b).any()]
+        stated = [p[at == b, k].mean() for b in used]
+        ax.plot(stated, [(came[at == b] == k).mean() for b in used], marker + "-", color=colour,
+                label=f"{label} ({int((came == k).sum())})")  # fmt: skip
+    return labelled(ax, {"title": "class (rows)", "fontsize": "small"})
 
 
 @checked()
@@ -71,15 +104,13 @@ def pit(predictive: Any, y: Any = None, bins: int = 10, ax: Axes | None = None) 
     ends = _transform(predictive, y)
     edges = np.linspace(0.0, 1.0, bins + 1)
     share = np.histogram(ends, edges)[0] / len(ends) if ends.ndim == 1 else np.diff(_mean_uniform(ends, edges))
-    ax = _axes(ax)
+    ax = axes_of(ax)
     ax.bar(edges[:-1], bins * share, 1.0 / bins, align="edge", color=BLUE, alpha=0.6, edgecolor="white")
     if ends.ndim == 1:
         band = binom.ppf([0.05, 0.95], len(ends), 1.0 / bins) * bins / len(ends)
         ax.axhspan(*band, color=GREY, alpha=0.3, linewidth=0, label="90 % if calibrated")
-        ax.legend()
     ax.axhline(1.0, color=BLACK, linewidth=1.0)
-    ax.set(xlabel="PIT", ylabel="density", xlim=(0.0, 1.0))
-    return ax
+    return labelled(ax, {} if ends.ndim == 1 else None, xlabel="PIT", ylabel="density", xlim=(0.0, 1.0))
 
 
 def _mean_uniform(ends: np.ndarray, u: np.ndarray) -> np.ndarray:
@@ -145,12 +176,10 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
     k = np.arange(most + 1)
     below = np.array([0.0, *(predictive.cdf(float(count)).sum() for count in k)])
     expected, observed = np.diff(below), np.bincount(y[y <= most].astype(int), minlength=most + 1)
-    ax, top = _axes(ax), np.sqrt(expected)
+    ax, top = axes_of(ax), np.sqrt(expected)
     ax.use_sticky_edges = False  # a margin below bars that end below 0
     ax.bar(k, np.sqrt(observed), bottom=top - np.sqrt(observed), color=BLUE, alpha=0.6, width=0.9, label="√observed")
     ax.plot(k, top, "o-", color=RED, markersize=4, label="√expected")
     ax.axhline(0.0, color=BLACK, linewidth=1.0)
     beyond = f"beyond {most}: {len(y) - below[-1]:.1f} expected, {(y > most).sum()} seen"
-    ax.set(xlabel=f"count ({beyond})", ylabel="√frequency")
-    ax.legend()
-    return ax
+    return labelled(ax, xlabel=f"count ({beyond})", ylabel="√frequency")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtri
 
@@ -12,13 +13,14 @@ from quantprop.gaussian import Normal
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import terms_of
 from quantprop.kernels import Columns, Kernel, Periodic, columns_of, groups_of
-from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, _axes, _solution, plt
+from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, axes_of, plain, solution_of
 from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 POINTS = 100  # of a curve
 SIDE = 30  # of a map
 MANY = 30  # levels whose names are written
 CURVES = 6  # levels of a group with a curve each
+Intervals = tuple[tuple[float, float], ...]
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY, BLACK)
 
 
@@ -30,11 +32,11 @@ class Scale(NamedTuple):
     centre: Mapping[int, float] = {}
 
     def name(self, column: int) -> str:
-        return self.names.get(column, f"x{column}").replace("$", r"\$")
+        return plain(self.names.get(column, f"x{column}"))
 
     def label(self, column: int, code: float) -> str:
         levels = self.levels.get(column, ())
-        return (levels[int(code)] if 0 <= code < len(levels) else f"{code:g}").replace("$", r"\$")
+        return plain(levels[int(code)] if 0 <= code < len(levels) else f"{code:g}")
 
 
 class Panel(NamedTuple):
@@ -62,7 +64,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     >>> [ax.get_title(loc="left") for ax in plots.effects(solution)]
     ['se(0)', 'group(1)']
     """
-    solution = _solution(source)
+    solution = solution_of(source)
     found = panels(solution)
     if not found:
         raise ValueError("the kernel has no term that sees columns of X: there is nothing to draw")
@@ -85,12 +87,12 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     >>> plots.effect(solution, "se(0)").get_title(loc="left")
     'se(0)'
     """
-    solution = _solution(source)
+    solution = solution_of(source)
     found = {panel.name: panel for panel in panels(solution)}
     choice(found).check("name", name)
-    ax = _axes(ax)
+    ax = axes_of(ax)
     _draw(solution, found[name], scale_of(source, solution) if scale is None else scale, ax)
-    ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")
+    ax.set_title(plain(name), fontsize="medium", loc="left")
     return ax
 
 
@@ -171,13 +173,19 @@ def _period(term: Kernel) -> float | None:
     return float(term.period) if isinstance(term, Periodic) else None
 
 
-def banded(ax: Axes, at: np.ndarray, of: Normal) -> None:
+def banded(
+    ax: Axes, at: np.ndarray, of: Normal, intervals: Intervals = INTERVALS, color: str = BLUE, label: str | None = None
+) -> None:
     """A curve with its intervals."""
-    sd = np.sqrt(of.variance)
-    for inside, opacity in INTERVALS:
-        half = float(ndtri(0.5 + 0.5 * inside)) * sd
-        ax.fill_between(at, of.mean - half, of.mean + half, color=BLUE, alpha=opacity, linewidth=0)
-    ax.plot(at, of.mean, color=BLUE)
+    for inside, opacity in intervals:
+        ax.fill_between(at, *_ends(of, inside), color=color, alpha=opacity, linewidth=0)
+    ax.plot(at, of.mean, color=color, label=label)
+
+
+def _ends(of: Normal, inside: float) -> tuple[np.ndarray, np.ndarray]:
+    """The central interval of a probability."""
+    half = float(ndtri(0.5 + 0.5 * inside)) * np.sqrt(of.variance)
+    return of.mean - half, of.mean + half
 
 
 def _rug(ax: Axes, places: np.ndarray) -> None:
@@ -191,12 +199,11 @@ def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
     codes = np.unique(solution.X[:, column])
     term = _at(solution, panel, {column: codes})
     order = np.argsort(term.mean)
-    place, mean, sd = np.arange(len(codes)), term.mean[order], np.sqrt(term.variance)[order]
+    place, term = np.arange(len(codes)), Normal(term.mean[order], term.variance[order])
     ax.axhline(0.0, color=GREY, linewidth=1.0)
     for (inside, _), width in zip(INTERVALS, (1.0, 3.0), strict=True):
-        half = float(ndtri(0.5 + 0.5 * inside)) * sd
-        ax.vlines(place, mean - half, mean + half, color=BLUE, linewidth=width, alpha=0.6)
-    ax.plot(place, mean, "o", color=BLUE, markersize=4)
+        ax.vlines(place, *_ends(term, inside), color=BLUE, linewidth=width, alpha=0.6)
+    ax.plot(place, term.mean, "o", color=BLUE, markersize=4)
     if len(codes) <= MANY:
         labels = [scale.label(column, float(codes[i])) for i in order]
         turned = max(map(len, labels)) * len(labels) > 30
@@ -225,9 +232,7 @@ def _curves(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axe
     at, shift = _span(solution.X[:, column], POINTS), scale.centre.get(column, 0.0)
     for code, colour in zip(chosen, COLOURS, strict=False):
         term = _at(solution, panel, {column: at, group: np.full(POINTS, code)})
-        half = float(ndtri(0.5 + 0.5 * INTERVALS[0][0])) * np.sqrt(term.variance)
-        ax.fill_between(at + shift, term.mean - half, term.mean + half, color=colour, alpha=0.12, linewidth=0)
-        ax.plot(at + shift, term.mean, color=colour, label=scale.label(group, code))
+        banded(ax, at + shift, term, ((INTERVALS[0][0], 0.12),), colour, scale.label(group, code))
     _rug(ax, solution.X[:, column] + shift)
     some = f", {len(chosen)} of {len(codes)} levels" if len(codes) > len(chosen) else ""
     ax.legend(title=f"{scale.name(group)}{some}", fontsize="small", title_fontsize="small")

@@ -1,4 +1,4 @@
-"""Pictures of learning."""
+"""Pictures of learning, and of the posterior of hyperparameters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, _axes
+from quantprop.inference.integrated import Integrated
+from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, axes_of, labelled
+from quantprop.runtime.arguments import NUMBER, checked
 
 
 def trace(fitted: Any, ax: Axes | None = None) -> Axes:
@@ -23,7 +25,7 @@ def trace(fitted: Any, ax: Axes | None = None) -> Axes:
     steps = getattr(fitted, "trace", None)
     if not steps:
         raise TypeError(f"fitted must be what fit returned; got {type(fitted).__name__}")
-    ax = _axes(ax)
+    ax = axes_of(ax)
     number = np.arange(1, len(steps) + 1)
     value, gradient = (np.array([getattr(step, name) for step in steps]) for name in ("value", "gradient"))
     failed = np.array([step.reason != "converged" for step in steps])
@@ -41,3 +43,40 @@ def trace(fitted: Any, ax: Axes | None = None) -> Axes:
     ax.yaxis.label.set_color(BLUE)
     right.yaxis.label.set_color(RED)
     return ax
+
+
+@checked(point=NUMBER)
+def hyperparameter(source: Any, name: str, point: float | None = None, ax: Axes | None = None) -> Axes:
+    """The posterior density of one hyperparameter with its median and 95 % interval; `point` marks an estimate.
+
+    `source` is what `integrate` returned, or an estimator with hyperparameters="integrated". A hyperparameter that is
+    learned by its logarithm has a logarithmic axis, and the density is that of the logarithm.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, fit, integrate, kernels, likelihoods, plots
+    >>> X = np.linspace(-2, 2, 12)[:, None]
+    >>> y = np.sin(2 * X[:, 0]) + 0.3 * np.cos(9 * X[:, 0])
+    >>> integrated = integrate(fit(Model(kernels.SquaredExponential(), likelihoods.Gaussian(0.3)), X, y, method="ep"))
+    >>> plots.hyperparameter(integrated, "kernel.lengthscale").get_xscale()
+    'log'
+    """
+    integrated = getattr(source, "posterior_", source)
+    if not isinstance(integrated, Integrated):
+        raise TypeError(
+            "source must be what integrate returned, or an estimator with hyperparameters='integrated'; got "
+            f"{type(source).__name__}"
+        )
+    marginal, found, logarithmic = integrated.marginal(name), integrated.parameters[name], integrated.logarithmic[name]
+    first, last = (float(end[0]) for end in marginal.quantile(np.array([0.001, 0.999])))
+    at = np.linspace(first, last, 300)
+    height = np.exp([marginal.log_prob(value)[0] for value in at])
+    shown = np.exp(at) if logarithmic else at
+    inside = (shown >= found.lower) & (shown <= found.upper)
+    ax = axes_of(ax)
+    ax.plot(shown, height, color=BLUE)
+    ax.fill_between(shown[inside], height[inside], color=BLUE, alpha=0.25, label="95 % interval")
+    ax.axvline(found.median, color=BLACK, linewidth=1.0, label="median")
+    if point is not None:
+        ax.axvline(point, color=GREY, linestyle="--", linewidth=1.0, label="point estimate")
+    scale, density = ("log", "density of its logarithm") if logarithmic else ("linear", "density")
+    return labelled(ax, xlabel=name, xscale=scale, ylabel=density)

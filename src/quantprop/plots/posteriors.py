@@ -5,13 +5,29 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from scipy.special import ndtri
 
 from quantprop.data import inputs
+from quantprop.inference.classes import ClassSolution
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.binary import Binary
-from quantprop.plots.canvas import BLACK, BLUE, GREY, INTERVALS, ORANGE, RED, TWO_CLASSES, Axes, _axes, _solution
+from quantprop.plots.canvas import (
+    BLACK,
+    BLUE,
+    GREY,
+    INTERVALS,
+    ORANGE,
+    RED,
+    Axes,
+    axes_of,
+    class_styles,
+    labelled,
+    solution_of,
+)
 from quantprop.runtime.arguments import checked, choice
+
+TWO_CLASSES = LinearSegmentedColormap.from_list("two classes", [BLUE, "#f7f7f7", ORANGE])
 
 
 @checked(of=choice(("y", "f")))
@@ -31,7 +47,7 @@ def posterior(
     >>> plots.posterior(solution, X, y, of="f").get_ylabel()
     'f'
     """
-    solution, ax = _solution(source), _axes(ax)
+    solution, ax = solution_of(source), axes_of(ax)
     x, y = _data(solution, X, y, 1, "posterior")
     new = np.sort(inputs(_span(x[:, 0], 200) if Xnew is None else Xnew, "Xnew", features=1), axis=0)
     if of == "f":
@@ -48,9 +64,7 @@ def posterior(
         _observations(ax, x[:, 0], solution.model.plain_likelihood.code(np.asarray(y, dtype=np.float64)))
     else:  # y has another scale than f: only where the data are
         ax.plot(x[:, 0], np.zeros(len(x)), "|", color=BLACK, transform=ax.get_xaxis_transform(), label="inputs")
-    ax.set(xlabel="x", ylabel=of)
-    ax.legend()
-    return ax
+    return labelled(ax, xlabel="x", ylabel=of)
 
 
 def _observations(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
@@ -75,7 +89,7 @@ def class_probability(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes
     >>> plots.class_probability(solution, X, y, points=10).get_xlabel()
     'x1'
     """
-    solution, ax = _solution(source), _axes(ax)
+    solution, ax = solution_of(source), axes_of(ax)
     likelihood = solution.model.plain_likelihood
     if not isinstance(likelihood, Binary):
         raise ValueError(f"class_probability needs a likelihood of two classes; got {likelihood.name}")
@@ -89,9 +103,51 @@ def class_probability(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes
     one = y == source.classes_[1] if hasattr(source, "classes_") else likelihood.code(y.astype(np.float64)) > 0
     for rows, marker, colour, label in ((one, "o", ORANGE, "y = 1"), (~one, "s", BLUE, "the other class")):
         ax.plot(*x[rows].T, marker, color=colour, markeredgecolor=BLACK, markersize=5, label=label)
-    ax.set(xlabel="x1", ylabel="x2")
-    ax.legend()
-    return ax
+    return labelled(ax, xlabel="x1", ylabel="x2")
+
+
+@checked()
+def class_regions(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | None = None) -> Axes:
+    """The likeliest class over two inputs, paler where its probability is nearer to that of a guess; and the data.
+
+    `source` is a fitted classifier, or the solution of a model of several classes jointly.
+
+    >>> from quantprop import Model, infer, kernels, likelihoods, plots
+    >>> X, y = [[0.0, 0.0], [1.0, 0.5], [2.0, 1.0]], [0, 1, 2]
+    >>> solution = infer(Model(kernels.SquaredExponential(), likelihoods.MultinomialProbit()), X, y, "ep")
+    >>> [text.get_text() for text in plots.class_regions(solution, X, y, points=10).get_legend().get_texts()]
+    ['0', '1', '2']
+    """
+    x, labels = inputs(X, "X", features=2), _labels(source)
+    y = _as_many(y, x)
+    styles = class_styles(labels)
+    left, up = np.meshgrid(_span(x[:, 0], points), _span(x[:, 1], points))
+    p = _probabilities(source, np.column_stack([left.ravel(), up.ravel()]))
+    best, guess = p.argmax(axis=1), 1.0 / len(labels)
+    sure = 0.15 + 0.65 * (p.max(axis=1) - guess) / (1.0 - guess)
+    colours = np.array([to_rgb(colour) for _, _, colour in styles])[best]
+    shade = 1.0 - sure[:, None] * (1.0 - colours)
+    ax = axes_of(ax)
+    ends = left[0, 0], left[0, -1], up[0, 0], up[-1, 0]
+    ax.imshow(shade.reshape(*left.shape, 3), origin="lower", extent=ends, aspect="auto", interpolation="nearest")
+    for label, marker, colour in styles:
+        rows = y == label
+        ax.plot(*x[rows].T, marker, color=colour, markeredgecolor=BLACK, markersize=5, label=str(label))
+    return labelled(ax, xlabel="x1", ylabel="x2")
+
+
+def _labels(source: Any) -> list[Any]:
+    if isinstance(source, ClassSolution):
+        return list(range(source.classes))
+    if hasattr(source, "classes_"):
+        return list(source.classes_)
+    raise TypeError(
+        f"source must be a fitted classifier, or a solution of several classes; got {type(source).__name__}"
+    )
+
+
+def _probabilities(source: Any, x: np.ndarray) -> np.ndarray:
+    return source.predict_y(x).probabilities if isinstance(source, ClassSolution) else source.predict_proba(x)
 
 
 def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None) -> Axes:
@@ -104,9 +160,9 @@ def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None)
     >>> ax.get_legend().get_texts()[0].get_text()
     'QP smaller at 3 of 3, median ratio 0.991'
     """
-    ax = _axes(ax)
+    ax = axes_of(ax)
     ep, qp = (
-        _solution(source, name).predict(Xnew).variance
+        solution_of(source, name).predict(Xnew).variance
         for source, name in ((ep_source, "ep_source"), (qp_source, "qp_source"))
     )
     said = f"QP smaller at {(qp < ep).sum()} of {len(ep)}, median ratio {np.median(qp / ep):.3g}"
@@ -114,9 +170,8 @@ def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None)
     ends = min(ep.min(), qp.min()), max(ep.max(), qp.max())
     ax.plot(ends, ends, color=GREY, linewidth=1.0, label="equal")
     scale = "log" if ends[1] > 20.0 * ends[0] else "linear"
-    ax.set(xlabel="EP: variance of f", ylabel="QP: variance of f", xscale=scale, yscale=scale)
-    ax.legend(loc="lower right", fontsize="small")
-    return ax
+    legend = {"loc": "lower right", "fontsize": "small"}
+    return labelled(ax, legend, xlabel="EP: variance of f", ylabel="QP: variance of f", xscale=scale, yscale=scale)
 
 
 def _data(solution: Solution, X: Any, y: Any, features: int, function: str) -> tuple[np.ndarray, np.ndarray]:

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.figure import Figure
 
 from quantprop.data import finite_array
 from quantprop.gaussian import Normal
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution
-from quantprop.likelihoods import DoubleExponential, Gaussian, StudentT
-from quantprop.plots.canvas import BLACK, BLUE, Axes, Figure, _axes, _solution, plt, to_rgb
+from quantprop.likelihoods.additive import Additive
+from quantprop.plots.canvas import BLACK, BLUE, Axes, axes_of, labelled, plain, solution_of
 from quantprop.plots.effects import Scale, banded, panels, scale_of
 from quantprop.runtime.arguments import BETWEEN, SEQUENCE, Rule, a, checked
 
 FAN = (0.5, 0.8, 0.95)
 POINTS = 400  # of a decomposition's curves, beside the times of the data
 MOST = 20_000  # of them in all
-WITH_NOISE = (Gaussian, StudentT, DoubleExponential)
 LEVELS = Rule(
     "probabilities between 0 and 1",
     lambda levels: SEQUENCE.holds(levels) and len(levels) > 0 and all(map(BETWEEN.holds, levels)),
@@ -48,16 +50,14 @@ def forecast(
     at = finite_array(times, "times", ndim=1)
     if at.shape != np.shape(predictive.latent.mean):
         raise ValueError(f"times must be those of the forecasts, {len(predictive.latent.mean)}; got {len(at)}")
-    ax, order = _axes(ax), np.argsort(at)
+    ax, order = axes_of(ax), np.argsort(at)
     for level in sorted(levels, reverse=True):
         ends = (predictive.quantile(0.5 - 0.5 * level)[order], predictive.quantile(0.5 + 0.5 * level)[order])
         ax.fill_between(at[order], *ends, color=_tint(level), linewidth=0, label=f"{100 * level:g} %")
     ax.plot(at[order], predictive.quantile(0.5)[order], color=BLUE, label="median")
     if past is not None:
         ax.plot(finite_array(past, "past", ndim=1), finite_array(y, "y", ndim=1), ".", color=BLACK, label="data")
-    ax.set(xlabel="time", ylabel="y")
-    ax.legend()
-    return ax
+    return labelled(ax, xlabel="time", ylabel="y")
 
 
 def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | None = None) -> list[Axes]:
@@ -74,7 +74,7 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     >>> [ax.get_title(loc="left") for ax in plots.decomposition(solution)]
     ['all terms', 'matern32(0)', 'periodic(0, period=7)', 'rest']
     """
-    solution = _solution(source)
+    solution = solution_of(source)
     column, y = time_of(solution), _observed(solution)
     if column is None:
         raise ValueError("a decomposition needs a kernel whose terms all see one column of X, time; plots.effects "
@@ -89,7 +89,7 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     axes = list(figure.subplots(count, sharex=True, squeeze=False)[:, 0])
     for ax, (name, curve) in zip(axes, curves.items(), strict=False):
         banded(ax, at + shift, curve)
-        ax.set_title(name.replace("$", r"\$"), fontsize="medium", loc="left")
+        ax.set_title(plain(name), fontsize="medium", loc="left")
     if y is not None:
         for ax, less in ((axes[0], solution.model.prior_mean(solution.X)), (axes[-1], solution.marginals.mean)):
             ax.plot(time + shift, y - less, ".", color=BLACK, markersize=2)
@@ -115,7 +115,8 @@ def _parts(solution: Solution, column: int, at: np.ndarray) -> dict[str, Normal]
 
 def _observed(solution: Solution) -> np.ndarray | None:
     """y of rows that count, where it is f and noise."""
-    if solution.data is None or not isinstance(solution.model.plain_likelihood, WITH_NOISE):
+    likelihood = solution.model.plain_likelihood
+    if solution.data is None or not isinstance(likelihood, Additive) or likelihood.columns > 1:
         return None
     return solution.data.y if solution.weights is None else np.where(solution.weights > 0, solution.data.y, np.nan)
 

@@ -11,7 +11,7 @@ from quantprop.data import encode
 from quantprop.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Likelihood
 from quantprop.parameters import values
-from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, RATIO, RED, Axes, _axes
+from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, RED, Axes, axes_of, labelled
 from quantprop.projections import KL, Wasserstein
 from quantprop.projections.single import project
 from quantprop.runtime.arguments import Rule, checked, is_number
@@ -43,7 +43,7 @@ def site(
     log_prob = _log_prob(values(likelihood), y, f, **scales)
     normals = [_normal(f, *cavity), _normal(f, kl.mean, kl.variance), _normal(f, w2.mean, w2.variance)]
     tilted = np.exp(log_prob - kl.log_normalizer) * normals[0]
-    ax = _axes(ax)
+    ax = axes_of(ax)
     top = max(tilted.max(), *(curve.max() for curve in normals))
     ax.plot(f, top * np.exp(log_prob - log_prob.max()), ":", color=GREY, label="likelihood (scaled)")
     ax.plot(f, normals[0], "--", color=GREEN, label="cavity")
@@ -51,9 +51,7 @@ def site(
     ax.fill_between(f, tilted, color=BLACK, alpha=0.08, linewidth=0)
     ax.plot(f, normals[1], color=BLUE, label="KL (EP)")
     ax.plot(f, normals[2], "-.", color=RED, label="W₂ (QP)")
-    ax.set(xlabel="f", ylabel="density", ylim=(0.0, 1.05 * top))
-    ax.legend()
-    return ax
+    return labelled(ax, xlabel="f", ylabel="density", ylim=(0.0, 1.05 * top))
 
 
 def _around(*gaussians: tuple[float, float]) -> np.ndarray:
@@ -90,9 +88,8 @@ def variance_ratio(
         project(likelihood, y, cavities, projection, exposure=exposure, trials=trials).variance
         for projection in (KL(), Wasserstein(2))
     )
-    ratio, ax = (w2 / kl).reshape(points, points), _axes(ax)
+    ratio, ax = (w2 / kl).reshape(points, points), axes_of(ax)
     least = min(float(ratio.min()), 0.99)  # or the colours of a Gaussian likelihood would show rounding
-    mesh = ax.pcolormesh(m, s, ratio, cmap=RATIO, vmin=least, vmax=1.0, shading="nearest")
+    mesh = ax.pcolormesh(m, s, ratio, cmap="viridis", vmin=least, vmax=1.0, shading="nearest")
     ax.figure.colorbar(mesh, ax=ax, label=r"$\sigma^2_{W_2}\,/\,\sigma^2_{KL}$")
-    ax.set(xlabel="cavity mean", ylabel="cavity sd", yscale="log")
-    return ax
+    return labelled(ax, None, xlabel="cavity mean", ylabel="cavity sd", yscale="log")

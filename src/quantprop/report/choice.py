@@ -6,14 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from matplotlib import style
-
 from quantprop.comparison import Choice
-from quantprop.comparison.effects import of_terms, summary
-from quantprop.report.figures import effects
-from quantprop.report.names import inference_ended, learning_ended
-from quantprop.report.svg import STYLE, inline
+from quantprop.comparison.insight import has_terms, term_summary
+from quantprop.report.figures import effects, gallery
+from quantprop.report.names import aligned, inference_ended, learning_ended
 from quantprop.runtime.markup import Markup, element, table
+from quantprop.tables import TableModel
 
 MEANING = (
     "LOO is the log density of every row given all the others, summed over rows (larger is better), from the cavities "
@@ -33,34 +31,26 @@ class ChoiceStudy:
     choice: Choice
     code: str
 
-
-def choice_section(study: ChoiceStudy, key: str) -> Markup:
-    """All of a choice; `key` sets its ids apart."""
-    found = study.choice
-    with style.context(["default", STYLE]):
-        panels = list(effects(found.best.model))
-    figures = [
-        element("figure", inline(picture.figure, picture.alt, f"{key}-{i}"), element("figcaption", picture.caption))
-        for i, picture in enumerate(panels)
-    ]
-    drawn = (
-        [element("h3", f"Effects of {found.best.name}"), element("div", *figures, class_="figures")] if panels else []
-    )
-    return element(
-        "section",
-        element("h2", study.title), element("p", study.about),
-        element("h3", "Conclusion"), element("p", concluded(found)),
-        element("h3", "Leave-one-out log density"), table(HEADER, _cells(found), "From the best"),
-        element("p", MEANING, class_="note"),
-        *(element("p", f"{warning}.", class_="note") for warning in found.warnings),
-        *drawn, *_terms(found),
-        element("h3", "How learning ended"), _endings(found),
-        element("h3", "The same in Python"), element("pre", element("code", study.code)),
-    )  # fmt: skip
+    def section(self, key: str) -> Markup:
+        """The section of a page; `key` makes its ids unique."""
+        found = self.choice
+        best = found.best
+        return element(
+            "section",
+            element("h2", self.title), element("p", self.about),
+            element("h3", "Conclusion"), element("p", concluded(found)),
+            element("h3", "Leave-one-out log density"), table(HEADER, _cells(found), "From the best"),
+            element("p", MEANING, class_="note"),
+            *(element("p", f"{warning}.", class_="note") for warning in found.warnings),
+            *([element("h3", f"Effects of {best.name}"), gallery(effects(best.model), key), *_terms(best.model)]
+              if has_terms(best.model) else []),
+            element("h3", "How learning ended"), _endings(found),
+            element("h3", "The same in Python"), element("pre", element("code", self.code)),
+        )  # fmt: skip
 
 
 def concluded(found: Choice) -> str:
-    """Which candidates the best can be told from."""
+    """The conclusion: which differences from the best are significant."""
     told, alike = [], []
     for one in found.standings[1:]:
         less = one.less(found.best)
@@ -76,35 +66,29 @@ def _cells(found: Choice) -> list[list[str]]:
     for one in found.standings:
         less = one.less(found.best)
         apart = ["", ""] if one is found.best else [f"{less.value:.2f}", f"{less.error:.2f}"]
-        converged = "yes" if all(fitted.converged for fitted in one.model.fits) else "no"
+        converged = "yes" if one.model.converged else "no"
         rows.append([one.name, f"{one.total.value:.2f}", f"{one.total.error:.2f}", *apart,
                      str(int(one.unreliable.sum())), converged])  # fmt: skip
     return rows
 
 
-def _terms(found: Choice) -> list[Markup]:
-    """The best model in the language of terms, and its linear effects."""
-    if not of_terms(found.best.model):
-        return []
-    known = summary(found.best.model)
-    parts = [
-        element("h3", "The learned model, in the language of terms"),
-        element("pre", element("code", known.kernel)),
-    ]
+def _terms(model: TableModel) -> Iterator[Markup]:
+    """A model in the language of terms, and its linear effects."""
+    known = term_summary(model)
+    yield element("h3", "The learned model, in the language of terms")
+    yield element("pre", element("code", known.kernel))
     rows = [(name, f"{e.estimate:.4g}", f"{e.error:.2g}", f"{e.lower:.4g} to {e.upper:.4g}")
             for name, e in known.fixed.items()]  # fmt: skip
     if rows:
-        parts.append(table(("effect", "estimate", "standard error", "95 % interval"), rows, "Linear effects on f"))
-    return parts
+        yield table(("effect", "estimate", "standard error", "95 % interval"), rows, "Linear effects on f")
 
 
 def _endings(found: Choice) -> Markup:
-    rows = []
-    for one in found.standings:
-        features = one.model.encoding.features
-        for fitted in one.model.fits:
-            ended = learning_ended(fitted.status, features), inference_ended(fitted.solution.status)
-            rows.append((one.name, *ended))
+    rows = [
+        (one.name, learning_ended(fitted.status, one.model.encoding.features), inference_ended(fitted.solution.status))
+        for one in found.standings
+        for fitted in one.model.fits
+    ]
     return table(("model", "learning", "inference"), rows, "Status of every fit")
 
 
@@ -115,16 +99,13 @@ def choice_records(found: Choice) -> list[dict[str, Any]]:
             "model": one.name, "loo": one.total.value, "loo_se": one.total.error,
             "less_best": one.less(found.best).value, "less_best_se": one.less(found.best).error,
             "unreliable_rows": int(one.unreliable.sum()),
-            "converged": all(fitted.converged for fitted in one.model.fits),
+            "converged": one.model.converged,
         }
         for one in found.standings
     ]  # fmt: skip
 
 
 def choice_lines(found: Choice) -> Iterator[str]:
-    """The same as text."""
-    cells = [list(HEADER), *_cells(found)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(HEADER))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+    """The table and the conclusion as lines of text."""
+    yield from aligned([list(HEADER), *_cells(found)])
     yield from ("", concluded(found), *(f"warning: {warning}" for warning in found.warnings))

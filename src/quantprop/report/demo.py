@@ -1,4 +1,4 @@
-"""The demonstration: four methods on bundled data, classes and counts, in a table each and in one page. `make demo`."""
+"""The demonstration: four methods on bundled data, classes and counts, in a table each and in one page."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from pathlib import Path
 
 from quantprop import comparison, datasets, report, tables
 from quantprop.comparison.compare import Report
-from quantprop.runtime.threads import one_blas_thread
 
 METHODS = ("qp", "ep", "vb", "laplace")
-PAGE = Path("quantprop-demo.html")
 LEAD = (
     "Gaussian-process models learned by Quantile Propagation (QP), expectation propagation (EP), variational Bayes "
     "(VB) and Laplace's method from the same rows of the same data, each with hyperparameters that it learned itself."
@@ -50,10 +48,9 @@ def bundled(name: str) -> tables.Table:
     return tables.from_columns({**columns, "y": data.y}, f"bundled {name}")
 
 
-def main(out: Path, progress: Report = lambda method, done, total: None) -> list[report.Study]:
+def main(out: Path, progress: Report) -> list[report.Study]:
     """Compare the methods on each part and write the page."""
-    with one_blas_thread():  # all methods are compiled and learned at a time: their threads are enough
-        studies = [_study(part, progress) for part in PARTS]
+    studies = [_study(part, progress) for part in PARTS]
     report.write(out, "quantprop: a demonstration", LEAD, studies)
     return studies
 
@@ -65,7 +62,3 @@ def _study(part: Part, progress: Report) -> report.Study:
     found = comparison.compare(problem, METHODS, division, named, threads=len(METHODS))
     about = datasets.load(part.name).description
     return report.Study(part.title, about, found, CODE.format(part, methods=METHODS))
-
-
-if __name__ == "__main__":
-    print("\n".join(report.summary(main(PAGE))), f"wrote {PAGE}", sep="\n")

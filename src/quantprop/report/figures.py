@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.comparison.effects import of_terms, summary
-from quantprop.comparison.insight import relevance
+from quantprop.comparison.insight import has_terms, relevance, term_summary
 from quantprop.plots.effects import Scale, panels
 from quantprop.plots.series import time_of
 from quantprop.report.names import called
-from quantprop.report.svg import STYLE
+from quantprop.report.svg import STYLE, inline
+from quantprop.runtime.markup import Markup, element
 from quantprop.tables import TableModel
 from quantprop.tables.targets import REAL
 
@@ -28,8 +29,8 @@ from matplotlib.ticker import MaxNLocator
 
 SIZE = (4.8, 3.5)
 COLOURS = {"qp": plots.RED, "ep": plots.BLUE, "vb": plots.GREEN, "laplace": plots.ORANGE, "power-ep": plots.GREY}
-MOST = 20  # features in a figure
-MOST_CLASSES = 8  # that colours tell apart
+MAX_FEATURES = 20  # of one figure
+MAX_CLASSES = 8  # which colours distinguish
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,23 @@ class Picture:
 
 def pictures(comparison: Comparison) -> Iterator[Picture]:
     """Every figure that a comparison allows."""
+    yield differences(comparison)
+    yield from (calibration(one) for one in comparison.methods)
+    yield from posterior(comparison)
+    yield from effects(comparison.first.model)
+    if comparison.posteriors:
+        yield variances(comparison)
+    if relevance(comparison.first.model):
+        yield lengthscales(comparison)
+
+
+def gallery(pictures: Iterable[Picture], key: str) -> Markup:
+    """Figures with their captions; `key` makes their ids unique."""
     with style.context(["default", STYLE]):
-        yield differences(comparison)
-        yield from (calibration(one) for one in comparison.methods)
-        yield from posterior(comparison)
-        yield from effects(comparison.first.model)
-        if comparison.posteriors:
-            yield variances(comparison)
-        if relevance(comparison.first.model):
-            yield lengthscales(comparison)
+        return element("div", *(
+            element("figure", inline(one.figure, one.alt, f"{key}-{i}"), element("figcaption", one.caption))
+            for i, one in enumerate(pictures)
+        ), class_="figures")  # fmt: skip
 
 
 def plain(text: str) -> str:
@@ -71,7 +80,7 @@ def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
 
 
 def differences(comparison: Comparison) -> Picture:
-    """How much worse than the first method the others forecast, with intervals: those across 0 say nothing."""
+    """Differences in score from the first method, with intervals."""
     first, others = called(comparison.first.method), comparison.all[1:]
     less = [one.less(comparison.first)["ntll"] for one in others]
     place = np.arange(len(others))
@@ -97,12 +106,13 @@ def calibration(one: Evaluated) -> Picture:
     error = f"calibration error {forecast.calibration:.3f} over {len(forecast.scores()['ntll'])} forecasts"
     if isinstance(forecast, ClassForecast):
         p, came = forecast.stated
-        figure = _drawn(lambda ax: _reliability(p, came, ax), name)
-        return Picture(figure, f"{name}: reliability of forecasts of rows not learned from.",
+        caption = f"{name}: reliability of forecasts of rows not learned from."
+        return Picture(_drawn(lambda ax: _reliability(p, came, ax), name), caption,
                        f"Reliability diagram of {name}: {error}.")  # fmt: skip
-    figure = _drawn(lambda ax: plots.pit(_pit(forecast), ax=ax), name)
-    return Picture(figure, f"{name}: probability integral transform of rows not learned from; flat if calibrated.",
-                   f"PIT histogram of {name}: {error}.")  # fmt: skip
+    lower, pit = forecast.pit.T
+    given = pit if np.array_equal(lower, pit) else forecast.pit  # one column for continuous y
+    caption = f"{name}: probability integral transform of rows not learned from; flat if calibrated."
+    return Picture(_drawn(lambda ax: plots.pit(given, ax=ax), name), caption, f"PIT histogram of {name}: {error}.")
 
 
 def _reliability(p: np.ndarray, came: np.ndarray, ax: Axes) -> None:
@@ -110,20 +120,14 @@ def _reliability(p: np.ndarray, came: np.ndarray, ax: Axes) -> None:
     ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
 
 
-def _pit(forecast: NumberForecast) -> np.ndarray:
-    """As `plots.pit` takes it: one column for continuous y."""
-    continuous = np.array_equal(forecast.pit[:, 0], forecast.pit[:, 1])
-    return forecast.pit[:, 1] if continuous else forecast.pit
-
-
 # --- terms -----------------------------------------------------------------------------------------------------------
 
 
 def effects(model: TableModel) -> Iterator[Picture]:
     """A panel for each term of a model of terms, in the table's units; of the first class, where there are several."""
-    if not of_terms(model):
+    if not has_terms(model):
         return
-    solution, shares = model.fits[0].solution, summary(model).shares
+    solution, shares = model.fits[0].solution, term_summary(model).shares
     columns = model.encoding.columns
     coded = {i: column.levels for i, column in enumerate(columns) if column.treatment == "coded"}
     scale = Scale(dict(enumerate(model.encoding.features)), coded, dict(enumerate(model.encoding.centre)))
@@ -149,22 +153,24 @@ def effects(model: TableModel) -> Iterator[Picture]:
 def posterior(comparison: Comparison) -> Iterator[Picture]:
     """The posterior over one feature, the class map over two, or what can be drawn over more."""
     model, method = comparison.first.model, called(comparison.first.method)
-    features, classes = model.encoding.features, comparison.problem.target.classes
+    features, target, classes = model.encoding.features, model.target, comparison.problem.target.classes
     two = len(model.labels) == 2
     if len(features) == 1 and (two or not classes):
         yield _over_one(comparison, "f", f"{method}: the latent function f over {features[0]}.")
         if not classes:
-            yield _over_one(comparison, "y", f"{method}: new {model.target} over {features[0]}, and the data.")
+            yield _over_one(comparison, "y", f"{method}: new {target} over {features[0]}, and the data.")
     elif len(features) == 2 and two:
-        yield _class_map(comparison, f"{method}: probability of {model.labels[1]!r}, and the line where it is ½.")
+        caption = f"{method}: probability of {model.labels[1]!r}, and the line where it is ½."
+        yield _map(comparison, _probability_map, caption)
     elif two:
         yield _latent_rows(comparison, f"{method}: latent f of every row, mean and two standard deviations.")
-    elif classes and len(model.labels) <= MOST_CLASSES:
+    elif classes and len(model.labels) <= MAX_CLASSES:
         if len(features) == 2:
-            yield _regions(comparison, f"{method}: the likeliest {model.target}, paler where it is less certain.")
-        yield _by_class(comparison, f"{method}: reliability of each {model.target}, rows not learned from.")
+            caption = f"{method}: the likeliest {target}, paler where it is less certain."
+            yield _map(comparison, plots.class_regions, caption)
+        yield _by_class(comparison, f"{method}: reliability of each {target}, rows not learned from.")
     elif not classes:
-        yield _against(comparison, f"{method}: {model.target} against its forecast mean, rows not learned from.")
+        yield _against(comparison, f"{method}: {target} against its forecast mean, rows not learned from.")
 
 
 def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:
@@ -193,32 +199,24 @@ def _in_units(axis: Axis, centre: float, scale: float) -> None:
     axis.set_view_interval(low, high, ignore=True)
 
 
-def _class_map(comparison: Comparison, caption: str) -> Picture:
-    model, division = comparison.first.model, comparison.division
-    encoding, solution = model.encoding, model.fits[0].solution
-
-    def draw(ax: Axes) -> None:
-        plots.class_probability(model.estimator, solution.X, comparison.problem.target.y[division.shown], ax=ax)
-        ax.collections[0].set_rasterized(True)  # or every triangle of the map would be a path of its own
-        for axis, i in ((ax.xaxis, 0), (ax.yaxis, 1)):
-            _in_units(axis, encoding.centre[i], encoding.scale[i])
-            axis.set_label_text(plain(encoding.features[i]))
-
-    return Picture(_drawn(draw), caption, f"Map of two features. {caption}")
-
-
-def _regions(comparison: Comparison, caption: str) -> Picture:
-    model, encoding = comparison.first.model, comparison.first.model.encoding
-    shown = comparison.division.shown
+def _map(comparison: Comparison, plot: Callable[..., object], caption: str) -> Picture:
+    """A map of the classes over two features."""
+    model, shown = comparison.first.model, comparison.division.shown
+    encoding = model.encoding
     x, y = encoding.standardised(comparison.problem.raw[shown]), comparison.problem.target.y[shown]
 
     def draw(ax: Axes) -> None:
-        plots.class_regions(model.estimator, x, y, ax=ax)
+        plot(model.estimator, x, y, ax=ax)
         for axis, i in ((ax.xaxis, 0), (ax.yaxis, 1)):
             _in_units(axis, encoding.centre[i], encoding.scale[i])
             axis.set_label_text(plain(encoding.features[i]))
 
     return Picture(_drawn(draw), caption, f"Map of two features. {caption}")
+
+
+def _probability_map(*given: Any, ax: Axes) -> None:
+    plots.class_probability(*given, ax=ax)
+    ax.collections[0].set_rasterized(True)  # otherwise every triangle of the map would be a path of its own
 
 
 def _by_class(comparison: Comparison, caption: str) -> Picture:
@@ -279,18 +277,17 @@ def variances(comparison: Comparison) -> Picture:
 
 def lengthscales(comparison: Comparison) -> Picture:
     """1 / lengthscale of every feature, by method: what counts, under ARD."""
-    order = [one.feature for one in relevance(comparison.first.model)][:MOST]
+    order = list(relevance(comparison.first.model))[:MAX_FEATURES]
     height = 0.8 / len(comparison.methods)
     figure = Figure(figsize=(SIZE[0], max(SIZE[1], 0.3 * len(order) + 1.2)), layout="constrained")
     ax = figure.subplots()
     for i, one in enumerate(comparison.methods):
-        lengths = {part.feature: part.lengthscale for part in relevance(one.model)}
+        lengths = relevance(one.model)
         at = np.arange(len(order)) + (i - 0.5 * (len(comparison.methods) - 1)) * height
         ax.barh(
             at, [1.0 / lengths[name] for name in order], height, color=COLOURS[one.method], label=called(one.method)
         )
-    names = [name if len(name) <= 32 else name[:31] + "…" for name in order]
-    ax.set_yticks(np.arange(len(order)), [plain(name) for name in names])
+    ax.set_yticks(np.arange(len(order)), [plain(name if len(name) <= 32 else name[:31] + "…") for name in order])
     ax.invert_yaxis()
     ax.set(xlabel="1 / lengthscale (of standardised columns)")
     ax.legend()

@@ -1,10 +1,11 @@
-"""Methods, scores, likelihoods and hyperparameters as people read them."""
+"""Methods, scores, kernels and statuses in words, and the conclusion of a comparison."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from quantprop.comparison import Comparison, Estimate
 from quantprop.comparison.insight import readable
 from quantprop.inference.results import Ending
 from quantprop.inference.solution import Status
@@ -37,6 +38,7 @@ REASONS = {  # of learning and of inference
     "no-covariance": "the kernel gave no covariance matrix",
     "not-finite": "some results are not finite",
 }
+NEGLIGIBLE = 1e-4  # nats per row: methods that agree in theory differ by their tolerances
 
 
 def called(method: str) -> str:
@@ -67,7 +69,7 @@ def listed(words: Sequence[str]) -> str:
 
 
 def learning_ended(ending: Ending, features: Sequence[str]) -> str:
-    """How learning ended, parameters by the names of the table's features."""
+    """The end of learning in words, with parameters named by the table's features."""
     bounds = [readable(name, features) for name in ending.at_bounds]
     text = f"{REASONS[ending.reason]}; {counted(ending.evaluations, 'evaluation')}, slope {ending.gradient:.0e}"
     text += "" if math.isnan(ending.remaining) else f", {ending.remaining:.0e} nats left to gain"
@@ -76,6 +78,58 @@ def learning_ended(ending: Ending, features: Sequence[str]) -> str:
 
 
 def inference_ended(status: Status) -> str:
-    """How inference ended."""
+    """The end of inference in words."""
     text = f"{REASONS[status.reason]}; {counted(status.sweeps, 'sweep')}, residual {status.residual:.0e}"
     return text + (f"; {counted(status.negative_sites, 'negative site')}" if status.negative_sites else "")
+
+
+def aligned(cells: list[list[str]]) -> Iterator[str]:
+    """Lines of a table, as text."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    for row in cells:
+        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+
+# --- conclusions -----------------------------------------------------------------------------------------------------
+
+
+def sign(difference: Estimate) -> int:
+    """+1 or −1 where a difference in NTLL is clear at the 95 % level, 0 where it is not."""
+    value = difference.value
+    if math.isinf(value):  # outcomes that were said to be impossible
+        return 1 if value > 0 else -1
+    return 0 if not abs(value) > max(difference.margin, NEGLIGIBLE) else 1 if value > 0 else -1
+
+
+def conclusion(found: Comparison) -> str:
+    """The comparison by NTLL in words."""
+    first = called(found.first.method)
+    told = {one.method: sign(one.less(found.first)["ntll"]) for one in found.all[1:]}
+    groups = {which: [_name(method) for method, of in told.items() if of == which] for which in (-1, 1, 0)}
+    parts = []
+    if groups[-1]:
+        parts.append(f"{listed(groups[-1])} forecast{'s' * (len(groups[-1]) == 1)} better than {first}")
+    if groups[1]:
+        parts.append(f"{first} forecasts better than {listed(groups[1])}")
+    if groups[0]:
+        parts.append(f"no difference between {first} and {listed(groups[0]).replace(' and ', ' or ')} can be told")
+    text = f"By negative log-likelihood (NTLL) {'; '.join(parts)} (95 % level)."
+    if told["constant"] <= 0:
+        text += f" {first} is not clearly better than a constant: the features say little, or the rows are too few."
+    elif told["linear"] <= 0:
+        text += " A linear model does as well as a smooth function here, as far as these rows tell."
+    return f"{text} {_calibrated(found)}"
+
+
+def _name(method: str) -> str:
+    return f"the {called(method)}" if method in ("constant", "linear") else called(method)
+
+
+def _calibrated(found: Comparison) -> str:
+    first, error = called(found.first.method), found.first.forecast.calibration
+    usual, most = found.first.perfect
+    verdict = "no more than" if error <= most else "more than"
+    return (
+        f"The calibration error of {first}, {error:.3f}, is {verdict} chance gives a perfect forecaster on as many "
+        f"rows: {usual:.3f} on average, up to {most:.3f} in 95 of 100 cases."
+    )

@@ -5,11 +5,11 @@ phone.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from quantprop.report.choice import ChoiceStudy, choice_section
-from quantprop.report.study import Study, section
+from quantprop.report.choice import ChoiceStudy
+from quantprop.report.study import Study
 from quantprop.runtime.markup import Markup, element, joined
 from quantprop.storage.files import replace_file
 
@@ -45,24 +45,15 @@ pre { overflow-x: auto; padding: .75rem; background: var(--tint); border-radius:
 
 def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Markup:
     """The whole document."""
-    head = joined(
-        Markup(text)
-        for text in (
-            '<meta charset="utf-8">',
-            f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            element("title", title),
-            f"<style>{CSS}</style>",
-        )
+    head = Markup(
+        f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        f"{element('title', title)}<style>{CSS}</style>"
     )
-    body = element("main", element("h1", title), element("p", lead), joined(_sections(studies)))
+    sections = joined(study.section(f"s{i}") for i, study in enumerate(studies))
+    body = element("main", element("h1", title), element("p", lead), sections)
     whole = element("html", element("head", head), element("body", body), lang="en")
     return Markup(f"<!doctype html>\n{whole}\n")
-
-
-def _sections(studies: Sequence[Study | ChoiceStudy]) -> Iterator[Markup]:
-    for i, study in enumerate(studies):
-        yield section(study, f"s{i}") if isinstance(study, Study) else choice_section(study, f"s{i}")
 
 
 def write(path: str | os.PathLike[str], title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Path:

@@ -10,20 +10,20 @@ import numpy as np
 
 from quantprop.comparison import ClassForecast, Comparison, Evaluated
 from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
-from quantprop.report.conclusion import conclusion
-from quantprop.report.figures import pictures
+from quantprop.report.figures import gallery, pictures
 from quantprop.report.names import (
     KERNELS,
     REGRESSIONS,
     SCORES,
+    aligned,
     called,
+    conclusion,
     counted,
     inference_ended,
     kernel_called,
     learning_ended,
     likelihood_called,
 )  # fmt: skip
-from quantprop.report.svg import inline
 from quantprop.runtime.markup import Markup, element, table
 
 MEANINGS = {
@@ -45,8 +45,8 @@ PAIRED = (
     "A positive difference is to the advantage of {}. Differences are paired row by row: what makes rows hard for all "
     "methods alike is not in their errors. "
 )
-ROWS = 8  # of the most surprising and the most influential
-CELLS = 10  # columns of a table that are shown beside them
+MAX_ROWS = 8  # surprising rows on a page
+MAX_COLUMNS = 10  # of these rows
 
 
 @dataclass(frozen=True)
@@ -58,26 +58,24 @@ class Study:
     comparison: Comparison
     code: str
 
-
-def section(study: Study, key: str) -> Markup:
-    """All of a study; `key` sets its ids apart."""
-    found = study.comparison
-    figures = [
-        element("figure", inline(picture.figure, picture.alt, f"{key}-{i}"), element("figcaption", picture.caption))
-        for i, picture in enumerate(pictures(found))
-    ]
-    return element(
-        "section",
-        element("h2", study.title), element("p", study.about), element("p", _fitted(found)),
-        element("h3", "Conclusion"), element("p", conclusion(found)),
-        element("h3", "Scores"), _scores(found), element("p", meanings(found), _baselines(found), class_="note"),
-        _differences(found), element("p", PAIRED.format(called(found.first.method)), _errors(found), class_="note"),
-        element("h3", "Time"), _times(found),
-        element("h3", "Figures"), element("div", *figures, class_="figures"),
-        element("h3", "What was learned, and how it ended"), _endings(found), _trusted(found), _numbers(found),
-        element("h3", f"The rows that {called(found.first.method)} expected least"), _rows(found),
-        element("h3", "The same in Python"), element("pre", element("code", study.code)),
-    )  # fmt: skip
+    def section(self, key: str) -> Markup:
+        """The section of a page; `key` makes its ids unique."""
+        found = self.comparison
+        first = called(found.first.method)
+        return element(
+            "section",
+            element("h2", self.title), element("p", self.about), element("p", _fitted(found)),
+            element("h3", "Conclusion"), element("p", conclusion(found)),
+            element("h3", "Scores"), _table(_score_cells(found), "Scores of rows not learned from, all rows together"),
+            element("p", meanings(found), _baselines(found), class_="note"),
+            _table(_difference_cells(found), f"Scores less those of {first}, on the same rows"),
+            element("p", PAIRED.format(first), _errors(found), class_="note"),
+            element("h3", "Time"), _times(found),
+            element("h3", "Figures"), gallery(pictures(found), key),
+            element("h3", "What was learned, and how it ended"), _endings(found), _trusted(found), _numbers(found),
+            element("h3", f"The rows that {first} expected least"), _rows(found),
+            element("h3", "The same in Python"), element("pre", element("code", self.code)),
+        )  # fmt: skip
 
 
 def _fitted(found: Comparison) -> str:
@@ -95,38 +93,35 @@ def _fitted(found: Comparison) -> str:
     )
 
 
-def _scores(found: Comparison) -> Markup:
-    header, *rows = _score_cells(found)
-    return table(header, rows, "Scores of rows not learned from, all rows together")
+def _table(cells: list[list[str]], caption: str) -> Markup:
+    return table(cells[0], cells[1:], caption)
 
 
 def meanings(found: Comparison) -> str:
-    """What the columns of scores are, each of those that there are."""
+    """The meanings of the columns of scores."""
     known = {**MEANINGS, "calibration": CALIBRATIONS[isinstance(found.first.forecast, ClassForecast)]}
     said = ", ".join(f"{SCORES[name]} is {known[name]}" for name in found.first.scores)
     return f"Smaller is better in every column. {said[0].upper()}{said[1:]}. {PERFECT}"
 
 
 def _score_cells(found: Comparison) -> list[list[str]]:
-    names = list(found.first.scores)
-    columns = [_pairs([one.scores[name] for one in found.all]) for name in names]
-    rows = zip(found.all, *columns, strict=True)
-    perfect = {one.method: "{:.4f}, up to {:.4f}".format(*one.perfect) for one in found.all}
-    header = ["method", *(SCORES[name] for name in names), "if perfect"]
-    return [header, *([called(one.method), *cells, perfect[one.method]] for one, *cells in rows)]
-
-
-def _differences(found: Comparison) -> Markup:
-    header, *rows = _difference_cells(found)
-    return table(header, rows, f"Scores less those of {called(found.first.method)}, on the same rows")
+    header, *rows = _cells([(one.method, one.scores) for one in found.all])
+    perfect = ("{:.4f}, up to {:.4f}".format(*one.perfect) for one in found.all)
+    return [[*header, "if perfect"], *([*row, cell] for row, cell in zip(rows, perfect, strict=True))]
 
 
 def _difference_cells(found: Comparison) -> list[list[str]]:
-    others = [(one, one.less(found.first)) for one in found.all[1:]]
-    names = list(others[0][1])
-    columns = [_pairs([(less[name].value, less[name].error) for _, less in others], "+") for name in names]
-    rows = zip(others, *columns, strict=True)
-    return [["method", *(SCORES[name] for name in names)], *([called(one.method), *cells] for (one, _), *cells in rows)]
+    less = [(one.method, one.less(found.first)) for one in found.all[1:]]
+    pairs = [(method, {name: (each.value, each.error) for name, each in scores.items()}) for method, scores in less]
+    return _cells(pairs, "+")
+
+
+def _cells(scores: list[tuple[str, dict[str, tuple[float, float]]]], sign: str = "") -> list[list[str]]:
+    """The scores of methods as a table of text, under its header."""
+    methods, each = zip(*scores, strict=True)
+    columns = [_pairs([values[name] for values in each], sign) for name in each[0]]
+    rows = zip(map(called, methods), *columns, strict=True)
+    return [["method", *(SCORES[name] for name in each[0])], *map(list, rows)]
 
 
 def _times(found: Comparison) -> Markup:
@@ -164,13 +159,20 @@ def _errors(found: Comparison) -> str:
 
 
 def _endings(found: Comparison) -> Markup:
-    rows = [[called(one.method), _share(one), *_status(one)] for one in found.all]
+    rows = []
+    for one in found.all:
+        fits = one.model.fits
+        worst = next((fitted for fitted in fits if not fitted.converged), fits[0])
+        evidence = sum(fitted.solution.log_evidence for fitted in fits)
+        learning = learning_ended(worst.status, one.model.encoding.features)
+        inference = inference_ended(worst.solution.status)
+        rows.append([called(one.method), _share(one), f"{evidence:.3f}", learning, inference])
     header = ("method", "fits converged", "log evidence", "learning", "inference")
     return table(header, rows, "How learning and inference ended")
 
 
 def _trusted(found: Comparison) -> Markup:
-    """How far the first method's posteriors are to be trusted, a sentence for each of its models."""
+    """The accuracy of the first method's posteriors, a sentence for each of its models."""
     model = found.first.model
     names = [f"{label}: " for label in model.labels] if len(model.fits) > 1 else [""]
     said = [
@@ -182,14 +184,6 @@ def _trusted(found: Comparison) -> Markup:
 
 def _share(one: Evaluated) -> str:
     return f"{sum(fold.converged for fold in one.folds)} of {len(one.folds)}"
-
-
-def _status(one: Evaluated) -> tuple[str, str, str]:
-    fits = one.model.fits
-    worst = next((fitted for fitted in fits if not fitted.converged), fits[0])
-    evidence = sum(fitted.solution.log_evidence for fitted in fits)
-    learning = learning_ended(worst.status, one.model.encoding.features)
-    return f"{evidence:.3f}", learning, inference_ended(worst.solution.status)
 
 
 def _numbers(found: Comparison) -> Markup:
@@ -206,11 +200,11 @@ def _numbers(found: Comparison) -> Markup:
 def _rows(found: Comparison) -> Markup:
     model, shown = found.first.model, found.problem.table.only(found.division.shown.tolist())
     unexpected, moved = surprise(model), influence(model)
-    names = [model.target, *(name for name in shown.names if name != model.target)][: CELLS + 1]
+    names = [model.target, *(name for name in shown.names if name != model.target)][: MAX_COLUMNS + 1]
     columns = {name: shown.column(name) for name in names}
     rows = [
         (shown.where(i), f"{unexpected[i]:.3f}", f"{moved[i]:.3f}", *(columns[name][i] for name in names))
-        for i in greatest(unexpected, ROWS)
+        for i in greatest(unexpected, MAX_ROWS)
     ]
     header = ("row", "surprise", "influence", *names)
     caption = "Leave-one-out: surprise is −log p(y | other rows), influence how far the row moves f, in nats"
@@ -245,20 +239,14 @@ def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str
 def lines(found: Comparison) -> Iterator[str]:
     """Scores, how much they differ from the first method's, and the conclusion, as text."""
     header, *rows = _score_cells(found)
-    yield from _aligned([
+    yield from aligned([
         [*header, "compile, s", "per fit, s", "converged"],
         *([*cells, f"{one.compiling:.2f}", f"{one.seconds:.2f}", _share(one)]
           for one, cells in zip(found.all, rows, strict=True)),
     ])  # fmt: skip
     header, *rows = _difference_cells(found)
-    yield from ("", *_aligned([[f"less {called(found.first.method)}", *header[1:]], *rows]), "")
+    yield from ("", *aligned([[f"less {called(found.first.method)}", *header[1:]], *rows]), "")
     yield from (_errors(found), conclusion(found))
-
-
-def _aligned(cells: list[list[str]]) -> Iterator[str]:
-    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
-    for row in cells:
-        yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
 def summary(studies: list[Study]) -> Iterator[str]:

@@ -28,15 +28,15 @@ _LINK = re.compile(r"url\(#([^)]+)\)")
 
 
 def inline(figure: Figure, alt: str, key: str) -> Markup:
-    """A figure as an <svg> element; `key` sets its ids apart from those of the page's other figures."""
+    """A figure as an <svg> element; `key` makes its ids unique on the page."""
     file = io.StringIO()
     with style.context(["default", {**STYLE, "svg.hashsalt": key}]):
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     ET.register_namespace("", SVG)
     ET.register_namespace("xlink", XLINK)
     root = ET.fromstring(file.getvalue())
-    for part in [child for child in root if child.tag in (f"{{{SVG}}}metadata",)]:
-        root.remove(part)
+    for metadata in root.findall(f"{{{SVG}}}metadata"):
+        root.remove(metadata)
     for node in root.iter():
         _adapt(node, key)
     for name in ("width", "height", "version"):

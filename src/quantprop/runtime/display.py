@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -21,6 +21,7 @@ SHOWN = 3  # entries at each end of a longer one
 WIDE = 96  # letters of a value on one line
 Rows = list[tuple[str, str]]
 Form = Callable[[Any], str]
+T = TypeVar("T")
 
 
 # --- records as expressions ------------------------------------------------------------------------------------------
@@ -209,3 +210,14 @@ def html(summary: tuple[str, Rows]) -> str:
         for name, value in rows
     )
     return joined([element("div", element("b", heading)), element("table", element("tbody", *cells))])
+
+
+def summarised(summary: Callable[[Any], tuple[str, Rows]]) -> Callable[[type[T]], type[T]]:
+    """A class decorator: objects are printed, and shown in notebooks, as their summary."""
+
+    def decorated(cls: type[T]) -> type[T]:
+        cls.__repr__ = lambda self: text(summary(self))
+        cls._repr_html_ = lambda self: html(summary(self))  # pyright: ignore[reportAttributeAccessIssue]
+        return cls
+
+    return decorated

@@ -1,12 +1,11 @@
 """Tables with named columns: read, encoded, learned from, and predicted for."""
 
-from quantprop.tables.chunks import Chunks
-from quantprop.tables.dropping import Complete, complete
 from quantprop.tables.encoding import Encoding
+from quantprop.tables.large import Chunks, Spool, spooled
 from quantprop.tables.models import Problem, TableModel, fit, load, problem
 from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, missing, read
 from quantprop.tables.roles import RoleError, Roles
-from quantprop.tables.spool import Spool, spooled
+from quantprop.tables.selection import Complete, complete
 
 __all__ = ["Chunks", "Complete", "Encoding", "Problem", "RoleError", "Roles", "Spool", "Table", "TableError",
            "TableModel", "complete", "fit", "from_bytes", "from_columns", "load", "missing", "problem", "read",

@@ -37,7 +37,7 @@ def _moment(cell: str) -> datetime | None:
 
 
 def turns(since: Float[np.ndarray, " n"], cycle: str) -> Float[np.ndarray, " n"]:
-    """How far into its year, week (from Monday) or day each moment lies, between 0 and 1."""
+    """The fraction of its year, week (from Monday) or day that has passed at each moment."""
     if cycle == "day":
         return since % 1.0
     if cycle == "week":

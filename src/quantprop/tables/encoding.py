@@ -5,9 +5,8 @@ repeats.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,13 +16,13 @@ from jaxtyping import Float
 from quantprop.estimators.columns import announce
 from quantprop.runtime.names import check_name
 from quantprop.tables import dates
-from quantprop.tables.reading import MISSING, Table, TableError, brief, counted, is_number, missing
+from quantprop.tables.reading import MISSING, Table, TableError, counted, is_number, missing
 
 TRUTH = ("false", "true")
 TREATMENTS = ("standardised", "centred", "coded")
-LARGEST = 1e150  # number of a column: squares of it are still finite
-MANY = 50  # categories of one column
-MOSTLY = 0.8  # a column with more numbers than this share, and some words, is one with mistakes
+LARGEST = 1e150  # number of a column: its square is still finite
+MAX_LEVELS = 50  # categories of one column
+TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
 OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
 NEW_ROWS = "fill them in, or let --drop-missing or --blank-missing pass over these rows"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
@@ -31,9 +30,9 @@ DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 @dataclass(frozen=True)
 class Column:
-    """A column that is learned from: one of the levels in each cell where it has some, dates where `dates`, else
-    numbers. Dates become days, and sine and cosine of each of the cycles (year, week, day). For a kernel of terms it is
-    only "centred", in units of its own, or "coded": the place of its level, or one beyond for a level that is new.
+    """A feature column: words (one of its levels in each cell), dates, or numbers. Dates become days, and sine and
+    cosine of each of the cycles (year, week, day). For a kernel of terms it is only "centred", in units of its own, or
+    "coded": the place of its level, or one beyond for a new level.
     """
 
     name: str
@@ -45,15 +44,17 @@ class Column:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of X that it becomes: two levels are one 0-1 column, more are one column each."""
-        if self.treatment == "coded":
-            return (self.name,)
-        if self.levels:
-            shown = self.levels[1:] if len(self.levels) == 2 else self.levels
-            return tuple(f"{self.name}={level}" for level in shown)
+        if self.levels and self.treatment != "coded":
+            return tuple(f"{self.name}={level}" for level in self.shown)
         return (self.name, *(f"{self.name}: {wave} of {cycle}" for cycle in self.cycles for wave in ("sin", "cos")))
 
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The levels that have a column of X each: of two levels only the second."""
+        return self.levels[1:] if len(self.levels) == 2 else self.levels
+
     def coded(self, table: Table) -> Float[np.ndarray, "n k"]:
-        """Its part of X."""
+        """The columns of X that it becomes."""
         if self.dates:
             return dates.parts(_moments(table, self.name), self.cycles)
         if not self.levels:
@@ -62,15 +63,13 @@ class Column:
         if self.treatment == "coded":
             place = {level: float(i) for i, level in enumerate([*self.levels, *self.new(table)])}
             return np.array([[place[cell]] for cell in cells])
-        for i, cell in enumerate(cells):
-            if cell not in self.levels:
-                raise TableError(
-                    f"{table.source}, {table.where(i)}: {brief(cell)} in column {self.name!r} is none of the "
-                    f"categories that were learned from ({', '.join(map(repr, self.levels))}): correct it, learn from "
-                    "a table that has it, or let --drop-missing or --blank-missing pass over such rows"
-                )
-        hot = np.array([[float(cell == level) for level in self.levels] for cell in cells])
-        return hot[:, 1:] if len(self.levels) == 2 else hot
+        if unknown := [i for i, cell in enumerate(cells) if cell not in self.levels]:
+            raise TableError(
+                f"{table.cell(unknown[0], self.name)} is none of the categories that were learned from "
+                f"({', '.join(map(repr, self.levels))}): correct it, learn from a table that has it, or let "
+                "--drop-missing or --blank-missing pass over such rows"
+            )
+        return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
     def new(self, table: Table) -> list[str]:
         """Levels of a coded column that were not learned from."""
@@ -81,7 +80,7 @@ class Column:
         return [cell.casefold() for cell in cells] if self.levels == TRUTH else cells
 
     def known(self, table: Table) -> np.ndarray:
-        """Which rows have a cell here that is not missing, and not a category that was never learned from."""
+        """Returns whether each row has a cell here that is neither missing nor an unknown category."""
         cells = self._cells(table)
         any_level = not self.levels or self.treatment == "coded"
         return np.array([cell not in MISSING and (any_level or cell in self.levels) for cell in cells])
@@ -89,7 +88,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Encoding:
-    """How columns become X: their levels, and the centre and scale of every column of X."""
+    """The columns that become X, and the centre and scale of every column of X."""
 
     columns: tuple[Column, ...]
     centre: tuple[float, ...]
@@ -109,17 +108,16 @@ class Encoding:
 
     def _check_columns(self, table: Table) -> None:
         there = set(table.names)
-        absent = [column.name for column in self.columns if column.name not in there]
-        if absent:
+        if absent := [column.name for column in self.columns if column.name not in there]:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
                              "that the model was learned from")  # fmt: skip
 
     def known(self, table: Table) -> np.ndarray:
-        """Which rows can be encoded: no missing cell, and no category that was never learned from."""
+        """Returns whether each row can be encoded: no missing cell and no unknown category."""
         return np.all(list(self.known_by_column(table).values()), axis=0)
 
     def known_by_column(self, table: Table) -> dict[str, np.ndarray]:
-        """The same for each column."""
+        """Returns this for the cells of each column."""
         self._check_columns(table)
         return {column.name: column.known(table) for column in self.columns}
 
@@ -132,7 +130,7 @@ class Encoding:
         return (raw - np.array(self.centre)) / np.array(self.scale)
 
     def standardising(self, raw: Float[np.ndarray, "n d"]) -> Encoding:
-        """The same columns, centred and scaled by other rows; what does not vary there keeps its unit."""
+        """The same columns, centred and scaled by other rows; columns that do not vary there keep their unit."""
         kinds = np.array([column.treatment for column in self.columns for _ in column.features])
         centre = np.where(kinds == "coded", 0.0, raw.mean(axis=0))
         scale = np.where(kinds == "standardised", raw.std(axis=0), 1.0)
@@ -150,14 +148,17 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str
     """
     check_name("dates", dates_as, dates.DATES)
     check_complete(table, table.names)
-    columns = [_column(table, name, dates_as) for name in table.names]
-    varies = [np.ptp(column.coded(table), axis=0).any() for column in columns]
-    varying = list(itertools.compress(columns, varies))
-    left_out = tuple(column.name for column, does in zip(columns, varies, strict=True) if not does)
+    columns = {name: _column(table, name, dates_as) for name in table.names}
+    varying = {name: column for name, column in columns.items() if np.ptp(column.coded(table), axis=0).any()}
     if not varying:
         raise TableError(f"{table.source} has no column to learn from besides the target that takes two values or more")
-    blank = Encoding(tuple(varying), (), ())
-    return blank.standardising(blank.raw(table)), left_out
+    return encoding_of(varying.values(), table), tuple(name for name in columns if name not in varying)
+
+
+def encoding_of(columns: Iterable[Column], table: Table) -> Encoding:
+    """The encoding of some columns, centred and scaled by the rows of a table."""
+    blank = Encoding(tuple(columns), (), ())
+    return blank.standardising(blank.raw(table))
 
 
 def _column(table: Table, name: str, dates_as: str) -> Column:
@@ -168,8 +169,8 @@ def _column(table: Table, name: str, dates_as: str) -> Column:
 
 
 def is_dates(cells: Sequence[str]) -> bool:
-    """Whether a column holds dates; a few cells may be something else, which is then named as a mistake."""
-    return sum(dates.days(cell) is not None for cell in cells) > MOSTLY * len(cells)
+    """Returns whether a column holds dates, apart from a few mistakes."""
+    return sum(dates.days(cell) is not None for cell in cells) > TYPICAL_SHARE * len(cells)
 
 
 def levels_of(table: Table, name: str) -> tuple[str, ...]:
@@ -180,19 +181,18 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
         return ()
     if {cell.casefold() for cell in cells} <= set(TRUTH):
         return TRUTH
-    first = numbers.index(False)
-    place = f"{table.source}, {table.where(first)}: {brief(cells[first])} in column {name!r}"
+    place = table.cell(numbers.index(False), name)
     if all(number or DECIMAL_COMMA.fullmatch(cell) for number, cell in zip(numbers, cells, strict=True)):
         raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
                          "write the numbers with a point")  # fmt: skip
     if all(dates.SLASHED.fullmatch(cell) for cell in cells):
         raise TableError(f"{place} is a date with slashes, which some read month first and others day first: write the "
                          "dates of this column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
-    if np.mean(numbers) > MOSTLY:
+    if np.mean(numbers) > TYPICAL_SHARE:
         raise TableError(f"{place} is not a number, and most others there are: correct it, or leave it empty and drop "
                          "the row with --drop-missing")  # fmt: skip
     levels = tuple(sorted(set(cells)))
-    if len(levels) > min(MANY, max(10, len(cells) // 2)):
+    if len(levels) > min(MAX_LEVELS, max(10, len(cells) // 2)):
         raise TableError(
             f"{table.source}: column {name!r} has {len(levels)} different words in {len(cells)} rows, too many for "
             "categories: leave it out with --ignore, or make numbers or fewer words of it"
@@ -211,23 +211,22 @@ def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.
                 return open_end
         if is_number(cell) and abs(float(cell)) <= LARGEST:
             return float(cell)
-        where = f"{table.source}, {table.where(row)}: {brief(cell)} in column {name!r}"
+        place = table.cell(row, name)
         if is_number(cell) and not infinite:
-            raise TableError(f"{where} is too large, above {LARGEST:g}: change the unit of the column")
+            raise TableError(f"{place} is too large, above {LARGEST:g}: change the unit of the column")
         remedy = ": it has a decimal comma, which --decimal , reads" if DECIMAL_COMMA.fullmatch(cell) else ""
-        raise TableError(f"{where} is not a finite number{remedy}")
+        raise TableError(f"{place} is not a finite number{remedy}")
 
     return np.array([number(i, cell) for i, cell in enumerate(table.column(name))])
 
 
 def _moments(table: Table, name: str) -> Float[np.ndarray, " n"]:
     """A column of dates, in days."""
-    found = [(i, cell, dates.days(cell)) for i, cell in enumerate(table.column(name))]
-    for i, cell, since in found:
-        if since is None:
-            raise TableError(f"{table.source}, {table.where(i)}: {brief(cell)} in column {name!r} is not a date such "
-                             "as 2026-12-31, 2026-12-31 23:59 or 31.12.2026")  # fmt: skip
-    return np.array([since for _, _, since in found], dtype=np.float64)
+    found = [dates.days(cell) for cell in table.column(name)]
+    if None in found:
+        raise TableError(f"{table.cell(found.index(None), name)} is not a date such as 2026-12-31, 2026-12-31 23:59 or "
+                         "31.12.2026")  # fmt: skip
+    return np.array(found, dtype=np.float64)
 
 
 def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -> None:

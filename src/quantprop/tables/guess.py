@@ -1,6 +1,4 @@
-"""What a column of observations looks like: classes, grades, counts or measurements. Every guess says why, and what
-else the column could be.
-"""
+"""Guesses whether a column of observations holds classes, grades, counts or measurements, with reasons."""
 
 from __future__ import annotations
 
@@ -8,13 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FEW = 10  # different values of a code
-REPEATED = 3  # rows a value of a code has at least, on average
-LARGE = (
-    30  # half the counts above this: a Poisson's noise is then below 20 %, and whole numbers are mostly measurements
-)
-SURE = 2.0  # standard errors
-MISSED = 2.0  # rows expected above the largest value, at least, that say there is a ceiling
+MAX_CODES = 10  # different values of a column of codes
+MIN_REPEATS = 3  # rows per value of a column of codes, on average
+MAX_MEDIAN = 30  # of counts: above it Poisson noise is below 20 %, and whole numbers are mostly measurements
+ERRORS = 2.0  # standard errors of a significant difference
+MIN_MISSING = 2.0  # rows expected above the largest value that reveal a ceiling
 
 CODES = {
     "probit": "they are labels of classes",
@@ -45,16 +41,16 @@ def guess(labels: np.ndarray) -> Guess:
 
 
 def shown(kinds: np.ndarray) -> str:
-    """Some of the values."""
+    """The first values, for a message."""
     return ", ".join(map(str, kinds[:5])) + (", ..." if len(kinds) > 5 else "")
 
 
 def _whole(kinds: np.ndarray, rows: np.ndarray) -> Guess:
-    """Whole numbers. Three values that recur are taken for classes whatever their shares: that is a model of three
+    """Whole numbers. Three values that recur are treated as classes whatever their shares: that is a model of three
     counts as well, and Poisson is none of three classes.
     """
     why = f"whole numbers from {kinds[0]} to {kinds[-1]}"
-    few = len(kinds) <= FEW and rows.sum() >= REPEATED * len(kinds)
+    few = len(kinds) <= MAX_CODES and rows.sum() >= MIN_REPEATS * len(kinds)
     against = against_counts(kinds, rows)
     if not against and not (few and len(kinds) == 3):
         others = (
@@ -83,8 +79,8 @@ def _real(kinds: np.ndarray) -> tuple[tuple[str, str], ...]:
 
 
 def against_counts(kinds: np.ndarray, rows: np.ndarray) -> str:
-    """What speaks against counts whose rates may differ in any way, that is a mixture of Poisson distributions; empty
-    where nothing does.
+    """The evidence against counts with rates that may differ in any way, that is a mixture of Poisson distributions;
+    empty if there is none.
 
     Its variance is at least its mean. And (k + 1) p(k + 1)/p(k), which is E[rate | k] (Robbins 1956), never falls with
     k: from the rows with the two largest values follows how many there should be beyond.
@@ -94,13 +90,13 @@ def against_counts(kinds: np.ndarray, rows: np.ndarray) -> str:
         return "some of them below 0"
     mean = float(rows @ kinds / n)
     variance = float(rows @ (kinds - mean) ** 2 / n)
-    if variance < mean * (1.0 - SURE * np.sqrt(2.0 / n)):
+    if variance < mean * (1.0 - ERRORS * np.sqrt(2.0 / n)):
         return f"whose variance, {variance:.3g}, is below their mean, {mean:.3g}, as that of counts is not"
     before = rows[-2] if kinds[-2] == top - 1 else 0
     beyond = rows[-1] ** 2 / (before + 1.0) * top / (top + 1.0)
     error = np.sqrt(4.0 / rows[-1] + 1.0 / (before + 1.0))  # of the logarithm
-    if beyond * np.exp(-SURE * error) > MISSED:
+    if beyond * np.exp(-ERRORS * error) > MIN_MISSING:
         return f"none above {top}, where counts would have about {beyond:.0f} rows with {top + 1}"
-    if np.median(np.repeat(kinds, rows)) > LARGE:
+    if np.median(np.repeat(kinds, rows)) > MAX_MEDIAN:
         return "half of them far from 0, as rounded measurements are"
     return ""

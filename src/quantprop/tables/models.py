@@ -24,14 +24,15 @@ from quantprop.runtime.names import check_name
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
-from quantprop.tables import terms
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import MISSING, Table, TableError, as_table, from_columns, is_number
 from quantprop.tables.roles import Roles, Units, scale
+from quantprop.tables.selection import encoded
 from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
 
 KERNELS = {"isotropic": None, "ard": "ard"}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
+BATCH = 4096  # rows predicted at a time
 
 Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
@@ -54,16 +55,18 @@ class TableModel:
 
     @property
     def fits(self) -> tuple[Fitted, ...]:
-        """What learning returned: one, or one per class for more than two classes."""
-        found = self.estimator.fitted_
-        return tuple(found) if isinstance(found, list) else (found,)
+        """The results of learning: one, or one per class for more than two classes."""
+        return _as_tuple(self.estimator.fitted_)
+
+    @property
+    def converged(self) -> bool:
+        """True if learning converged for all of `fits`."""
+        return all(fitted.converged for fitted in self.fits)
 
     @property
     def integrated(self) -> tuple[Integrated, ...]:
         """The averages over hyperparameters behind the predictions, one for each of `fits`; none of point estimates."""
-        found = self.estimator.posterior_
-        every = tuple(found) if isinstance(found, list) else (found,)
-        return tuple(one for one in every if isinstance(one, Integrated))
+        return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Integrated))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -78,13 +81,13 @@ class TableModel:
         return (*(column.name for column in self.encoding.columns), *self.scales.values())
 
     def known(self, table: Table | Any, given: Mapping[str, str] = {}) -> np.ndarray:
-        """Which rows can be predicted: no missing cell, and no category that was never learned from, in any column that
+        """Returns whether each row can be predicted: no missing cell and no unknown category in any column that
         predictions need; `given` as for `scales_of`.
         """
         return np.all(list(self.known_by_column(table, given).values()), axis=0)
 
     def known_by_column(self, table: Table | Any, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
-        """The same for each of these columns."""
+        """Returns this for the cells of each of these columns."""
         table = as_table(table)
         found = self.encoding.known_by_column(table)
         for column in {**self.scales, **given}.values():
@@ -99,10 +102,19 @@ class TableModel:
         table = as_table(table)
         return {role: _scale_of(table, role, given.get(role, column)) for role, column in self.scales.items()}
 
-    def forecast(self, table: Table | Any, quantiles: Sequence[float] = QUANTILES) -> dict[str, np.ndarray]:
-        """Predictions for the rows of a table or frame, by the name of what is predicted."""
+    def forecast(
+        self, table: Table | Any, quantiles: Sequence[float] = QUANTILES, given: Mapping[str, str] = {}
+    ) -> dict[str, np.ndarray]:
+        """Predictions for the rows of a table or frame, by name; `given` as for `scales_of`."""
         table = as_table(table)
-        return self.forecast_at(self.encoding.matrix(table), quantiles, self.scales_of(table))
+        if not table.rows:
+            return {name: np.zeros(0) for name in self.forecast_names(quantiles)}
+        x, scales = self.encoding.matrix(table), self.scales_of(table, given)
+        batches = [slice(start, start + BATCH) for start in range(0, len(x), BATCH)]
+        parts = [
+            self.forecast_at(x[at], quantiles, {role: each[at] for role, each in scales.items()}) for at in batches
+        ]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def forecast_at(
         self,
@@ -113,22 +125,18 @@ class TableModel:
         """Predictions at rows of X: class and probabilities; or mean, standard deviation and quantiles of y."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NewLevelWarning)  # the encoding has named them
-            return self._forecast_at(x, quantiles, scales)
-
-    def _forecast_at(
-        self, x: Float[np.ndarray, "n d"], quantiles: Sequence[float], scales: Mapping[str, Any]
-    ) -> dict[str, np.ndarray]:
-        if isinstance(self.estimator, GaussianProcessClassifier):
-            return self._classes(self.estimator.predict_proba(x), self.estimator.classes_)
-        if self.ordered:
-            y = self.estimator.posterior_.predict_y(x)  # type: ignore[union-attr]  # of a regressor
-            return self._classes(np.exp([y.log_prob(k) for k in range(len(self.ordered))]).T, np.array(self.ordered))
-        mean, deviation = self.units.moments(*self.estimator.predict(x, return_std=True, **scales))
-        columns = (
-            self.estimator.predict_quantiles(x, quantiles, **scales).T if len(quantiles) else np.zeros((0, len(x)))
-        )
-        named = zip(quantiles, self.units.outward(columns), strict=True)
-        return {"mean": mean, "sd": deviation} | {f"q{q:g}": column for q, column in named}
+            if isinstance(self.estimator, GaussianProcessClassifier):
+                return self._classes(self.estimator.predict_proba(x), self.estimator.classes_)
+            if self.ordered:
+                y = self.estimator.posterior_.predict_y(x)  # type: ignore[union-attr]  # of a regressor
+                p = np.exp([y.log_prob(k) for k in range(len(self.ordered))]).T
+                return self._classes(p, np.array(self.ordered))
+            mean, deviation = self.units.moments(*self.estimator.predict(x, return_std=True, **scales))
+            found = {"mean": mean, "sd": deviation}
+            if len(quantiles):
+                columns = self.units.outward(self.estimator.predict_quantiles(x, quantiles, **scales).T)
+                found |= {f"q{q:g}": column for q, column in zip(quantiles, columns, strict=True)}
+            return found
 
     def forecast_names(self, quantiles: Sequence[float] = QUANTILES) -> list[str]:
         """The names of what `forecast_at` returns."""
@@ -150,6 +158,10 @@ class TableModel:
         estimator_storage.save(self.estimator, path, note=note)
 
 
+def _as_tuple(found: Any) -> tuple[Any, ...]:
+    return tuple(found) if isinstance(found, list) else (found,)
+
+
 def load(path: str | os.PathLike[str]) -> TableModel:
     """The model that `TableModel.save` wrote."""
     model, note = estimator_storage.load_with_note(path)
@@ -158,31 +170,31 @@ def load(path: str | os.PathLike[str]) -> TableModel:
             raise Unreadable("it holds no encoding of a table; it was not written by `quantprop fit` (in Python, "
                              "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):
-            encoding = encodings.from_json(note["encoding"])
-            found = TableModel(encoding, str(note["target"]), tuple(map(int, note["lines"])), model, **_more(note))
+            found = _from_note(note, model)
         require(not found.ordered or len(found.ordered) == _grades(model), "its labels do not fit the model")
-        require(len(encoding.features) == found.fits[0].solution.X.shape[1], "the encoding does not fit the model")
+        require(
+            len(found.encoding.features) == found.fits[0].solution.X.shape[1], "the encoding does not fit the model"
+        )
         require(len(found.lines) == len(found.fits[0].solution.loo), "its lines do not fit its rows")
     return found
 
 
-def _more(note: Any) -> dict[str, Any]:
-    """What files have had since there are ordered classes, exposures and units."""
+def _from_note(note: Any, model: Estimator) -> TableModel:
+    """The model from JSON; older files have no ordered classes, exposures or units."""
+    encoding, lines = encodings.from_json(note["encoding"]), tuple(map(int, note["lines"]))
+    ordered = tuple(map(str, note.get("ordered", ())))
     units = {**dataclasses.asdict(Units()), **note.get("units", {})}
     if not (math.isfinite(units["centre"]) and math.isfinite(units["scale"]) and units["scale"] > 0):
         raise ValueError("the units of y are not finite and positive")
     scales = {str(role): str(column) for role, column in note.get("scales", {}).items()}
     if set(scales) - set(SCALED):
         raise ValueError(f"a row has no {', '.join(set(scales) - set(SCALED))}")
-    return {
-        "ordered": tuple(map(str, note.get("ordered", ()))),
-        "scales": scales,
-        "units": Units(float(units["centre"]), float(units["scale"]), units["log"] is True),
-    }
+    of_y = Units(float(units["centre"]), float(units["scale"]), units["log"] is True)
+    return TableModel(encoding, str(note["target"]), lines, model, ordered, scales, of_y)
 
 
 def _grades(model: Estimator) -> int:
-    """How many ordered classes an estimator tells apart."""
+    """The number of ordered classes of an estimator."""
     likelihood = getattr(model, "likelihood_", None)
     return 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
 
@@ -201,7 +213,7 @@ def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Problem:
-    """What is to be learned from a table; `left_out` names columns that never change."""
+    """A learning problem made from a table; `left_out` names columns that are not used."""
 
     table: Table
     target: Target
@@ -218,15 +230,12 @@ class Problem:
             at = at[self.target.rows["weights"][at] > 0]
         encoding = self.encoding.standardising(self.raw[at])
         at = np.array_split(at, jax.process_count())[jax.process_index()]  # of a job, each process takes its part
-        x, more = encoding.standardised(self.raw[at]), self._of_rows(at)
-        estimator = self._estimator(method, settings).fit(x, self.target.units.inward(self.target.y[at]), **more)
+        x, y = encoding.standardised(self.raw[at]), self.target.units.inward(self.target.y[at])
+        more = {{"weights": "sample_weight"}.get(name, name): each[at] for name, each in self.target.rows.items()}
+        estimator = self._estimator(method, settings).fit(x, y, **more)
         lines = tuple(self.table.lines[i] for i in at)
         scales = {role: column for role, column in self.roles.columns.items() if role in SCALED}
         return TableModel(encoding, self.target.name, lines, estimator, self.target.labels, scales, self.target.units)
-
-    def _of_rows(self, at: np.ndarray) -> dict[str, np.ndarray]:
-        """Weights, exposure and trials of some rows, as estimators call them."""
-        return {{"weights": "sample_weight"}.get(name, name): each[at] for name, each in self.target.rows.items()}
 
     def scales(self, rows: np.ndarray) -> dict[str, np.ndarray]:
         """Exposure and trials of some rows."""
@@ -273,7 +282,7 @@ def problem(
     if kernel in KERNELS:
         encoding, left_out = encodings.learned(features, dates)
     else:
-        encoding, left_out = terms.encoded(features, kernel)
+        encoding, left_out = encoded(features, kernel)
     return Problem(table, found, kernel, encoding, left_out, encoding.raw(features), roles)
 
 

@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -21,13 +21,14 @@ from quantprop.runtime.names import check_name, nearest
 SEPARATORS = (",", ";", "\t")
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
+PARQUET = b"PAR1"  # how such files begin
 DECIMALS = (".", ",")
-LONG = 40  # letters of a cell that messages show
+MAX_SHOWN = 40  # letters of a cell in messages
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 
 
 class TableError(ValueError):
-    """What is wrong with a table, and where."""
+    """A mistake in a table, with its place."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,12 @@ class Table:
         """A row as a person finds it."""
         return f"{self.unit} {self.lines[row]}"
 
+    def cell(self, row: int, name: str) -> str:
+        """A cell and its place, for a message; of a long cell its beginning."""
+        text = self.column(name)[row]
+        shown = text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+        return f"{self.source}, {self.where(row)}: {shown!r} in column {name!r}"
+
     def without(self, names: Iterable[str]) -> Table:
         """The table without some columns."""
         gone = set(names)
@@ -68,7 +75,7 @@ class Table:
         return replace(self, rows=tuple(self.rows[i] for i in rows), lines=tuple(self.lines[i] for i in rows))
 
     def sample(self, count: int, seed: int = 0) -> Table:
-        """So many rows drawn at random, in the order of the table."""
+        """The given number of rows, drawn at random, in the order of the table."""
         return self.only(sorted(random.Random(seed).sample(range(len(self.rows)), count)))
 
     def complete(self, open_ended: Iterable[str] = ()) -> Table:
@@ -78,14 +85,9 @@ class Table:
 
 
 def missing(table: Table) -> dict[str, int]:
-    """How many cells are missing, by column."""
+    """The number of missing cells, by column."""
     counts = {name: sum(cell in MISSING for cell in table.column(name)) for name in table.names}
     return {name: count for name, count in counts.items() if count}
-
-
-def brief(cell: str) -> str:
-    """A cell for a message, in quotes; of a long one its beginning."""
-    return repr(cell if len(cell) <= LONG else f"{cell[:LONG]}...")
 
 
 def counted(rows: Mapping[str, int]) -> str:
@@ -145,8 +147,11 @@ def read(path: str | Path, decimal: str = ".") -> Table:
 def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
     """The table that bytes hold."""
     check_name("decimal", decimal, DECIMALS)
-    if data[:4] == b"PAR1":
-        return from_columns(_parquet(data, source), source)
+    if data.startswith(PARQUET):
+        polars = polars_for(source)
+        with readable(source, polars):
+            columns = polars.read_parquet(io.BytesIO(data)).to_dict(as_series=False)
+        return from_columns(columns, source)
     text = _decoded(data, source)
     records = [found for found in _records(text, _separator(text), source) if not _blank(found[1])]
     if not records:
@@ -186,7 +191,7 @@ def _checked(
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell reads as a number (1_000 is Python's, not a table's)."""
+    """Returns whether a cell reads as a number (1_000 is Python's, not a table's)."""
     try:
         return "_" not in cell and not math.isnan(float(cell))
     except ValueError:
@@ -195,9 +200,9 @@ def is_number(cell: str) -> bool:
 
 def _check_kind(data: bytes, source: str) -> None:
     """Refuse what is neither text nor Parquet, by how it begins."""
-    if data[:4] == b"PAR1":
+    if data.startswith(PARQUET):
         return
-    if data[:4] == b"PK\x03\x04":
+    if data.startswith(b"PK\x03\x04"):
         raise TableError(f"{source} is a spreadsheet or another archive: export the sheet as CSV")
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise TableError(f"{source} is UTF-16: save it as UTF-8")
@@ -252,22 +257,6 @@ def _separator(text: str) -> str:
     return max(SEPARATORS, key=fit)
 
 
-def _parquet(data: bytes, source: str) -> dict[str, list]:
-    """The columns of a Parquet file, by polars or by pandas, whichever is there."""
-    try:
-        polars = polars_for(source)
-    except TableError:
-        with suppress(ImportError):
-            import pandas  # pyright: ignore[reportMissingImports]
-
-            with readable(source):
-                frame = pandas.read_parquet(io.BytesIO(data))
-            return {str(name): column.tolist() for name, column in frame.items()}
-        raise
-    with readable(source, polars):
-        return polars.read_parquet(io.BytesIO(data)).to_dict(as_series=False)
-
-
 def polars_for(path: str) -> Any:
     """The library that reads and writes Parquet."""
     try:
@@ -278,11 +267,10 @@ def polars_for(path: str) -> Any:
 
 
 @contextmanager
-def readable(path: str, polars: Any = None) -> Iterator[None]:
-    """Errors of polars, or of pandas without it, as one that names the file: a truncated row group, say."""
-    kinds = (OSError, ValueError if polars is None else polars.exceptions.PolarsError)
+def readable(path: str, polars: Any) -> Iterator[None]:
+    """Turn errors of polars, such as a truncated row group, into one that names the file."""
     try:
         yield
-    except kinds as error:
+    except (OSError, polars.exceptions.PolarsError) as error:
         raise TableError(f"{path} cannot be read to its end: {error}; it may have been cut short or damaged: copy it "
                          "again, and compare its size") from error  # fmt: skip

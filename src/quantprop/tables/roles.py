@@ -1,4 +1,4 @@
-"""What columns beside the target say of it, and the units in which a model takes it."""
+"""Columns that describe the target, and the units of y inside a model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RoleError(TableError):
 
 @dataclass(frozen=True)
 class Roles:
-    """What other columns say of the target, and how it is to be read.
+    """The columns that describe the target, and how it is read.
 
     Attributes:
         upper: the column with the upper end of an interval whose lower end is the target; an empty cell is an open end.
@@ -47,7 +47,7 @@ class Roles:
     log: bool = False
 
     def __repr__(self) -> str:
-        """What differs from nothing said."""
+        """The arguments that differ from their defaults."""
         said = {part.name: getattr(self, part.name) for part in dataclasses.fields(self)}
         return f"Roles({', '.join(f'{name}={value!r}' for name, value in said.items() if value)})"
 

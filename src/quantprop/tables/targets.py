@@ -20,12 +20,13 @@ from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, s
 
 JOINT = "multinomial-probit"  # one model of all labels
 CLASSES = ("probit", "logit", "heaviside", JOINT)  # of two labels; the first three of more by one model per label
-REAL: dict[str, Callable[[], Likelihood]] = {  # y in units of its own deviation; the scale of the noise is learned
-    "gaussian": lambda: likelihoods.Gaussian(0.5),
-    "student-t": lambda: likelihoods.StudentT(scale=0.5),
-    "double-exponential": lambda: likelihoods.DoubleExponential(0.5),
-    "warped": lambda: likelihoods.Warped(0.5),
+REAL: dict[str, Callable[..., Likelihood]] = {  # y in units of its own deviation
+    "gaussian": likelihoods.Gaussian,
+    "student-t": likelihoods.StudentT,
+    "double-exponential": likelihoods.DoubleExponential,
+    "warped": likelihoods.Warped,
 }
+SCALE = 0.5  # of the noise, in units of y, before learning
 COUNTS = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
 SCALED = {"exposure": COUNTS, "trials": ("binomial",)}  # which likelihoods use what
 TIMES = ("weibull", "log-logistic")  # positive, and taken as they are: f is of their logarithm
@@ -54,20 +55,20 @@ class Target:
 
     @property
     def classes(self) -> bool:
-        """Whether y are labels."""
+        """True if y are labels."""
         return self.likelihood in CLASSES
 
     @property
     def discrete(self) -> bool:
-        """Whether y has probabilities, not a density."""
+        """True if y has probabilities, not a density."""
         return self.likelihood in (*CLASSES, *COUNTS, "binomial", "ordinal")
 
     def model(self) -> Likelihood | str:
-        """What the estimators call the likelihood: a name, or one with numbers to start from."""
-        if self.likelihood == "censored":
-            return likelihoods.Censored(0.5)
+        """The likelihood for the estimators: a name, or a likelihood with initial parameters."""
+        if self.likelihood in (*REAL, "censored"):
+            return {**REAL, "censored": likelihoods.Censored}[self.likelihood](scale=SCALE)
         if self.likelihood != "ordinal":
-            return REAL[self.likelihood]() if self.likelihood in REAL else self.likelihood
+            return self.likelihood
         shares = np.cumsum(np.bincount(self.y.astype(int)))[:-1] / len(self.y)
         return likelihoods.Ordinal(math.sqrt(2.0) * ndtri(shares))  # f + ε ~ N(0, 2) before learning
 
@@ -87,7 +88,8 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
         raise TableError(f"the numbers of column {name!r} are too small, below {1.0 / LARGEST:g}: change its unit")
     if found.likelihood in (*COUNTS, "binomial"):
         check_rows(table, name, found.y, found.y < EXACT, f"below {EXACT:g}, from where on not every count is a number")
-    found = dataclasses.replace(found, rows=_rows(table, roles), units=_units(table, found, roles.log))
+    rows = {role: scale(table, role, column) for role, column in roles.columns.items() if role in RULES}
+    found = dataclasses.replace(found, rows=rows, units=_units(table, found, roles.log))
     if "trials" in found.rows:
         check_rows(table, name, found.y, found.y <= found.rows["trials"], f"at most its trials ({roles.trials})")
     return found
@@ -153,11 +155,11 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
 def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     """Rows (lower, upper) of what was observed or censored."""
     times = likelihood in TIMES
-    if roles.upper is None and roles.event is None and not times:
+    if roles.upper is None and roles.event is None:
+        if times:
+            return _times(table, name, likelihood)
         raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
                          "--event the column that says whether the target was observed")  # fmt: skip
-    if roles.upper is None and roles.event is None:
-        return _times(table, name, likelihood)
     lower = numbers(table, name, open_end=(0.0 if times else -np.inf) if roles.upper else None)
     upper = (
         numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(_events(table, roles), lower, np.inf)
@@ -183,7 +185,7 @@ def _times(table: Table, name: str, likelihood: str) -> Target:
 
 
 def _events(table: Table, roles: Roles) -> np.ndarray:
-    """Which rows were observed: those with the value that says so, or 1, true, yes."""
+    """Returns whether each row was observed: its cell is the value given, or 1, true, yes."""
     column = str(roles.event)
     cells = [cell.casefold() for cell in table.column(column)]
     if roles.observed is not None:
@@ -191,17 +193,11 @@ def _events(table: Table, roles: Roles) -> np.ndarray:
             raise RoleError(f"no row has {roles.observed!r} in column {column!r}, which was to say that the target was "
                             f"observed: it holds {shown(np.unique(cells))}")  # fmt: skip
         return np.array([cell == roles.observed.casefold() for cell in cells])
-    for i, cell in enumerate(cells):
-        if cell not in YES | NO:
-            raise TableError(f"{table.source}, {table.where(i)}: {table.column(column)[i]!r} in column {column!r} says "
-                             "neither that the target was observed (1, true, yes) nor that it was censored (0, false, "
-                             f"no): say which value means observed, such as --event {column}={max(cells)}")  # fmt: skip
+    if unclear := [i for i, cell in enumerate(cells) if cell not in YES | NO]:
+        raise TableError(f"{table.cell(unclear[0], column)} says neither that the target was observed (1, true, yes) "
+                         "nor that it was censored (0, false, no): say which value means observed, such as --event "
+                         f"{column}={max(cells)}")  # fmt: skip
     return np.array([cell in YES for cell in cells])
-
-
-def _rows(table: Table, roles: Roles) -> dict[str, np.ndarray]:
-    """Weights, exposure and trials of every row."""
-    return {role: scale(table, role, column) for role, column in roles.columns.items() if role in RULES}
 
 
 def _check_roles(likelihood: str, roles: Roles) -> None:

@@ -21,10 +21,11 @@ from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
 SHIFTS = (0.0, 0.3)  # of the two lattices
-DOUBT = 1e-5  # of a probability
-DEFECT = 2 / 3  # share of the sum of all probabilities less 1 that counts, since normalising takes most of it away
-NO_SHARE = 1e-8  # the probability up to which a class is left aside by finer lattices
-TOGETHER = 16  # inputs at a time on an accelerator
+TOLERANCE = 1e-5  # of a probability
+SUM_WEIGHT = 2 / 3  # of the error of the sum of all probabilities, most of which normalising removes
+FEW_CLASSES = 4
+MIN_PROBABILITY = 1e-8  # of a class that finer lattices refine
+DEVICE_BATCH = 16  # inputs at a time on an accelerator
 CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
 
 
@@ -39,19 +40,19 @@ class ClassPredictive:
     @float64
     def log_probabilities(self) -> Float[np.ndarray, "k classes"]:
         """Logarithms of the classes' probabilities: the noise of each class, and the correlations of the functions, are
-        integrated out, over a lattice; inputs at which DOUBT remains, over two finer ones, that are compared.
+        integrated out, over a lattice; inputs at which TOLERANCE remains, over two finer ones, that are compared.
         """
         whole = self.latent.mean, self.latent.covariance
         found, doubtful = np.zeros_like(whole[0]), np.arange(len(whole[0]))
         for rule in self.likelihood.rules:
             some = found[doubtful], *(part[doubtful] for part in whole)
             found[doubtful], differences = _refined(self.likelihood, rule, *some)
-            doubtful = doubtful[differences > DOUBT]
+            doubtful = doubtful[differences > TOLERANCE]
         return found
 
     @property
     def probabilities(self) -> Float[np.ndarray, "k classes"]:
-        """Of the classes."""
+        """Probabilities of the classes."""
         return np.exp(self.log_probabilities)
 
     def log_prob(self, y: Any) -> Float[np.ndarray, " k"]:
@@ -71,20 +72,22 @@ class ClassPredictive:
 def _refined(
     likelihood: ClassLikelihood, rule: Rule, rough: np.ndarray, mean: np.ndarray, covariance: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The logarithms as means over lattices, and by how much the probabilities differ, or their sum from 1; by those
-    classes alone that have a share: others can change theirs by no more than they have themselves.
+    """The logarithms as means over lattices, and by how much the probabilities differ, or their sum from 1; only by
+    classes of relevant probability: others can change theirs by no more than they have themselves. The sum alone does
+    not show errors of few classes, which may cancel: two lattices are always compared for these.
     """
     order, found, differences = np.argsort(-rough, axis=1), rough.copy(), np.zeros(len(rough))
-    counts = np.maximum(np.sum(np.exp(rough) > NO_SHARE, axis=1), 2)
+    counts = np.maximum(np.sum(np.exp(rough) > MIN_PROBABILITY, axis=1), 2)
     for count in np.unique(counts):
         rows = np.flatnonzero(counts == count)
         kept = order[rows, :count]
         some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-        each = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS[: rule.lattices]])
-        total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 but for errors
-        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(rule.lattices)
+        shifts = SHIFTS[: rule.lattices if count > FEW_CLASSES else None]
+        each = np.stack([_over(likelihood, rule, shift, *some) for shift in shifts])
+        total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 except for errors
+        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(len(shifts))
         apart = np.ptp(np.exp(each - total), axis=0).max(axis=1)
-        differences[rows] = np.maximum(apart, DEFECT * np.abs(total.mean(axis=(0, 2))))
+        differences[rows] = np.maximum(apart, SUM_WEIGHT * np.abs(total.mean(axis=(0, 2))))
     return found, differences
 
 
@@ -106,9 +109,9 @@ def _over(
 
 @program
 def _log_probabilities(likelihood: ClassLikelihood, w: Any, used: Any, mean: Any, covariance: Any) -> Any:
-    """Of one input after the other, those that are `used`; or on an accelerator of some at a time."""
+    """The logarithms at the inputs that are `used`, one after the other, or on an accelerator some at a time."""
     if jax.default_backend() == "cpu":
         return each(lambda m, v: likelihood.log_predictive(m, v, w), used, mean, covariance)
     return jax.lax.map(
-        lambda row: likelihood.log_predictive(row[0], row[1], w), (mean, covariance), batch_size=TOGETHER
+        lambda row: likelihood.log_predictive(row[0], row[1], w), (mean, covariance), batch_size=DEVICE_BATCH
     )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NoReturn
+from operator import attrgetter
+from typing import Any, ClassVar, NoReturn
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,29 +13,29 @@ from jaxtyping import Float
 
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.classes.factors import one_function
 from quantprop.inference.classes.predictive import ClassPredictive
+from quantprop.inference.factors import one_function
 from quantprop.inference.modes import Modes
-from quantprop.inference.prediction import above_rounding, padded_prior, padded_sites, proper, shares
-from quantprop.inference.solution import Solution, Status
+from quantprop.inference.prediction import above_rounding, in_pieces, padded_prior, padded_rows, proper
+from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
 from quantprop.kernels.per_class import ClassRows
 from quantprop.likelihoods import MultinomialProbit, Softmax
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.likelihoods.softmax import SoftmaxFactor
-from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
 from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_solution, text
+from quantprop.runtime.display import of_solution, summarised
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
-PIECE = 1024  # new inputs that are predicted at a time
+MAX_INPUTS = 1024  # new inputs that are predicted at a time
 
 
+@summarised(of_solution)
 @dataclass(frozen=True)
 class ClassSolution:
     """An approximate posterior of the functions of several classes, from that of the factors of all data.
@@ -46,11 +47,13 @@ class ClassSolution:
 
     factors: Solution
 
-    def __repr__(self) -> str:
-        return text(of_solution(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_solution(self))
+    method = property(attrgetter("factors.method"), doc="The method.")
+    sites = property(attrgetter("factors.sites"), doc="ν and τ of every factor: a warm start for another `infer`.")
+    status = property(attrgetter("factors.status"), doc="How inference ended.")
+    converged = property(attrgetter("factors.converged"), doc="True if the fixed point was reached to `tol`.")
+    sweeps = property(attrgetter("factors.sweeps"), doc="The number of sweeps.")
+    log_evidence = property(attrgetter("factors.log_evidence"), doc="The method's approximation of log p(y).")
+    weights: ClassVar[None] = None  # rows of weight w are written w times
 
     def __getstate__(self) -> dict[str, Any]:
         return {field.name: getattr(self, field.name) for field in fields(self)}
@@ -58,14 +61,14 @@ class ClassSolution:
     @cached_property
     def model(self) -> Model:
         """The model with the numbers that inference used."""
-        kernel = self._kernel
+        scalar = self.factors.model
+        kernel: Any = scalar.kernel
         own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
-        process = holding_functions(self.factors.model.process)
-        return Model(own, self.likelihood, self.factors.model.mean, process)
+        return Model(own, self.likelihood, scalar.mean, holding_functions(scalar.process))
 
     @property
     def likelihood(self) -> ClassLikelihood:
-        """That of the classes."""
+        """The likelihood of the classes."""
         kind = Softmax if isinstance(self.factors.model.likelihood, SoftmaxFactor) else MultinomialProbit
         return kind(self.classes)
 
@@ -75,24 +78,13 @@ class ClassSolution:
 
     @property
     def _one_difference(self) -> bool:
-        """Of two classes, by probit."""
+        """True for two classes by probit."""
         return self._layout.each(self.classes) == 1
 
     @property
-    def _kernel(self) -> PerClass:
-        kernel = self.factors.model.kernel
-        assert isinstance(kernel, PerClass)
-        return kernel
-
-    @property
     def classes(self) -> int:
-        """How many there are."""
-        return self._kernel.classes
-
-    @property
-    def method(self) -> Method:
-        """The method."""
-        return self.factors.method
+        """The number of classes."""
+        return self.factors.model.kernel.classes  # pyright: ignore[reportAttributeAccessIssue]  # of PerClass
 
     @property
     def _data(self) -> ClassRows:
@@ -112,36 +104,6 @@ class ClassSolution:
             return np.argmax(np.asarray(self.factors.data.y).reshape(-1, self.classes), axis=1)
         return np.argmax(self._data.weights, axis=1)
 
-    @property
-    def sites(self) -> Natural:
-        """ν and τ of every factor: a warm start for another `infer`."""
-        return self.factors.sites
-
-    @property
-    def weights(self) -> None:
-        """None: rows of weight w are written w times."""
-        return None
-
-    @property
-    def status(self) -> Status:
-        """How inference ended."""
-        return self.factors.status
-
-    @property
-    def converged(self) -> bool:
-        """Whether the fixed point was reached to `tol`."""
-        return self.factors.converged
-
-    @property
-    def sweeps(self) -> int:
-        """How many sweeps it took."""
-        return self.factors.sweeps
-
-    @property
-    def log_evidence(self) -> float:
-        """The method's approximation of log p(y)."""
-        return self.factors.log_evidence
-
     @cached_property
     def marginals(self) -> Normal:
         """The functions of all classes at the training inputs, as `predict` has them."""
@@ -159,13 +121,10 @@ class ClassSolution:
     @float64
     def left_out(self) -> Normal:
         """The functions of all classes at every datum as the other data have them (three or more classes)."""
-        model, sites = self.factors.model, self.factors.sites
-        share = shares(self.method, None, len(sites.nu))
-        prior: Any = padded_prior(model, self.factors.X)
-        means = pad(self._prior_means(self.X), len(prior.labels))
-        mean, covariance = (
-            part[: len(self.X)] for part in to_numpy(_left_out(prior, share, padded_sites(sites), means))
-        )
+        rows, prior = padded_rows(self.factors), padded_prior(self.factors.model, self.factors.X)
+        means = pad(self._prior_means(self.X), len(prior.labels))  # pyright: ignore[reportAttributeAccessIssue]
+        found = to_numpy(_left_out(prior, rows.share, rows.sites, means))
+        mean, covariance = (part[: len(self.X)] for part in found)
         return Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)
 
     def _prior_means(self, x: np.ndarray) -> Float[np.ndarray, "k classes"]:
@@ -181,8 +140,7 @@ class ClassSolution:
         if full_cov:
             joint, shape = self.factors.predict(one_function(x, self.classes), full_cov=True), (len(x), self.classes)
             return Normal(joint.mean.reshape(shape), joint.variance.reshape(shape), joint.covariance.reshape(shape * 2))
-        parts = [self._functions(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
-        mean, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
+        mean, covariance = in_pieces(self._functions, x, MAX_INPUTS)
         return proper(Normal(mean, np.diagonal(covariance, axis1=1, axis2=2).copy(), covariance), self.status)
 
     def _functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -198,7 +156,7 @@ class ClassSolution:
         return mean + self._prior_means(x), covariance
 
     def _two_functions(self, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of two classes, whose factors are one difference: 2 Cov(f_0, f_1) = Var f_0 + Var f_1 − Var(f_0 − f_1)."""
+        """Two classes, whose factors are one difference: 2 Cov(f_0, f_1) = Var f_0 + Var f_1 − Var(f_0 − f_1)."""
         weights = np.tile([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]], (len(x), 1))
         latent = self.factors.predict(np.column_stack([np.repeat(x, 3, axis=0), weights, -np.ones(3 * len(x))]))
         mean, variance = latent.mean.reshape(-1, 3), latent.variance.reshape(-1, 3)
@@ -245,3 +203,27 @@ def _left_out(prior: Any, share: Any, sites: Natural, means: Any) -> Any:
     """The functions at every datum under the posterior without its factors."""
     mean, covariance = prior.for_shares(share).functions_without(sites)
     return prior.layout.sign * mean + means, covariance
+
+
+def as_classes(result: Any) -> Any:
+    """A solution or fit of scalar factors in terms of the classes; of other models, as it is."""
+    if isinstance(result, Solution):
+        return ClassSolution(result) if isinstance(result.model.kernel, PerClass) else result
+    solution = as_classes(result.solution)
+    if solution is result.solution:
+        return result
+    shared = len(result.model.kernel.kernels) == 1
+    names = tuple(n.replace("kernel.kernels[0]", "kernel") if shared else n for n in result.status.at_bounds)
+    return replace(result, model=solution.model, solution=solution, status=replace(result.status, at_bounds=names))
+
+
+def in_terms_of(model: Model, result: Any) -> Any:
+    """A solution or fit in terms of the model that was given, which `prepare` replaced if it has several classes."""
+    return as_classes(result) if isinstance(model.likelihood, ClassLikelihood) else result
+
+
+def as_factors(fitted: Any) -> Any:
+    """The reverse, for files."""
+    if not isinstance(fitted.solution, ClassSolution):
+        return fitted
+    return replace(fitted, model=fitted.solution.factors.model, solution=fitted.solution.factors)

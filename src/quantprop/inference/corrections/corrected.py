@@ -1,4 +1,4 @@
-"""What `solution.corrected()` returns: evidence and marginals to the next order, and the size of the correction."""
+"""The result of `solution.corrected()`: evidence and marginals to the next order, and the size of the correction."""
 
 from __future__ import annotations
 
@@ -11,15 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.data import bucket, inputs, pad, scales
+from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Natural, Normal
-from quantprop.inference.corrections.cumulants import cumulants
-from quantprop.inference.corrections.expansion import Shifts, Vertices, evidence_shift, shifts, vertices
-from quantprop.inference.prediction import above_rounding, at_new, padded_prior, padded_sites
-from quantprop.inference.predictive import Predictive
-from quantprop.inference.task import weight_of
+from quantprop.inference.corrections.expansion import Shifts, Vertices, cumulants, evidence_shift, shifts, vertices
+from quantprop.inference.prediction import above_rounding, at_new, in_pieces, padded_prior, padded_rows
+from quantprop.inference.predictive import Predictive, predictive_of
 from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.likelihoods.by_output import of_output
 from quantprop.methods import EP
 from quantprop.methods.base import Weight
 from quantprop.numerics.skewed import Skewed
@@ -29,7 +26,7 @@ from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
 Solution = Any  # of `solution`, which imports this
-PIECE = 1024  # new inputs that are predicted at a time
+MAX_INPUTS = 1024  # new inputs that are predicted at a time
 
 
 @dataclass(frozen=True)
@@ -51,52 +48,46 @@ class Corrected:
 
     @property
     def evidence_shift(self) -> float:
-        """What the correction adds to the log evidence, in nats."""
+        """The correction of the log evidence, in nats."""
         return self.log_evidence - self.solution.log_evidence
 
     @float64
     def predict(self, Xnew: Any) -> Skewed:
         """The corrected distribution of f at new inputs, each by itself."""
         x = inputs(Xnew, "Xnew", features=self.solution.X.shape[1])
-        parts = [self._predicted(x[at : at + PIECE]) for at in range(0, len(x), PIECE)]
-        return Skewed(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        return in_pieces(self._predicted, x, MAX_INPUTS)
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
     ) -> Predictive:
         """The corrected distribution of y at new inputs; see `Solution.predict_y`."""
-        latent, likelihood = self.predict(Xnew), of_output(self.solution.model.plain_likelihood, output)
-        return Predictive(likelihood, latent, **scales(likelihood, np.shape(latent.mean), exposure, trials))
+        return predictive_of(self.solution.model.plain_likelihood, self.predict(Xnew), exposure, trials, output)
 
-    def _predicted(self, x: Float[np.ndarray, "k d"]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def _predicted(self, x: Float[np.ndarray, "k d"]) -> Skewed:
         solution, k = self.solution, len(x)
-        around = at_new(solution.model, solution.X, x)
-        n, share, sites, signed = _of_solution(solution)
-        latent, by = to_numpy(_at(padded_prior(solution.model, solution.X), share, sites, around, self.vertices,
-                                  signed=signed))  # fmt: skip
-        latent, by = jax.tree.map(lambda column: column[:k], (latent, by))
-        variance = above_rounding(latent.variance, np.asarray(around[2])[:k], n)
-        skewed = _skewed(Normal(latent.mean, variance), by, "Xnew")
-        return skewed.mean, skewed.variance, skewed.skewness
+        around, rows = at_new(solution.model, solution.X, x), padded_rows(solution)
+        prior = padded_prior(solution.model, solution.X)
+        found = to_numpy(_at(prior, rows.share, rows.sites, around, self.vertices, signed=rows.signed))
+        latent, by = jax.tree.map(lambda column: column[:k], found)
+        variance = above_rounding(latent.variance, np.asarray(around[2])[:k], len(solution.X))
+        return _skewed(Normal(latent.mean, variance), by, "Xnew")
 
 
 @float64
 def correct(solution: Solution) -> Corrected:
     """The corrections of a solution, or an error that says why there are none."""
     _check(solution)
-    n, share, sites, signed = _of_solution(solution)
-    model, size = solution.model, bucket(n)
+    model, n, size = solution.model, len(solution.X), bucket(len(solution.X))
     prior = model.process.refined(padded_prior(model, solution.X))
     if size > prior.largest_joint:
         raise ValueError(
             f"corrections need the joint posterior of all rows, which {type(model.process).__name__} has up to "
             f"{prior.largest_joint} rows; got {n}: use the default process, or fewer rows"
         )
-    weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
-    by, evidence, marginals, change = to_numpy(
-        _corrected(solution.method, model.plain_likelihood, prior, share, sites, pad(solution.data, size), weight,
-                   signed=signed)
-    )  # fmt: skip
+    weight, share, sites, signed = padded_rows(solution)
+    rows = (pad(solution.data, size), weight)
+    found = _corrected(solution.method, model.plain_likelihood, prior, share, sites, *rows, signed=signed)
+    by, evidence, marginals, change = to_numpy(found)
     marginals, change = jax.tree.map(lambda column: column[:n], (marginals, change))
     if not np.isfinite(evidence):
         raise ValueError("corrections need proper cavities, and some are not: leave out the rows whose loo is NaN")
@@ -130,13 +121,6 @@ def _check(solution: Solution) -> None:
             f"with {type(solution.model.process).__name__} a row of weight above 1 is several values, which "
             "corrections do not tell apart: repeat the rows (np.repeat(X, weights, axis=0), y likewise)"
         )
-
-
-def _of_solution(solution: Solution) -> tuple[int, Any, Natural, bool]:
-    """Number of rows, share of each site that the method removes, padded sites, and whether any is negative."""
-    n = len(solution.X)
-    share = solution.method.share(weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n)))
-    return n, share, padded_sites(solution.sites), bool((solution.sites.tau < 0).any())
 
 
 @partial(program, static_argnames="signed")

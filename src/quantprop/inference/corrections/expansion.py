@@ -1,4 +1,4 @@
-"""The expansion around a Gaussian posterior: Opper, Paquet and Winther (2013), and what it says of marginals.
+"""The expansion around a Gaussian posterior: Opper, Paquet and Winther (2013), and its marginals.
 
 p(f) = q(f) Π_j F_j(f_j) · const, with F_j the tilted density over the marginal. In F_j's cumulants c_l this is a field
 theory: vertices c_l at rows, edges the posterior correlations ρ between *different* factors. With c_l of the order
@@ -16,15 +16,51 @@ factors with ρ = 1 between them: "others" below are all factors but the one at 
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.inference.corrections.cumulants import Cumulants
+from quantprop.gaussian import Natural
+from quantprop.likelihoods.base import Datum, Likelihood
+from quantprop.likelihoods.tilted import tilt
+from quantprop.methods import EP
+from quantprop.methods.base import Weight
 from quantprop.records import Record
+from quantprop.runtime.batches import rowwise
+from quantprop.sites import Marginal
+
+
+class Cumulants(Record):
+    """c_l of x = (f − μ)/σ under a tilted density, less those of the marginal N(μ, σ²): 0 where moments match."""
+
+    second: Float[Array, " n"]  # variance − 1: 0 for EP
+    third: Float[Array, " n"]
+    fourth: Float[Array, " n"]
+
+
+def cumulants(
+    method: EP, likelihood: Likelihood, data: Datum, weight: Weight, marginals: Marginal, sites: Natural
+) -> Cumulants:
+    """The cumulants of one copy of every row; 0 for rows of weight 0."""
+    found = rowwise(partial(_of_row, method, likelihood), data, weight, marginals, sites)
+    return Cumulants(*(jnp.where(weight.total > 0, one, 0.0) for one in found))
+
+
+def _of_row(
+    method: EP, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
+) -> tuple[Array, Array, Array]:
+    """Central moments on quadrature nodes: deviations from the tilted mean, so that nothing cancels."""
+    factor, rest, _ = method.tilting(likelihood, datum, weight, marginal, site)
+    tilted = tilt(factor, datum, rest)
+    expect, x = tilted.density.expect, tilted.offset / jnp.sqrt(marginal.variance)
+    x = x - expect(x)
+    square = expect(x**2)
+    return square - 1.0, expect(x**3), expect(x**4) - 3.0 * square**2
 
 
 class Vertices(Record):
-    """What the corrected marginals need of the training rows, in units of the Gaussian marginals."""
+    """Summaries of the training rows for the corrected marginals, in units of the Gaussian marginals."""
 
     sd: Float[Array, " n"]
     pull: Float[Array, " n"]  # of the mean: Σ_j ρ_ij pull_j
@@ -60,7 +96,7 @@ def vertices(c: Cumulants, rho: Float[Array, "n n"], w: Float[Array, " n"], sd: 
 
 
 def evidence_shift(c: Cumulants, rho: Float[Array, "n n"], w: Float[Array, " n"]) -> Float[Array, ""]:
-    """What the log evidence lacks, to second order (eq. 27 of Opper, Paquet and Winther 2013 with l up to 3)."""
+    """The correction of the log evidence, to second order (eq. 27 of Opper, Paquet and Winther 2013 with l up to 3)."""
 
     def pairs(power: int, values: Array) -> Array:
         return jnp.sum(w * values * (rho**power @ (w * values) - values))

@@ -1,4 +1,4 @@
-"""Where to evaluate a density that is about normal, and how to weight what is found: pure geometry, in NumPy.
+"""Designs: points at which to evaluate a density that is about normal, and their weights; pure geometry, in NumPy.
 
 All designs live in z, in which the density's mode is 0 and its curvature there the identity.
 """
@@ -20,23 +20,23 @@ log_sum = np.logaddexp.reduce
 Ask = Callable[[Float[np.ndarray, "k theta"]], Float[np.ndarray, " k"]]  # log densities at several θ; −inf: none
 
 STEP = 1.0  # of the grid, in standard deviations: for a normal density the sum is then right to 1e-8
-CUT = 5.5  # nats below the largest value: next to points above this the grid goes on
-NEAR = (1.5, 3.2)  # standard deviations around the mode that are evaluated first, as a batch each
-FINE = 0.01  # difference between half of a grid's points and all of them below which it is fine enough
-REACH = 3.0  # standard deviations from the mode within which a bound cuts off a part of the density that counts
-DELTA = 1e-4
+CUTOFF = 5.5  # nats below the largest value: the grid continues next to points above this
+FIRST_RADII = (1.5, 3.2)  # standard deviations around the mode that are evaluated first, as a batch each
+GRID_TOLERANCE = 0.01  # difference of the log integrals by half of a grid's points and by all of them
+BOUND_REACH = 3.0  # standard deviations from the mode within which a bound cuts off a relevant part of the density
+DIFFERENCE_STEP = 1e-4
 RADIUS = 1.1  # of the central composite design, times √d (Rue, Martino and Chopin 2009)
 FREEDOM = 5.0  # degrees of the proposals' Student t
 
 
 class Frame(NamedTuple):
-    """θ = mode + scale z."""
+    """Coordinates z with θ = mode + scale z."""
 
     mode: Float[np.ndarray, " theta"]
     scale: Float[np.ndarray, "theta theta"]
 
     def theta(self, z: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k theta"]:
-        """Where points of a design are."""
+        """Points of a design."""
         return self.mode + z @ self.scale.T
 
     @property
@@ -46,7 +46,7 @@ class Frame(NamedTuple):
 
 
 class Inside(NamedTuple):
-    """Coordinates v without bounds in place of entries of θ that have two, lower + (upper − lower) / (1 + exp(−v)), or
+    """Coordinates v without bounds instead of entries of θ that have two, lower + (upper − lower) / (1 + exp(−v)), or
     one, bound ± exp(v). A density that bounds cut off is smooth in v; sums over lattices in θ would be wrong there by
     half a cell. Entries with infinite bounds are their own v.
     """
@@ -54,19 +54,19 @@ class Inside(NamedTuple):
     lower: Float[np.ndarray, " theta"]
     upper: Float[np.ndarray, " theta"]
 
-    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of bounds that an entry has not
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of infinite bounds
     def theta(self, v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k theta"]:
-        """Where points are."""
+        """Points with coordinates v."""
         both = self.lower + (self.upper - self.lower) * expit(v)
         return self._by_kind(v, both, self.lower + np.exp(v), self.upper - np.exp(v))
 
-    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of bounds that an entry has not
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of infinite bounds
     def v(self, theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k theta"]:
-        """The coordinates of points between the bounds."""
+        """Coordinates of points between the bounds."""
         above, below = np.log(theta - self.lower), np.log(self.upper - theta)
         return self._by_kind(theta, above - below, above, below)
 
-    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of bounds that an entry has not
+    @np.errstate(invalid="ignore", divide="ignore", over="ignore")  # of infinite bounds
     def log_volume(self, v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
         """log |dθ/dv|."""
         both = np.log(self.upper - self.lower) - np.logaddexp(0.0, v) - np.logaddexp(0.0, -v)
@@ -87,14 +87,14 @@ def within(
     deviation if that is nearer.
     """
     spread, (lower, upper) = np.sqrt((by.scale**2).sum(axis=1)), bounds.T
-    cut = (np.abs(by.mode[:, None] - bounds) < REACH * spread[:, None]).any(axis=1)
+    cut = (np.abs(by.mode[:, None] - bounds) < BOUND_REACH * spread[:, None]).any(axis=1)
     inside = Inside(np.where(cut, lower, -np.inf), np.where(cut, upper, np.inf))
     with np.errstate(divide="ignore"):  # of a mode between its bounds
         room = np.where(cut, np.minimum(np.minimum(spread, 1.0 / np.abs(gradient)), 0.25 * (upper - lower)), spread)
     centre = np.where(cut, np.clip(by.mode, lower + room, upper - room), by.mode)
     v = inside.v(centre[None])[0]
-    ends = inside.theta(v + DELTA * np.array([[-1.0], [1.0]]))
-    slope = 2.0 * DELTA / np.abs(ends[1] - ends[0])  # of v in θ
+    ends = inside.theta(v + DIFFERENCE_STEP * np.array([[-1.0], [1.0]]))
+    slope = 2.0 * DIFFERENCE_STEP / np.abs(ends[1] - ends[0])  # of v in θ
     return inside, Frame(v, (slope * room / spread)[:, None] * by.scale)
 
 
@@ -128,31 +128,32 @@ def frame(
 
 
 def grid(ask: Ask, by: Frame, most: int) -> Weighted | None:
-    """The sum over a lattice as far as the density reaches; the lattice is made finer until half of it would do.
+    """The sum over a lattice as far as the density reaches; the lattice is refined until half of it is accurate enough.
 
-    None where that takes more than `most` points, or where there is no density.
+    None if that takes more than `most` points, or if the density is 0 at all of them.
     """
     d, step = len(by.mode), STEP
     known: dict[tuple[int, ...], float] = {}
     asked: list[tuple[int, ...]] = []  # in units of the finest step
-    ahead, wider = _within(NEAR[0], d), list(NEAR[1:])
+    ahead, wider = _lattice(FIRST_RADII[0], d), list(FIRST_RADII[1:])
     while True:
         while ahead:
             if len(asked) + len(ahead) > most:
                 return None
             known.update(zip(ahead, ask(by.theta(step * np.array(ahead, dtype=float))), strict=True))
             asked += ahead
-            ahead = [i for i in _within(wider.pop(0), d) if i not in known] if wider else _beyond(known)
+            ahead = [i for i in _lattice(wider.pop(0), d) if i not in known] if wider else _beyond(known)
         values = np.array([known[i] for i in asked])
         if not np.isfinite(values).any():
             return None
         if _fine(np.array(asked), values):
-            return Weighted(values + by.log_volume + d * np.log(step), _normality(step * np.array(asked), values))
+            fall = 0.5 * (step**2) * (np.array(asked) ** 2).sum(axis=1)  # of the normal density of the frame
+            return Weighted(values + by.log_volume + d * np.log(step), _efficiency(-fall, values + fall))
         known, asked = {_doubled(i): v for i, v in known.items()}, [_doubled(i) for i in asked]
         step, ahead = 0.5 * step, _beyond(known)
 
 
-def _within(radius: float, d: int) -> list[tuple[int, ...]]:
+def _lattice(radius: float, d: int) -> list[tuple[int, ...]]:
     """Points of the lattice of step 1 around 0."""
     reach = range(-int(radius), int(radius) + 1)
     return [i for i in itertools.product(reach, repeat=d) if np.linalg.norm(i) <= radius]
@@ -167,19 +168,14 @@ def _beyond(known: dict[tuple[int, ...], float]) -> list[tuple[int, ...]]:
     top = max(known.values())
     one = np.eye(len(next(iter(known))), dtype=int)
     steps = [*one, *-one]
-    ahead = (tuple(np.add(i, s).tolist()) for i, v in known.items() if v > top - CUT for s in steps)
+    ahead = (tuple(np.add(i, s).tolist()) for i, v in known.items() if v > top - CUTOFF for s in steps)
     return [i for i in dict.fromkeys(ahead) if i not in known]
 
 
 def _fine(index: Int[np.ndarray, "k d"], values: Float[np.ndarray, " k"]) -> bool:
-    """Whether every other point, as on a chessboard, gives the same integral."""
+    """Return whether every other point, as on a chessboard, gives the same integral."""
     half: Bool[np.ndarray, " k"] = index.sum(axis=1) % 2 == 0
-    return bool(abs(log_sum(values[half]) + np.log(2.0) - log_sum(values)) < FINE)
-
-
-def _normality(z: Float[np.ndarray, "k d"], values: Float[np.ndarray, " k"]) -> float:
-    """How near weights are to those of the normal density of the frame."""
-    return _efficiency(-0.5 * (z**2).sum(axis=1), values + 0.5 * (z**2).sum(axis=1))
+    return bool(abs(log_sum(values[half]) + np.log(2.0) - log_sum(values)) < GRID_TOLERANCE)
 
 
 def _efficiency(log_weight: Float[np.ndarray, " k"], log_ratio: Float[np.ndarray, " k"]) -> float:

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.inference.inferring import solution_of
@@ -18,61 +17,44 @@ from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
 from quantprop.learning.fitting import One, as_given
-from quantprop.learning.integration.belief import belief_of
-from quantprop.learning.integration.designs import (
-    Ask,
-    Frame,
-    Weighted,
-    composite,
-    frame,
-    grid,
-    importance,
-    log_sum,
-    within,
-)
+from quantprop.learning.integration import designs
+from quantprop.learning.integration.designs import Ask, Frame, Weighted, log_sum
+from quantprop.learning.integration.hyperprior import hyperprior_of
 from quantprop.learning.integration.surface import Answer, Surface
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.search import init, run
 from quantprop.learning.starts import units
-from quantprop.model import Model
-from quantprop.parameters import Parameter, at, box, declared, is_parameter, labels, packed
+from quantprop.parameters import as_fixed, at, box, declared, labels, packed
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
-POINTS = 1024  # at most
+MAX_POINTS = 1024
 TOL = 1e-5  # of inference: a log evidence by EP is then right to its square, by QP or Laplace to about as much
-SWEEPS = 200  # of one inference, at most
-GRID = 2  # hyperparameters up to which there is a grid
-COMPOSITE = 8  # and up to which there is a central composite design
-NORMAL = 0.5  # efficiency of that design below which importance sampling takes its place
+MAX_SWEEPS = 200
+MAX_GRID = 2  # hyperparameters of a grid
+MAX_COMPOSITE = 8  # hyperparameters of a central composite design
+MIN_EFFICIENCY = 0.5  # of that design, below which importance sampling replaces it
 ENOUGH = 100.0  # effective draws of importance sampling
-LEAST = 50.0  # below which its result is called rough
-NEGLIGIBLE = 1e-6  # weight of a component that is left out
+MIN_EFFECTIVE = 50.0  # below which its result is called rough
+NEGLIGIBLE = 1e-6  # weight of a component that is omitted
 DIFFERENCE = 0.02  # step of the differences of the gradient, in units of θ
-BESIDE = 0.5  # posterior standard deviations: nearer to a bound is next to it
+BOUND_DISTANCE = 0.5  # posterior standard deviations, nearer than which is next to a bound
 
 
 class Attempt(NamedTuple):
-    """What a scheme made of a surface: weights of the points that were asked for from `first` on."""
+    """A scheme, and its weights of the points of a surface from `first` on."""
 
     scheme: str
     first: int
     weighted: Weighted
-
-    @property
-    def rows(self) -> tuple[list[int], Float[np.ndarray, " m"]]:
-        """Which of the surface's points carry weight, and their weights."""
-        weights = np.exp(self.weighted.log_weight - log_sum(self.weighted.log_weight))
-        kept = np.flatnonzero(weights > NEGLIGIBLE)
-        return (self.first + kept).tolist(), weights[kept] / weights[kept].sum()
 
 
 @checked(fitted=a(Fitted, "what fit returned (of an estimator: fitted_)"))
 def integrate(
     fitted: Fitted,
     *,
-    max_points: int = POINTS,
+    max_points: int = MAX_POINTS,
     seed: int = 0,
     tol: float = TOL,
 ) -> Integrated:
@@ -117,43 +99,33 @@ def integrate(
             "fitted holds a part of its rows only (they were divided among processes, or read from a file): integrate "
             "in the job that learned it, or learn from a sample of the rows"
         )
-    return integrated_over(fitted, task, SWEEPS, max_points, seed, tol)
-
-
-def _held(model: Model) -> Model:
-    """The model with all numbers of its process fixed: they approximate, and are no hyperparameters."""
-
-    def fixed(node: Any) -> Any:
-        return Parameter(node.value, node.bounds, node.prior, True, node.ordered) if is_parameter(node) else node
-
-    return replace(model, process=jax.tree.map(fixed, declared(model).process, is_leaf=is_parameter))
+    return integrated_over(fitted, task, MAX_SWEEPS, max_points, seed, tol)
 
 
 def integrated_over(
-    fitted: Fitted, task: Task, max_sweeps: int, max_points: int = POINTS, seed: int = 0, tol: float = TOL
+    fitted: Fitted, task: Task, max_sweeps: int, max_points: int = MAX_POINTS, seed: int = 0, tol: float = TOL
 ) -> Integrated:
     """The posterior over the hyperparameters of a fit to checked data."""
-    landscape = Landscape(_held(fitted.model), task, fitted.solution.method, Evidence(), True, tol, max_sweeps)
-    belief = belief_of(landscape)
-    theta = packed(landscape.parts)
+    model = replace(fitted.model, process=as_fixed(fitted.model.process))  # it approximates, and has no hyperparameters
+    landscape = Landscape(model, task, fitted.solution.method, Evidence(), True, tol, max_sweeps)
+    prior, theta = hyperprior_of(landscape), packed(landscape.parts)
     if not len(theta):
-        return _alone(fitted, belief.words, "nothing-to-integrate")
-    surface = Surface(landscape.warmed(theta, fitted.solution.sites), belief)
+        return _alone(fitted, prior.words, "nothing-to-integrate")
+    surface = Surface(landscape.warmed(theta, fitted.solution.sites), prior)
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
         mode = _mode(surface, theta)
         if mode is None:
-            return _alone(fitted, belief.words, "no-mode")
-        inside, by = within(
-            frame(mode.theta, _precision(surface, mode), belief.widest), mode.gradient, box(surface.parts)
-        )
+            return _alone(fitted, surface.prior.words, "no-mode")
+        by = designs.frame(mode.theta, _precision(surface, mode), surface.prior.widest)
+        inside, by = designs.within(by, mode.gradient, box(surface.parts))
 
         def ask(v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
             return surface.ask(inside.theta(v)) + inside.log_volume(v)
 
         attempt = _weighted(surface, ask, by, max_points, seed)
     if not np.isfinite(attempt.weighted.log_weight).any():
-        return _alone(fitted, belief.words, "no-mode")
+        return _alone(fitted, surface.prior.words, "no-mode")
     return _result(surface, attempt)
 
 
@@ -177,39 +149,36 @@ def _precision(surface: Surface, mode: Point) -> Float[np.ndarray, "theta theta"
 
 
 def _weighted(surface: Surface, ask: Ask, by: Frame, most: int, seed: int) -> Attempt:
-    """A grid or a central composite design, or where that cannot do it, importance sampling."""
+    """A grid or a central composite design, or if that is not accurate, importance sampling."""
     d, tried, first = len(by.mode), "", len(surface.values)
-    if d <= GRID:
-        found, tried = grid(ask, by, most), "grid"
+    if d <= MAX_GRID:
+        found, tried = designs.grid(ask, by, most), "grid"
         if found is not None:
             return Attempt("grid", first, found)
-    elif d <= COMPOSITE:
-        found, tried = composite(ask, by), "central composite design"
-        if found.efficiency >= NORMAL:
+    elif d <= MAX_COMPOSITE:
+        found, tried = designs.composite(ask, by), "central composite design"
+        if found.efficiency >= MIN_EFFICIENCY:
             return Attempt("central composite design", first, found)
     first = len(surface.values)
     scheme = f"{tried}, then importance sampling" if tried else "importance sampling"
-    return Attempt(scheme, first, importance(ask, by, ENOUGH, most, seed))
-
-
-def _carrying(surface: Surface, attempt: Attempt) -> tuple[Float[np.ndarray, "m theta"], Float[np.ndarray, " m"]]:
-    """The points that carry weight, and their weights."""
-    rows, weights = attempt.rows
-    return np.array(surface.theta)[rows], weights
+    return Attempt(scheme, first, designs.importance(ask, by, ENOUGH, most, seed))
 
 
 def _result(surface: Surface, attempt: Attempt) -> Integrated:
-    landscape, belief, weighted = surface.landscape, surface.belief, attempt.weighted
-    (rows, weights), names = attempt.rows, np.array(labels(surface.parts))
-    few = attempt.scheme.endswith("importance sampling") and weighted.effective < LEAST
+    weighted, total = attempt.weighted, log_sum(attempt.weighted.log_weight)
+    weights = np.exp(weighted.log_weight - total)
+    rows = np.flatnonzero(weights > NEGLIGIBLE)
+    weights = weights[rows] / weights[rows].sum()
+    theta = np.array(surface.theta)[attempt.first + rows]
+    few = attempt.scheme.endswith("importance sampling") and weighted.effective < MIN_EFFECTIVE
     status = IntegrationStatus(
         "few-effective-points" if few else "converged", attempt.scheme, len(surface.values), surface.failed,
-        weighted.effective, weighted.efficiency, tuple(names[_at_bounds(surface, attempt)].tolist()),
+        weighted.effective, weighted.efficiency, _at_bounds(surface.parts, theta, weights),
     )  # fmt: skip
-    theta = np.array(surface.theta)[rows]
-    components = tuple(_components(landscape, theta, surface.answered(rows)))
-    total = float(log_sum(weighted.log_weight))
-    return Integrated(components, weights, theta, total + belief.constant, belief.words, status)
+    answers = surface.answered((attempt.first + rows).tolist())
+    components = tuple(_components(surface.landscape, theta, answers))
+    evidence = float(total) + surface.prior.constant
+    return Integrated(components, weights, theta, evidence, surface.prior.words, status)
 
 
 def _components(landscape: Landscape, theta: Float[np.ndarray, "m theta"], answers: list[Answer]) -> Iterator[Solution]:
@@ -221,12 +190,11 @@ def _components(landscape: Landscape, theta: Float[np.ndarray, "m theta"], answe
         yield solution_of(model, landscape.method, task, out, loo, "parallel", landscape.tol)
 
 
-def _at_bounds(surface: Surface, attempt: Attempt) -> Bool[np.ndarray, " theta"]:
-    """Which entries of θ have more than 1 % of their posterior next to a bound."""
-    theta, weights = _carrying(surface, attempt)
+def _at_bounds(parts: Any, theta: Float[np.ndarray, "m theta"], weights: Float[np.ndarray, " m"]) -> tuple[str, ...]:
+    """The entries of θ that have more than 1 % of their posterior next to a bound."""
     spread = np.sqrt(weights @ (theta - weights @ theta) ** 2)
-    near = np.abs(theta[:, :, None] - box(surface.parts)).min(axis=2) < BESIDE * spread
-    return weights @ near > 0.01
+    near = np.abs(theta[:, :, None] - box(parts)).min(axis=2) < BOUND_DISTANCE * spread
+    return tuple(np.array(labels(parts))[weights @ near > 0.01].tolist())
 
 
 def _alone(fitted: Fitted, words: dict[str, str], reason: str) -> Integrated:

@@ -15,9 +15,8 @@ from quantprop.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.leave_one_out import for_loo, loo_of
-from quantprop.inference.task import Task
-from quantprop.learning.evaluation import Declared, Question, prior
-from quantprop.learning.integration.belief import Belief
+from quantprop.learning.evaluation import Question, prior
+from quantprop.learning.integration.hyperprior import HyperPrior
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, WarmStarts
 from quantprop.methods import Method
@@ -26,19 +25,20 @@ from quantprop.runtime.batches import chunks, each, of, per_thread, slots, threa
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import one_blas_thread
 
-BATCH = 64  # points of one program, at most
+MAX_BATCH = 64  # points of one program
+USABLE = ("converged", "adjoint-failed")  # no gradient is needed
 
 
 class Answer(NamedTuple):
-    """What a surface says of a θ, or with one entry per θ."""
+    """The results at one θ, or with one entry per θ."""
 
     value: Any  # log evidence with the priors that parameters were given
     out: Outcome
-    loo: Any  # log densities of data left out: None, or with NaNs, where they are left to `loo_at`
+    loo: Any  # log densities of left-out data: None, or with NaNs, if `loo_at` has to compute them
 
 
 def _answers(question: Question, theta, start: Natural, tol, sweeps, used, method: Method) -> Answer:
-    """Of one problem at several θ."""
+    """The answers of one problem at several θ."""
     parts, inputs, data, weight = question
 
     def one(theta, start: Natural) -> Answer:
@@ -56,11 +56,14 @@ _evaluated = program(_answers)
 
 @dataclass
 class Surface:
-    """log p(y | θ) p(θ) of a landscape, up to the constant of the priors, and all that was found where it was asked."""
+    """log p(y | θ) p(θ) of a landscape, up to the constant of the priors, and the answers wherever it was evaluated.
+
+    A search sees a landscape with another value and gradient.
+    """
 
     landscape: Landscape
-    belief: Belief
-    theta: list[np.ndarray] = field(default_factory=list)  # where it was asked, in order
+    prior: HyperPrior
+    theta: list[np.ndarray] = field(default_factory=list)  # of `ask`, in order
     values: list[float] = field(default_factory=list)  # −inf out of bounds, and where inference failed
     answers: list[Answer | None] = field(default_factory=list)
     failed: int = 0
@@ -69,37 +72,8 @@ class Surface:
     def __post_init__(self) -> None:
         self.memory = self.landscape.memory()
 
-    # --- as a search sees it -----------------------------------------------------------------------------------------
-
-    @property
-    def tol(self) -> float:
-        """Of inference."""
-        return self.landscape.tol
-
-    @property
-    def exact(self) -> bool:
-        """Whether its gradient is exact."""
-        return self.landscape.exact
-
-    @property
-    def careful(self) -> bool:
-        """Whether a first step to the other end of the box is to be avoided."""
-        return self.landscape.careful
-
-    @property
-    def total(self) -> int:
-        """How many rows it is of."""
-        return self.landscape.total
-
-    @property
-    def parts(self) -> Declared:
-        """The model's parts, every number declared."""
-        return self.landscape.parts
-
-    @property
-    def task(self) -> Task:
-        """The data."""
-        return self.landscape.task
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.landscape, name)
 
     def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
         """The log posterior at θ with its gradient."""
@@ -108,10 +82,8 @@ class Surface:
     def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, memory: Any) -> tuple[Point, Any]:
         """The log posterior at θ with its gradient, and what the next evaluation starts from."""
         point, self.memory = self.landscape.evaluate(theta, tol, memory)
-        value, slope = self.belief.log_density(point.theta), self.belief.slope(point.theta)
-        return point._replace(value=point.value + float(value), gradient=point.gradient + slope), self.memory
-
-    # --- many points at once -----------------------------------------------------------------------------------------
+        value, gradient = float(self.prior.log_density(point.theta)), self.prior.gradient(point.theta)
+        return point._replace(value=point.value + value, gradient=point.gradient + gradient), self.memory
 
     def ask(self, theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
         """The log posterior at several θ: −inf outside the bounds, and where inference fails."""
@@ -123,15 +95,15 @@ class Surface:
             if answer is None:
                 self.failed += 1
             else:
-                values[i], answers[i] = answer.value + self.belief.log_density(theta[i]), answer
+                values[i], answers[i] = answer.value + self.prior.log_density(theta[i]), answer
         self.theta += list(theta)
         self.values += values.tolist()
         self.answers += answers
         return values
 
     def _solved(self, theta: Float[np.ndarray, "k theta"]) -> list[Answer | None]:
-        """The answers at several θ; where the batch fails, by the landscape's own remedies."""
-        size = min(BATCH, slots(self.task.cost, BATCH))
+        """The answers at several θ; if the batch fails, by the landscape's own remedies."""
+        size = min(MAX_BATCH, slots(self.task.cost, MAX_BATCH))
         rows = chunks(len(theta), min(size, per_thread(len(theta))))
         with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
             answers = [one for some in pool.map(lambda r: self._batch(theta[r], size), rows) for one in some]
@@ -171,13 +143,10 @@ class Surface:
 
     def _alone(self, theta: Float[np.ndarray, " theta"]) -> Answer | None:
         point, self.memory = self.landscape.evaluate(theta, 0.0, self.memory)
-        if point.out is None or not np.isfinite(point.value) or point.reason not in OK:
+        if point.out is None or not np.isfinite(point.value) or point.reason not in USABLE:
             return None
         return Answer(point.value, point.out, None)
 
     def answered(self, rows: Sequence[int]) -> list[Answer]:
         """The answers at some of the points that have a value."""
         return [answer for i in rows if (answer := self.answers[i]) is not None]
-
-
-OK = ("converged", "adjoint-failed")  # inference converged; no gradient is needed

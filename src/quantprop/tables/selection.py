@@ -1,4 +1,4 @@
-"""Rows with missing values left out, where a model uses what is missing."""
+"""The columns that a kernel uses: rows in which they are complete, and their encoding for kernels of terms."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from quantprop.kernels import Terms, columns_of
-from quantprop.tables.reading import MISSING, Table, as_table, counted, missing
+from quantprop.estimators.columns import check_levels, in_order
+from quantprop.kernels import Terms, columns_of, groups_of
+from quantprop.tables.encoding import TRUTH, Column, Encoding, check_complete, encoding_of, is_dates, levels_of
+from quantprop.tables.reading import MISSING, Table, TableError, as_table, counted, missing
 from quantprop.tables.roles import Roles
 
 
@@ -63,6 +65,43 @@ def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _is_constant(cells: Iterable[str]) -> bool:
-    """Whether some cells are missing, and the others are all the same."""
+    """Returns whether some cells are missing and all others are equal."""
     there = set(cells)
     return bool(there & MISSING) and len(there - MISSING) < 2
+
+
+# --- terms -----------------------------------------------------------------------------------------------------------
+
+
+def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
+    """The encoding of the columns that a kernel of terms names, and the names of the others. Numbers keep their own
+    units, levels of groups become codes.
+    """
+    chosen = columns_in(text, table.names)
+    if not chosen:
+        raise TableError("the kernel has no term of a column: add one, such as se(age)")
+    check_complete(table, chosen)
+    groups = set(groups_of(Terms(text).kernel(), called=True))
+    columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
+    return encoding_of(columns, table), tuple(name for name in table.names if name not in chosen)
+
+
+def _group(table: Table, name: str) -> Column:
+    cells = table.column(name)
+    found = {cell.casefold() for cell in cells}
+    levels = TRUTH if found <= set(TRUTH) else tuple(sorted(set(cells), key=in_order))
+    if len(levels) < 2:
+        raise TableError(f"{table.source}: column {name!r} always holds {cells[0]!r}: there is no group to tell apart")
+    check_levels(len(levels), len(cells), name)
+    return Column(name, levels, treatment="coded")
+
+
+def _numeric(table: Table, name: str) -> Column:
+    if is_dates(table.column(name)):
+        return Column(name, dates=True, treatment="centred")
+    levels = levels_of(table, name)
+    if len(levels) > 2:
+        shown = ", ".join(map(repr, levels[:3]))
+        raise TableError(f"{table.source}: column {name!r} holds words ({shown}, ...), of which only group({name}) and "
+                         f"coregion({name}) can be terms")  # fmt: skip
+    return Column(name, levels, treatment="centred")

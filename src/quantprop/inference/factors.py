@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import encode, inputs, real_array, row_weights
+from quantprop.data import encode, observed, row_weights
 from quantprop.kernels import PerClass
 from quantprop.likelihoods import Probit, Softmax
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.means import PerClass as PerClassMean
 from quantprop.model import Model
+from quantprop.priors import Classes, ClassesInducing
 from quantprop.priors.classes import holding_classes
 
 
@@ -30,12 +31,25 @@ class Factors(NamedTuple):
     y: Float[np.ndarray, " rows"]
 
 
-def factors_of(model: Model, X: Any, y: Any, weights: Any = None) -> Factors:
+def is_multi_class(model: Model) -> bool:
+    """Return whether an observation depends on the functions of all classes.
+
+    Raises ValueError if the kernel has several functions and the likelihood takes one.
+    """
+    if isinstance(model.likelihood, ClassLikelihood):
+        return True
+    if isinstance(model.kernel, PerClass) and not isinstance(model.process, (Classes, ClassesInducing)):
+        raise ValueError(
+            f"kernel: PerClass has a function for each class, and the {model.plain_likelihood.name} likelihood sees "
+            "one: give MultinomialProbit or Softmax, or a kernel of one function"
+        )
+    return False
+
+
+def factors_of(model: Model, x: Float[np.ndarray, "n d"], y: Any, weights: Any = None) -> Factors:
     """The factors of every datum. A row of weight w is written w times: its copies have a u each."""
-    x, likelihood = inputs(X, "X"), model.plain_likelihood
-    if (y := real_array(y, "y")).shape != (len(x),):
-        raise ValueError(f"y must have shape {(len(x),)}, one entry per row of X; got shape {y.shape}")
-    labels = encode(likelihood, y, (len(x),)).y.astype(int)
+    likelihood = model.plain_likelihood
+    labels = encode(likelihood, observed(y, likelihood, len(x)), (len(x),)).y.astype(int)
     total = row_weights(weights, len(x))
     if (total != np.rint(total)).any():
         raise ValueError(f"weights must be whole numbers for the {likelihood.name} likelihood, whose rows of weight w "

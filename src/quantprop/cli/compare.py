@@ -1,0 +1,179 @@
+"""The command compare. What takes long to import is imported where it is used."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from quantprop.cli.options import (
+    KERNEL_HELP,
+    KERNELS,
+    LIKELIHOODS,
+    METHODS,
+    Debug,
+    Json,
+    TableOptions,
+    announce,
+    check_place,
+    one_of,
+    takes_table,
+    words,
+)
+from quantprop.cli.screen import as_json, bars, plainly, prepared
+from quantprop.runtime.names import nearest
+
+if TYPE_CHECKING:
+    from quantprop.tables import Problem, Roles
+
+
+@takes_table
+def compare(
+    table: TableOptions,
+    methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
+    folds: Annotated[int, Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
+    likelihood: Annotated[
+        list[str] | None,
+        Option(
+            callback=one_of(LIKELIHOODS),
+            help="As for fit; several are compared.  [guessed from the target, and said why]",
+        ),
+    ] = None,
+    kernel: Annotated[
+        list[str] | None,
+        Option(callback=one_of(KERNELS, terms=True), help=f"{KERNEL_HELP} Several are compared.  [isotropic]"),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        Option(help="The page to write; an old one is replaced.  [a new one: report.html, report-2.html, ...]"),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Compare methods with each other and with simpler models by cross-validation; or several kernels or likelihoods,
+    by the first method, by leave-one-out log density. Writes a page about them.
+    """
+    chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or ["isotropic"]))
+    likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
+    with plainly(debug), prepared():
+        page = _free_place(Path("report.html")) if out is None else out
+        check_place(page)
+        if len(kernels) * len(likelihoods) > 1:
+            _compare_models(table, likelihoods, kernels, chosen[0], page, json)
+        else:
+            _compare_methods(table, likelihoods[0], kernels[0], chosen, folds, page, json)
+
+
+def _compare_methods(
+    table: TableOptions, likelihood: str | None, kernel: str, methods: Sequence[str], folds: int, page: Path, json: bool
+) -> None:
+    from quantprop import comparison, report
+
+    problem = table.problem(likelihood, kernel)
+    if folds > len(problem.raw):
+        raise typer.BadParameter(f"must lie between 2 and the number of rows, {len(problem.raw)}; got {folds}",
+                                 param_hint="--folds")  # fmt: skip
+    with bars() as progress:
+        found = comparison.compare(problem, methods, comparison.folds(problem, folds, table.seed), progress)
+    record = {"likelihood": problem.target.likelihood, "conclusion": report.conclusion(found),
+              "methods": report.records(found), "baselines": report.records(found, found.baselines)}  # fmt: skip
+    title = f"{table.target}: {', '.join(map(report.called, methods))} compared"
+    code = _methods_code(table, problem, f"{methods}, comparison.folds(problem, {folds}, {table.seed})")
+    study = report.Study("Comparison", "", found, code)
+    _publish(table, record, report.lines(found), page, title, study, json)
+
+
+def _compare_models(
+    table: TableOptions, likelihoods: Sequence[str | None], kernels: list[str], method: str, page: Path, json: bool
+) -> None:
+    """Compare kernels and likelihoods."""
+    from quantprop import comparison, report
+
+    rows, roles = table.read()
+    problem_of = table.problems(rows, roles, kernels)
+    first = problem_of(likelihoods[0], kernels[0])
+    announce(first, likelihoods[0])
+    made = comparison.candidates(problem_of, likelihoods, kernels)
+    with bars() as progress:
+        found = comparison.choose(made, method, progress)
+    record = {"conclusion": report.concluded(found), "models": report.choice_records(found), "warnings": found.warnings}
+    title = f"{table.target}: {len(made)} models compared"
+    about = f"{table.target}: {first.target.why}. {len(first.raw)} rows, learned by {report.called(method)}."
+    study = report.ChoiceStudy("Comparison", about, found, _models_code(table, roles, likelihoods, kernels, method))
+    _publish(table, record, report.choice_lines(found), page, title, study, json)
+
+
+def _publish(
+    table: TableOptions, record: dict[str, Any], lines: Iterable[str], page: Path, title: str, study: Any, json: bool
+) -> None:
+    """Print the scores, then write the page: scores remain if it cannot be written."""
+    from quantprop import report
+
+    typer.echo(as_json({"page": str(page), "target": table.target, **record}) if json else "\n".join(lines))
+    report.write(page, title, f"Learned from {table.source}.", [study])
+    if not json:
+        typer.echo(f"wrote {page}")
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    chosen = words(text)
+    if unknown := [name for name in chosen or [""] if name not in METHODS]:
+        raise typer.BadParameter(
+            f"some of {', '.join(METHODS)}; got {text}{nearest(unknown[0], METHODS)}", param_hint="--methods"
+        )
+    return chosen
+
+
+def _free_place(first: Path) -> Path:
+    """The first of report.html, report-2.html, ... that does not exist: a page is replaced only on request."""
+    others = (first.with_stem(f"{first.stem}-{i}") for i in itertools.count(2))
+    return next(place for place in itertools.chain([first], others) if not place.exists())
+
+
+# --- the same in Python ----------------------------------------------------------------------------------------------
+
+
+def _models_code(
+    table: TableOptions, roles: Roles, likelihoods: Sequence[str | None], kernels: list[str], method: str
+) -> str:
+    """Python lines that repeat a comparison of models."""
+    return "\n".join([
+        "from quantprop import comparison, tables",
+        "",
+        f"roles = tables.{roles!r}",
+        f"table = {_table_code(table, roles, kernels)}",
+        f"made = comparison.candidates(lambda *which: tables.problem(table, {table.target!r}, *which, roles),",
+        f"                             {likelihoods!r}, {kernels!r})",
+        f"found = comparison.choose(made, {method!r})",
+        "for one in found.standings:",
+        "    print(one.name, one.total, one.less(found.best))",
+    ])  # fmt: skip
+
+
+def _methods_code(table: TableOptions, problem: Problem, rest: str) -> str:
+    """Python lines that repeat a comparison of methods."""
+    roles = problem.roles
+    how = [repr(table.target), repr(problem.target.likelihood), repr(problem.kernel)]
+    how += [f"tables.{roles!r}"] if roles != type(roles)() else []
+    how += [f"dates={table.dates!r}"] if table.dates != "number" else []
+    return "\n".join([
+        "from quantprop import comparison, tables",
+        "",
+        f"table = {_table_code(table, roles, [problem.kernel])}",
+        f"problem = tables.problem(table, {', '.join(how)})",
+        f"found = comparison.compare(problem, {rest})",
+        "for one in found.all:",
+        "    print(one.method, one.scores)",
+    ])  # fmt: skip
+
+
+def _table_code(table: TableOptions, roles: Roles, kernels: list[str]) -> str:
+    code = f"tables.read({table.data!r}{f', {table.decimal!r}' if table.decimal != '.' else ''})"
+    code += f".without({table.ignore!r})" if table.ignore else ""
+    if table.drop_missing:
+        code = f"tables.complete({code}, {table.target!r}, {kernels!r}, tables.{roles!r}).table"
+    return code + (f".sample({table.sample}, {table.seed})" if table.sample else "")

@@ -1,0 +1,157 @@
+"""The command explain, and models as JSON and as text. What takes long to import is imported where it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Argument, Option
+
+from quantprop.cli.options import Debug, Json
+from quantprop.cli.screen import as_json, plainly, prepared
+
+if TYPE_CHECKING:
+    from quantprop.comparison.insight import Trust
+    from quantprop.tables import TableModel
+
+RANKINGS = {
+    "surprise": "most surprising rows, −log p(y | other rows)",
+    "influence": "most influential rows, how far each moves f at its place, in nats",
+    "doubt": "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong",
+}
+
+
+def explain(
+    model: Annotated[Path, Argument(help="A file that fit wrote.")],
+    rows: Annotated[int, Option(min=0, help="How many rows to name.")] = 5,
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Say how a fit ended, what was learned, how far to trust it, which features count, and which rows surprise and
+    move it most.
+    """
+    with plainly(debug), prepared():
+        import numpy as np
+
+        from quantprop import tables
+        from quantprop.comparison import insight
+
+        learned = tables.load(model)
+        trusts = [insight.trust(fitted.solution) for fitted in learned.fits]
+        doubt = np.max([trust.doubt for trust in trusts], axis=0)  # the largest among the models of classes
+        values = {"surprise": insight.surprise(learned), "influence": insight.influence(learned), "doubt": doubt}
+        ranked = {
+            name: [{"line": learned.lines[i], name: float(each[i])} for i in insight.greatest(each, rows)]
+            for name, each in values.items()
+        }
+        if json:
+            typer.echo(as_json({**record(learned), **ranked, "trust": [_trust_record(trust) for trust in trusts]}))
+            return
+        typer.echo("\n".join([*described(learned), *(f"trust: {trust}" for trust in trusts)]))
+        for name, title in RANKINGS.items():
+            if ranked[name]:  # no row has a doubt where the model has no correction
+                typer.echo(f"{title}:")
+            for row in ranked[name]:
+                typer.echo(f"  line {row['line']:<6} {row[name]:.4f}")
+
+
+def _trust_record(trust: Trust) -> dict[str, Any]:
+    import numpy as np
+
+    if trust.refused:
+        return {"refused": trust.refused, "modes": trust.modes}
+    return {
+        "evidence_shift": trust.shift,
+        "doubt_median": float(np.median(trust.doubt)),
+        "doubt_max": float(np.max(trust.doubt)),
+        "modes": trust.modes,
+    }
+
+
+def record(model: TableModel) -> dict[str, Any]:
+    """A model as JSON."""
+    from quantprop.comparison import insight
+
+    return {
+        "target": model.target,
+        "labels": model.labels,
+        "likelihood": model.fits[0].solution.model.likelihood.name,
+        "rows": len(model.lines),
+        "features": model.encoding.features,
+        "converged": model.converged,
+        "log_evidence": float(sum(fitted.solution.log_evidence for fitted in model.fits)),
+        "loo": float(-insight.surprise(model).mean()),
+        "models": [_part(model, i) for i in range(len(model.fits))],
+    }
+
+
+def _part(model: TableModel, which: int) -> dict[str, Any]:
+    """One of the models of classes, or the only model."""
+    from quantprop.comparison import insight
+
+    fitted = model.fits[which]
+    part = {
+        "learning": str(fitted.status),
+        "inference": str(fitted.solution.status),
+        "hyperparameters": insight.hyperparameters(model, which),
+    }
+    if model.integrated:
+        part["integration"] = str(model.integrated[which].status)
+        part["integrated_log_evidence"] = model.integrated[which].log_evidence
+        part["intervals"] = {name: asdict(one) for name, one in insight.intervals(model, which).items()}
+    if insight.has_terms(model):
+        terms = insight.term_summary(model, which)
+        part["kernel"], part["shares"] = terms.kernel, terms.shares
+        part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
+    return part
+
+
+def described(model: TableModel) -> Iterator[str]:
+    """A model as lines of text."""
+    from quantprop.comparison import insight
+
+    known = record(model)
+    yield (
+        f"{model.target} from {len(model.encoding.features)} features of {known['rows']} rows, {known['likelihood']} "
+        "likelihood" + (f", labels {', '.join(model.labels)}" if model.labels else "")
+    )
+    yield f"log evidence {known['log_evidence']:.4f}, leave-one-out {known['loo']:.4f} per row"
+    for i, part in enumerate(known["models"]):
+        if len(known["models"]) > 1:
+            yield f"{model.labels[i]} against the rest:"
+        yield from (f"learning {part['learning']}", f"inference {part['inference']}")
+        ranked = insight.relevance(model, i)
+        shown = {k: v for k, v in part["hyperparameters"].items() if not (ranked and "lengthscale of " in k)}
+        yield from _named((name, f"{value:.6g}") for name, value in shown.items())
+        if "intervals" in part:
+            yield from (f"integration {part['integration']}", "posteriors (median, 95 % interval; prior):")
+            yield from _named(
+                (name, f"{one['median']:.4g}, {one['lower']:.4g} to {one['upper']:.4g}; {one['prior']}")
+                for name, one in part["intervals"].items()
+            )
+        if "kernel" in part:
+            yield from _terms(part)
+        if ranked:
+            yield "features from the one that counts most (lengthscale, of standardised columns):"
+            yield from _named((name, f"{length:.6g}") for name, length in ranked.items())
+
+
+def _terms(part: dict[str, Any]) -> Iterator[str]:
+    """The terms of a model, how much of f each explains, and linear effects."""
+    yield from ("the learned model, in the language of terms:", f"  {part['kernel']}")
+    yield "share of the variance of f that each term explains:"
+    ranked = sorted(part["shares"].items(), key=lambda pair: -pair[1])
+    yield from _named((name, f"{100.0 * share:.1f} %") for name, share in ranked)
+    if part["fixed_effects"]:
+        yield "linear effects (standard error, 95 % interval):"
+        yield from _named(
+            (name, f"{e['estimate']:.4g} ({e['error']:.2g}), {e['lower']:.4g} to {e['upper']:.4g}")
+            for name, e in part["fixed_effects"].items()
+        )
+
+
+def _named(values: Iterable[tuple[str, str]]) -> Iterator[str]:
+    return (f"  {name:<28} {value}" for name, value in values)

@@ -1,0 +1,203 @@
+"""The command fit. What takes long to import is imported where it is used."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import warnings
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from quantprop.cli.explain import described, record
+from quantprop.cli.options import (
+    GROW,
+    KERNEL_HELP,
+    KERNELS,
+    LIKELIHOODS,
+    METHODS,
+    OBJECTIVES,
+    Debug,
+    Json,
+    TableOptions,
+    announce,
+    check_place,
+    one_of,
+    takes_table,
+)
+from quantprop.cli.screen import as_json, bars, evaluations, failure, note, plainly, prepared
+
+if TYPE_CHECKING:
+    from quantprop.tables import Problem, TableModel
+
+TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.distributed knows
+
+
+@takes_table
+def fit(
+    table: TableOptions,
+    likelihood: Annotated[
+        str | None,
+        Option(
+            callback=one_of(LIKELIHOODS),
+            help=f"One of {', '.join(LIKELIHOODS)}.  [guessed from the target, and said why]",
+        ),
+    ] = None,
+    method: Annotated[str, Option(callback=one_of(METHODS), help=f"One of {', '.join(METHODS)}.")] = "qp",
+    kernel: Annotated[
+        str,
+        Option(
+            callback=one_of((*KERNELS, GROW), terms=True),
+            help=f"{KERNEL_HELP} With grow, a sum of terms is searched for.",
+        ),
+    ] = "isotropic",
+    objective: Annotated[
+        str, Option(callback=one_of(OBJECTIVES), help="What learning maximises: evidence or loo.")
+    ] = "evidence",
+    inducing: Annotated[
+        int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
+    ] = None,
+    series: Annotated[
+        bool, Option("--series", help="One column of times: a Matérn kernel, in time linear in the rows.")
+    ] = False,
+    integrate: Annotated[
+        bool, Option("--integrate", help="Average predictions over the posterior of the hyperparameters.")
+    ] = False,
+    restarts: Annotated[int, Option(min=0, help="Further starts of learning, at random.")] = 0,
+    coordinator: Annotated[str | None, Option(help="host:port of process 0, in a job of several processes.")] = None,
+    processes: Annotated[int | None, Option(min=1, help="How many processes the job has.")] = None,
+    process: Annotated[int | None, Option(min=0, help="Which of them this one is.")] = None,
+    checkpoint: Annotated[
+        Path | None, Option(help="File to write while learning, and to go on from if it is there.")
+    ] = None,
+    minutes: Annotated[float | None, Option(min=0, help="Between two checkpoints.  [10]")] = None,
+    out: Annotated[Path, Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Learn a model of one column from the others, and write it to a file."""
+    with plainly(debug), prepared():
+        from quantprop import sharded
+
+        check_place(out)
+        saved = _checkpointed(checkpoint, minutes)
+        is_first = _joined(coordinator, processes, process)
+        if kernel == GROW:
+            problem = _grown(table, likelihood, method, inducing)
+        else:
+            problem = table.problem(likelihood, kernel, inducing)
+        settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
+        settings |= _treatment(problem, inducing, table.seed, series, integrate)
+        with (
+            evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings(),
+            nullcontext() if inducing is None else sharded(), saved,
+        ):  # fmt: skip
+            warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts
+            model = _learned(problem, method, settings)
+        if is_first:
+            model.save(out)
+            _report(model, out, json, debug)
+
+
+def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
+    """Print a model that has been written: a failure is only a warning, since the work is done."""
+    try:
+        typer.echo(as_json({"model": str(out), **record(model)}) if json else "\n".join(described(model)))
+    except Exception as error:
+        if debug:
+            raise
+        note(f"warning: {out} was written, but cannot be described: {failure(error)} (--debug shows where)")
+        if json:
+            typer.echo(as_json({"model": str(out), "warning": failure(error)}))
+    if not json:
+        typer.echo(f"wrote {out}")
+    if not model.converged:
+        note("warning: not converged; the status above says what to try")
+    if not all(one.converged for one in model.integrated):
+        note("warning: hyperparameters are integrated roughly; the status above says what to try")
+
+
+def _grown(table: TableOptions, likelihood: str | None, method: str, inducing: int | None) -> Problem:
+    """The problem with the sum of terms that a search finds; each step is printed."""
+    from quantprop import comparison
+
+    rows, roles = table.read()
+    terms = comparison.possible_terms(rows.without([table.target, *roles.columns.values()]))
+    problem_of = table.problems(rows, roles, terms)
+    with bars() as progress:
+        found = comparison.grow(lambda text: problem_of(likelihood, text), terms, method, progress)
+    for before, after in itertools.pairwise(found.steps):
+        gain = after.less(before)
+        note(f"note: {after.name}: gains {gain.value:.2f} nats of leave-one-out log density (standard error "
+             f"{gain.error:.2f})")  # fmt: skip
+    if len(found.steps) == 1:
+        raise RuntimeError("no term gains 2 nats and 2 standard errors over a constant: give --kernel a sum of terms")
+    problem = table.problems(rows, roles, [found.best.name])(likelihood, found.best.name)
+    announce(problem, likelihood, inducing)
+    return problem
+
+
+def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, integrate: bool) -> dict[str, Any]:
+    """The representation of the process and the treatment of its hyperparameters, as estimators call them."""
+    from quantprop import Inducing
+    from quantprop.tables.targets import JOINT
+
+    if series and inducing is not None:
+        raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
+    if (series or integrate) and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
+        raise typer.BadParameter(
+            f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
+            "others, which has it", param_hint="--series" if series else "--integrate",
+        )  # fmt: skip
+    settings: dict[str, Any] = {"hyperparameters": "integrated"} if integrate else {}
+    if series:
+        settings["process"] = "markov"
+    if inducing is not None:
+        settings["process"] = Inducing(inducing, seed=seed)
+    return settings
+
+
+def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableModel:
+    from quantprop.priors.markov import NotMarkov
+
+    try:
+        return problem.fit(method, **settings)
+    except NotMarkov as error:
+        raise RuntimeError(
+            f"{error}; on the command line: leave out --series for exact inference, or replace it by --inducing 512 "
+            "for many rows"
+        ) from None
+    except MemoryError as error:
+        raise MemoryError(
+            f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"
+        ) from None
+
+
+def _joined(coordinator: str | None, processes: int | None, process: int | None) -> bool:
+    """Join a job of several processes where options or the environment ask for it; returns whether this one prints."""
+    given = (coordinator, processes, process)
+    if any(part is not None for part in given) and None in given:
+        raise typer.BadParameter("--coordinator, --processes and --process go together: give all three, or none")
+    launched = any(int(os.environ.get(name, "1")) > 1 for name in TASKS)
+    if coordinator is None and "JAX_COORDINATOR_ADDRESS" not in os.environ and not launched:
+        return True
+    import jax
+
+    from quantprop.runtime.jobs import join
+
+    join(*given)
+    return jax.process_index() == 0
+
+
+def _checkpointed(checkpoint: Path | None, minutes: float | None) -> AbstractContextManager[None]:
+    """Write a search to a file while it runs, and continue from one."""
+    from quantprop import checkpointed
+
+    if checkpoint is None and minutes is not None:
+        raise typer.BadParameter("it is the time between two checkpoints: give --checkpoint", param_hint="--minutes")
+    if checkpoint is None:
+        return nullcontext()
+    return checkpointed(checkpoint) if minutes is None else checkpointed(checkpoint, minutes)

@@ -1,0 +1,152 @@
+"""Likelihoods of y whose mean goes with a rate g(f), and the links g: exp, square and softplus."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop.likelihoods.base import Datum, Likelihood, Normal, Places, Scalar, is_count, landmarks, places
+from quantprop.likelihoods.tilted import latent_nodes
+from quantprop.runtime.names import check_name
+
+RateLink = Literal["exp", "square", "softplus"]
+
+
+class Rate(Likelihood):
+    """Base of likelihoods of mean exposure · g(f), with a `link` g(f) = exp f ("exp"), f² ("square") or log(1 + exp f)
+    ("softplus"). The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+    """
+
+    interval = 0.0, np.inf
+
+    def __check_init__(self) -> None:
+        check_name(f"{type(self).__name__}: link", self.link, ("exp", "square", "softplus"))
+
+    @property
+    def link(self) -> RateLink:
+        """A field of each, after those of its own."""
+        raise NotImplementedError
+
+    @property
+    def smooth(self) -> bool:
+        return self.link != "square"
+
+    @property
+    def log_concave(self) -> bool:
+        return self.link == "exp"
+
+    def noise(self, mean: Any, square: Any) -> Any:
+        """E[Var(y | f)] from the first two moments of E[y | f]."""
+        raise NotImplementedError
+
+    def mean(self, datum: Datum, f: Scalar) -> Scalar:
+        return datum.exposure * rate(self.link, f)
+
+    def variance(self, datum: Datum, f: Scalar) -> Scalar:
+        mean = self.mean(datum, f)
+        return self.noise(mean, mean**2)
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return datum.exposure * rate(self.link, f, np)
+
+    def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
+        mean, variance = rate_moments(self.link, latent)
+        mean, variance = datum.exposure * mean, datum.exposure**2 * variance
+        return mean, variance + self.noise(mean, variance + mean**2)
+
+
+class Counts(Rate):
+    """Base of likelihoods of counts."""
+
+    support = "counts 0, 1, 2, ..."
+    observes = "counts"
+    scaled_by = frozenset({"exposure"})
+    lattice = 0.0, 1.0
+
+    @property
+    def singular(self) -> bool:
+        return self.link == "square"
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return is_count(y)
+
+
+# --- the links -----------------------------------------------------------------------------------------------------
+
+
+def log_rate(link: RateLink, f: Any, unused: Any = False) -> Any:
+    """log g(f), or log g(1) where it is unused: then 0 · log g has no NaN, nor have its derivatives."""
+    f = jnp.where(unused, 1.0, f)
+    if link == "exp":
+        return f
+    if link == "square":
+        return 2.0 * jnp.log(jnp.abs(f))
+    near = jnp.maximum(f, -30.0)
+    return jnp.where(f < -30.0, f - 0.5 * jnp.exp(jnp.minimum(f, -30.0)), jnp.log(jax.nn.softplus(near)))
+
+
+def rate(link: RateLink, f: Any, xp: Any = jnp) -> Any:
+    """g(f)."""
+    if link == "exp":
+        return xp.exp(f)
+    return f * f if link == "square" else xp.logaddexp(f, 0.0)
+
+
+def inverse_rate(link: RateLink, value: Any, xp: Any = jnp) -> Any:
+    """The f (for the square link the positive one) with g(f) = value > 0."""
+    if link == "exp":
+        return xp.log(value)
+    return xp.sqrt(value) if link == "square" else value + xp.log(-xp.expm1(-value))
+
+
+def rate_peaks(link: RateLink, value: Any, relative: Any, xp: Any = jnp) -> list[tuple]:
+    """Landmarks of a function of f that peaks at the rate `value` with the width `relative` in log g."""
+    peak = inverse_rate(link, value, xp)
+    if link == "exp":
+        return [(peak, relative)]
+    if link == "square":  # d log g/df = 2/f
+        return [(peak, 0.5 * peak * relative), (-peak, 0.5 * peak * relative)]
+    width = relative * value / -xp.expm1(-value)  # d log g/df = (1 − exp(−g))/g
+    return [(peak, width), (xp.zeros_like(peak), 1.0)]
+
+
+def rate_places(link: RateLink, value: np.ndarray, relative: np.ndarray) -> Places:
+    """Where P(Y ≤ y | f) changes for a y that varies around the rate `value` by `relative` (at most 1) of it.
+
+    It falls faster and faster with the rate, so a quarter of its width counts as its scale.
+    """
+    return places(*rate_peaks(link, value, 0.25 * np.minimum(relative, 1.0), np))
+
+
+def rate_start(link: RateLink, value: Any, information: Any) -> tuple:
+    """Sites (ν, τ) to start from: for the square and the exp link Laplace's at the (positive) mode, where g = value.
+
+    `information` is that of y about g. From zero sites the first cavities of the square link would be two-sided, and
+    under a wide prior exp(f) overflows before the first sweep. A count of 0 has no mode under the exp link: half a
+    count replaces it. The softplus link starts from zero sites.
+    """
+    if link == "square":
+        tau = jnp.where(value > 0, 4.0, 2.0) * information
+        return tau * jnp.sqrt(value), tau
+    if link == "exp":
+        value = jnp.where(value > 0, value, 0.5 / information)
+        tau = information * value
+        return tau * jnp.log(value), tau
+    return jnp.zeros_like(value), jnp.zeros_like(value)
+
+
+def rate_moments(link: RateLink, latent: Normal) -> tuple:
+    """Mean and variance of g(f) when f ~ latent."""
+    m, v = latent.mean, latent.variance
+    if link == "exp":
+        # exp(2m + v)(exp v − 1), of which one factor may underflow and the other overflow
+        return jnp.exp(m + 0.5 * v), jnp.exp(2.0 * (m + v) + jnp.log(-jnp.expm1(-v)))
+    if link == "square":
+        return m * m + v, 2.0 * v * (v + 2.0 * m * m)
+    density, f = latent_nodes(landmarks((jnp.zeros_like(m), 1.0)), latent)
+    value = rate(link, f)
+    mean = density.expect(value)
+    return mean, density.expect((value - mean) ** 2)
