@@ -44,8 +44,7 @@ class Rule(NamedTuple):
     @property
     def longest(self) -> Float[np.ndarray, " theta"]:
         """The longest step of each entry."""
-        bounded = np.isfinite(self.bounds).all(axis=1)
-        return np.where(bounded, LONGEST_LONG_STEP, np.inf) if self.long_steps else np.full(len(bounded), LONGEST_STEP)
+        return np.full(len(self.bounds), np.inf if self.long_steps else LONGEST_STEP)
 
 
 class Iterate(NamedTuple):
@@ -104,7 +103,8 @@ def received(
     risen = usable & (first | (value >= old + SUFFICIENT_RISE * predicted))
     state = changed_rows(state, risen, lambda some: _accepted(some, rule, value[risen], gradient[risen]))
     back = ~first & ~risen
-    state = changed_rows(state, back, lambda some: _backtracked(some, gain[back], predicted[back]))
+    end = (gradient * (state.trial - state.theta)).sum(1) if rule.long_steps else np.full(len(value), np.nan)
+    state = changed_rows(state, back, lambda some: _backtracked(some, gain[back], predicted[back], end[back]))
     return state._replace(reason=np.where(first & ~usable, FAILED, state.reason))
 
 
@@ -177,7 +177,7 @@ def _planned(state: Iterate, rule: Rule) -> Iterate:
     uphill = (step * gradient).sum(1) > 1e-10 * size * np.sqrt((step**2).sum(1))
     step = np.where(uphill[:, None], step, gradient / np.maximum(size, TINY)[:, None])
     step = _stretched(state, rule, step) if state.tail.any() else step
-    if rule.long_steps and np.isinf(rule.bounds).any():
+    if rule.long_steps:
         step = np.where((state.steps == 0)[:, None], _bent(theta, step, bounds), step)
     step = step / np.maximum(1.0, (np.abs(step) / rule.longest).max(axis=1, initial=0.0))[:, None]
     trial = np.clip(theta + step * _room(theta, step, bounds)[:, None], bounds[:, 0], bounds[:, 1])
@@ -199,7 +199,7 @@ def _bent(theta: np.ndarray, step: np.ndarray, bounds: np.ndarray) -> Float[np.n
     whose gradients are far larger than those of logarithms.
     """
     step = np.clip(theta + step, bounds[:, 0], bounds[:, 1]) - theta
-    return step / np.maximum(1.0, np.sqrt((step**2).sum(1)))[:, None]
+    return step / np.maximum(1.0, np.sqrt((step**2).sum(1)))[:, None] if np.isinf(bounds).any() else step
 
 
 def _room(theta: np.ndarray, step: np.ndarray, bounds: np.ndarray) -> Float[np.ndarray, " k"]:
@@ -210,10 +210,13 @@ def _room(theta: np.ndarray, step: np.ndarray, bounds: np.ndarray) -> Float[np.n
     return np.clip(room.min(axis=1, initial=np.inf), 0.0, 1.0)
 
 
-def _backtracked(state: Iterate, gain: np.ndarray, predicted: np.ndarray) -> Iterate:
-    """Shorten the step: to the maximum of the parabola through both ends, or to a quarter after a failure."""
-    fraction = np.where(np.isfinite(gain), 0.5 * predicted / np.maximum(predicted - gain, 1e-300), 0.25)
-    fraction = np.where(np.isfinite(gain), np.clip(fraction, 0.1, 0.5), fraction)
+def _backtracked(state: Iterate, gain: np.ndarray, predicted: np.ndarray, end: np.ndarray) -> Iterate:
+    """Shorten the step: to the maximum of the parabola through both ends, or to a quarter after a failure. If the
+    slope at the end is known, a cubic is fitted too (case 1 of Moré and Thuente 1994).
+    """
+    parabola = 0.5 * predicted / np.maximum(predicted - gain, 1e-300)
+    fraction = np.clip(np.where(np.isnan(end), parabola, _cubic(gain, predicted, end, parabola)), 0.1, 0.5)
+    fraction = np.where(np.isfinite(gain), fraction, 0.25)
     step = fraction[:, None] * (state.trial - state.theta)
     short = np.abs(step).max(axis=1, initial=0.0) < SHORTEST_STEP
     return state._replace(
@@ -221,6 +224,15 @@ def _backtracked(state: Iterate, gain: np.ndarray, predicted: np.ndarray) -> Ite
         backtracked=np.ones(len(step), dtype=bool),
         reason=np.where(short, NO_PROGRESS, state.reason),
     )
+
+
+def _cubic(gain: np.ndarray, start: np.ndarray, end: np.ndarray, parabola: np.ndarray) -> Float[np.ndarray, " k"]:
+    """The fraction of a step with which a line search goes on, given the slopes along it."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        middle = 3.0 * gain - start - end
+        root = np.sqrt(np.maximum(middle**2 - start * end, 0.0))
+        cubic = (root + start + middle) / (2.0 * root + start - end)
+    return np.where(cubic <= parabola, cubic, 0.5 * (cubic + parabola))
 
 
 def projected(
