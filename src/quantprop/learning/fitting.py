@@ -24,7 +24,7 @@ from quantprop.inference.task import as_method, prepare
 from quantprop.learning.checkpoints import next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.quasi_newton import Rule
+from quantprop.learning.quasi_newton import FEW_ENTRIES, Rule
 from quantprop.learning.remaining import GRADIENT_TOLERANCE, converged
 from quantprop.learning.search import init, run
 from quantprop.learning.search_state import (
@@ -50,7 +50,6 @@ from quantprop.parameters import at, box, declared, free, is_parameter, labels, 
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
-FEW_ENTRIES = 8  # of θ
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)

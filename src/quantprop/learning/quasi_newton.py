@@ -23,7 +23,8 @@ from quantprop.runtime.batches import of
 
 SUFFICIENT_RISE = 1e-4  # smallest fraction of the predicted increase (Armijo's condition)
 LONGEST_STEP = 3.0  # of an entry of θ (logarithms)
-LONGEST_LONG_STEP = 10.0  # of an entry with bounds, if steps are to be long
+FEW_ENTRIES = 8  # of θ
+MIN_BEND = 0.1  # smallest fraction of the slope along a long step by which it must fall for a secant
 SHORTEST_STEP = 1e-9
 AXIS_FRACTION = 0.99  # of a step's length in one entry, from which on the step counts as one along that entry
 RATE_TOLERANCE = 0.1  # largest relative difference of the rates at which the gradient fell over two steps along a tail
@@ -40,11 +41,6 @@ class Rule(NamedTuple):
     ftol: float
     flat: float  # largest entry of the projected gradient at an optimum
     long_steps: bool = False  # they find the unit of y, and better optima of many lengthscales
-
-    @property
-    def longest(self) -> Float[np.ndarray, " theta"]:
-        """The longest step of each entry."""
-        return np.full(len(self.bounds), np.inf if self.long_steps else LONGEST_STEP)
 
 
 class Iterate(NamedTuple):
@@ -120,6 +116,8 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
     started = ~np.isneginf(state.value)
     gain = np.where(started, value - np.where(started, state.value, 0.0), np.inf)
     rate, tail = _tails(state, step, gradient)
+    if rule.long_steps:
+        state, bend = _of_long_step(state, rule, step, bend)
     curvature = learned(state.curvature, np.where(tail, 0.0, step), np.where(tail, 0.0, bend), state.steps == 0)
     steps = state.steps + started
     small = gain <= rule.ftol * np.maximum(1.0, np.abs(value))
@@ -134,6 +132,22 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
     reason = np.where(steepness(gradient, state.theta, rule.bounds) <= rule.flat, STATIONARY, reason)
     state = state._replace(curvature=np.where(afresh[:, None, None], first, curvature), reason=reason)
     return changed_rows(state, reason == GOING, lambda some: _planned(some, rule))
+
+
+def _of_long_step(state: Iterate, rule: Rule, step: np.ndarray, bend: np.ndarray) -> tuple[Iterate, np.ndarray]:
+    """The state, and the change of the gradient over a step that may be long: none if the slope along it hardly fell,
+    so that the next step is longer (the curvature condition of Wolfe), except over few entries that all have bounds. If
+    some have none, the curvature is first scaled to that along the step (self-scaling BFGS, Oren and Luenberger 1974).
+    """
+    unbounded = bool(np.isinf(rule.bounds).any())
+    if unbounded or step.shape[1] > FEW_ENTRIES:
+        inner = (step * bend).sum(1)
+        bend = np.where((inner < MIN_BEND * (state.gradient * step).sum(1))[:, None], 0.0, bend)
+    if unbounded and step.shape[1] <= MAX_DENSE:
+        inner, old = (step * bend).sum(1), (step * (state.curvature @ step[:, :, None])[:, :, 0]).sum(1)
+        factor = np.where((inner > 0) & (old > 0) & (state.steps > 0), inner / np.maximum(old, TINY), 1.0)
+        state = state._replace(curvature=state.curvature * factor[:, None, None])
+    return state, bend
 
 
 def _tails(state: Iterate, step: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -179,7 +193,8 @@ def _planned(state: Iterate, rule: Rule) -> Iterate:
     step = _stretched(state, rule, step) if state.tail.any() else step
     if rule.long_steps:
         step = np.where((state.steps == 0)[:, None], _bent(theta, step, bounds), step)
-    step = step / np.maximum(1.0, (np.abs(step) / rule.longest).max(axis=1, initial=0.0))[:, None]
+    if not rule.long_steps:
+        step = step / np.maximum(1.0, np.abs(step).max(axis=1, initial=0.0) / LONGEST_STEP)[:, None]
     trial = np.clip(theta + step * _room(theta, step, bounds)[:, None], bounds[:, 0], bounds[:, 1])
     predicted = 0.5 * (gradient * (trial - theta)).sum(1)
     hopeless = predicted <= rule.ftol * np.maximum(1.0, np.abs(state.value))
