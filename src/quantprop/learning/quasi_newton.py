@@ -115,9 +115,10 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
     step, bend = state.trial - state.theta, state.gradient - gradient
     started = ~np.isneginf(state.value)
     gain = np.where(started, value - np.where(started, state.value, 0.0), np.inf)
+    if rule.long_steps and step.shape[1] > FEW_ENTRIES:  # if the slope hardly fell, the next step is to be longer
+        fallen = (bend * step).sum(1) >= MIN_BEND * (state.gradient * step).sum(1)  # the curvature condition of Wolfe
+        bend = np.where(fallen[:, None], bend, 0.0)
     rate, tail = _tails(state, step, gradient)
-    if rule.long_steps:
-        state, bend = _of_long_step(state, rule, step, bend)
     curvature = learned(state.curvature, np.where(tail, 0.0, step), np.where(tail, 0.0, bend), state.steps == 0)
     steps = state.steps + started
     small = gain <= rule.ftol * np.maximum(1.0, np.abs(value))
@@ -132,22 +133,6 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
     reason = np.where(steepness(gradient, state.theta, rule.bounds) <= rule.flat, STATIONARY, reason)
     state = state._replace(curvature=np.where(afresh[:, None, None], first, curvature), reason=reason)
     return changed_rows(state, reason == GOING, lambda some: _planned(some, rule))
-
-
-def _of_long_step(state: Iterate, rule: Rule, step: np.ndarray, bend: np.ndarray) -> tuple[Iterate, np.ndarray]:
-    """The state, and the change of the gradient over a step that may be long: none if the slope along it hardly fell,
-    so that the next step is longer (the curvature condition of Wolfe), except over few entries that all have bounds. If
-    some have none, the curvature is first scaled to that along the step (self-scaling BFGS, Oren and Luenberger 1974).
-    """
-    unbounded = bool(np.isinf(rule.bounds).any())
-    if unbounded or step.shape[1] > FEW_ENTRIES:
-        inner = (step * bend).sum(1)
-        bend = np.where((inner < MIN_BEND * (state.gradient * step).sum(1))[:, None], 0.0, bend)
-    if unbounded and step.shape[1] <= MAX_DENSE:
-        inner, old = (step * bend).sum(1), (step * (state.curvature @ step[:, :, None])[:, :, 0]).sum(1)
-        factor = np.where((inner > 0) & (old > 0) & (state.steps > 0), inner / np.maximum(old, TINY), 1.0)
-        state = state._replace(curvature=state.curvature * factor[:, None, None])
-    return state, bend
 
 
 def _tails(state: Iterate, step: np.ndarray, gradient: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
