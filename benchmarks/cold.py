@@ -10,12 +10,11 @@ given, as a user's do. Writes out/cold.json.
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+from timing import process_seconds
 
 REPEATS = 3
 WAYS = ("none", "empty", "full")
@@ -66,19 +65,9 @@ IMPORTS = {
 }
 
 
-def seconds(command: list[str], environment: dict[str, str]) -> tuple[float, float]:
-    """From the start of a process to the moment it tells, or to its end; and all processor seconds of the process."""
-    before, start = os.times(), time.time()
-    ran = subprocess.run(command, env=os.environ | environment, check=True, capture_output=True, text=True)
-    end, after = time.time(), os.times()
-    used = after.children_user + after.children_system - before.children_user - before.children_system
-    told = ran.stdout.split()[-1] if command[1] == "-c" else end
-    return float(told) - start, used
-
-
 def least(command: list[str], environment: dict[str, str], repeats: int = REPEATS) -> tuple[float, float]:
     """The least of several processes, by the clock and of processor seconds."""
-    clock, used = zip(*(seconds(command, environment) for _ in range(repeats)), strict=True)
+    clock, used = zip(*(process_seconds(command, environment) for _ in range(repeats)), strict=True)
     return min(clock), min(used)
 
 

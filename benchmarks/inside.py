@@ -6,8 +6,6 @@ Each line compares a cost with a yardstick measured in the same process, alterna
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from scipy.linalg import lapack
+from timing import elapsed, ratio
 
 from quantprop import EP, QP, Model, datasets, fit, fit_many, infer, kernels, likelihoods
 from quantprop.experiments.protocol import Experiment, split
@@ -25,22 +24,6 @@ from quantprop.likelihoods import Datum
 from quantprop.methods.base import Weight
 from quantprop.priors import DensePrior
 from quantprop.projections import KL, Wasserstein
-
-ROUNDS = 15
-
-
-def seconds(function: Callable) -> float:
-    start = time.perf_counter()
-    jax.block_until_ready(function())
-    return time.perf_counter() - start
-
-
-def ratio(cost: Callable, yardstick: Callable) -> tuple[float, float, float]:
-    """Median times of both, measured alternately after a warm-up, and the ratio of the medians."""
-    cost(), yardstick()
-    pairs = np.array([(seconds(cost), seconds(yardstick)) for _ in range(ROUNDS)])
-    a, b = np.median(pairs, axis=0)
-    return float(a), float(b), float(a / b)
 
 
 def sweep_against_lapack(n: int = 1000) -> tuple[float, float, float]:
@@ -123,7 +106,7 @@ def many_fits(method: str, folds: int = 100) -> tuple[float, float, float]:
     x, y = [part.x for part in parts], [part.y for part in parts]
     model = Model(kernels.SquaredExponential(), likelihoods.Probit())
     fit_many(model, x, y, method), fit(model, x[0], y[0], method)
-    many, loop = (seconds(run) for run in (
+    many, loop = (elapsed(run) for run in (
         lambda: [f.theta for f in fit_many(model, x, y, method)],
         lambda: [fit(model, a, b, method).theta for a, b in zip(x, y, strict=True)],
     ))  # fmt: skip

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import time
+from functools import partial
 from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
+from timing import elapsed
 
 from quantprop import likelihoods
 from quantprop.gaussian import Normal
@@ -50,18 +52,14 @@ def cases() -> dict[str, Likelihood]:
     return found
 
 
-def measure(likelihood: Likelihood) -> tuple[float, float]:
+def measure(likelihood: Likelihood) -> tuple[float, ...]:
     """Seconds and processor seconds, the best of some rounds after a first call."""
     rng = np.random.default_rng(0)
     latent = Normal(rng.normal(size=ROWS), rng.uniform(0.01, 1.0, ROWS))
     predictive = Predictive(values(likelihood), latent, np.ones(ROWS), np.full(ROWS, 40.0))
-    predictive.quantile(LEVELS)
-    times = []
-    for _ in range(ROUNDS):
-        wall, cpu = time.perf_counter(), time.process_time()
-        predictive.quantile(LEVELS)
-        times.append((time.perf_counter() - wall, time.process_time() - cpu))
-    return min(wall for wall, _ in times), min(cpu for _, cpu in times)
+    run = partial(predictive.quantile, LEVELS)
+    run()
+    return tuple(min(elapsed(run, clock) for _ in range(ROUNDS)) for clock in (time.perf_counter, time.process_time))
 
 
 def measure_quantiles(out: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from inside import ratio
+from timing import ratio
 
 from quantprop import EP, QP, likelihoods
 from quantprop.gaussian import Natural, Normal

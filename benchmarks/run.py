@@ -1,6 +1,6 @@
 """Speed of quantprop: `make bench`. Ratios inside the library, first fits, peers, growth with the rows.
 
-Tables go to the terminal, JSON and a picture to benchmarks/out. Peers are installed into benchmarks/.envs, each into an
+Tables go to the terminal, JSON to benchmarks/out. Peers are installed into benchmarks/.envs, each into an
 environment of its own; one that cannot be installed is named in the table and left out.
 """
 
@@ -12,7 +12,6 @@ from pathlib import Path
 from cold import measure_cold
 from compare import PROGRAMS, Choice, compare
 from inside import measure_inside
-from picture import draw
 from quantiles import measure_quantiles
 from rule import measure_rule
 from scaling import SIZES, measure_scaling
@@ -21,7 +20,15 @@ from waits import measure_waits
 from warm import measure_warm
 
 OUT = Path(__file__).parent / "out"
-PARTS = ("inside", "rule", "quantiles", "warm", "cold", "waits", "peers", "scaling")
+MEASURES = {
+    "inside": measure_inside,
+    "rule": measure_rule,
+    "quantiles": measure_quantiles,
+    "warm": measure_warm,
+    "cold": measure_cold,
+    "waits": measure_waits,
+}
+PARTS = (*MEASURES, "peers", "scaling")
 
 
 def arguments() -> argparse.Namespace:
@@ -45,23 +52,13 @@ def main() -> None:
     asked = arguments()
     OUT.mkdir(exist_ok=True)
     parts = asked.only or PARTS
-    if "inside" in parts:
-        measure_inside(OUT)
-    if "rule" in parts:
-        measure_rule(OUT)
-    if "quantiles" in parts:
-        measure_quantiles(OUT)
-    if "warm" in parts:
-        measure_warm(OUT)
-    if "cold" in parts:
-        measure_cold(OUT)
-    if "waits" in parts:
-        measure_waits(OUT)
+    for name, measure in MEASURES.items():
+        if name in parts:
+            measure(OUT)
     if "peers" in parts:
         compare(OUT, Choice(asked.programs, asked.sets, asked.methods, asked.add, asked.here, asked.limit))
     if "scaling" in parts:
         measure_scaling(OUT, asked.most)
-    draw(OUT)
 
 
 def _some(known):

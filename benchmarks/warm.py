@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import time
 import warnings
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from sklearn.gaussian_process import GaussianProcessClassifier as TheirClassifier
 from sklearn.gaussian_process.kernels import RBF
 from splits import SETS, split
+from timing import medians
 
 from quantprop import EP, QP, VB, GaussianProcessClassifier, Model, fit, kernels, likelihoods
 
@@ -23,19 +24,6 @@ ROUNDS = 7
 SHARE, MORE = 0.05, 3e-3  # of `fit`, and seconds, that an estimator may add
 GIVEN = 1.0 * RBF(1.0)
 LINE = "QP {:.2f} and VB {:.2f} of EP, classifier {:.2f} of scikit-learn's"
-
-
-def medians(*calls: Callable) -> np.ndarray:
-    """CPU seconds of each, by turns, after one call of all."""
-    for call in calls:
-        call()
-
-    def timed(call: Callable) -> float:
-        start = time.process_time()
-        call()
-        return time.process_time() - start
-
-    return np.median([[timed(call) for call in calls] for _ in range(ROUNDS)], axis=0)
 
 
 def estimators(x: np.ndarray, y: np.ndarray) -> dict[str, list[float]]:
@@ -47,9 +35,10 @@ def estimators(x: np.ndarray, y: np.ndarray) -> dict[str, list[float]]:
             def whole(kernel=kernel, method=method):
                 return GaussianProcessClassifier(kernel, method=method).fit(x, y)
 
-            start = whole().base_estimator_.core.choice.translation.kernel
+            start = whole().base_estimator_.core.spec.kernel
             model, signs = Model(start, likelihoods.Probit()), np.where(y == np.unique(y)[1], 1.0, -1.0)
-            times = medians(whole, lambda model=model, method=method, signs=signs: fit(model, x, signs, method))
+            bare = partial(fit, model, x, signs, method)
+            times = medians(whole, bare, rounds=ROUNDS, clock=time.process_time)
             found[f"{method}, {word}"] = times.tolist()
     return found
 
@@ -61,6 +50,8 @@ def methods(x: np.ndarray, y: np.ndarray) -> list[float]:
         *(lambda method=method: fit(model, x, y, method) for method in (EP(), QP(), VB())),
         lambda: GaussianProcessClassifier(GIVEN).fit(x, y),
         lambda: TheirClassifier(GIVEN).fit(x, y),
+        rounds=ROUNDS,
+        clock=time.process_time,
     ).tolist()
 
 

@@ -1,5 +1,4 @@
-"""Draw the pictures of the guide: overview, counts, robust, ordinal_classes, censored_data, one_site and forecast, all
-docs/pictures/*.png.
+"""Draw the pictures of the guide: overview, counts, robust, ordinal_classes, censored_data, one_site (docs/pictures).
 
 Run from anywhere: ``python docs/make_figures.py`` (all of them, some minutes) or with names. The data are those of the
 pages' examples. Needs quantprop with its extra "plots". The likelihoods' pictures are drawn by make_pictures.py.
@@ -7,7 +6,6 @@ pages' examples. Needs quantprop with its extra "plots". The likelihoods' pictur
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 
@@ -140,20 +138,7 @@ def one_site() -> None:
     save(figure, "one_site")
 
 
-def forecast() -> None:
-    """The fan of docs/forecasts.md, by the page's own examples."""
-    page = (OUT.parent / "forecasts.md").read_text(encoding="utf-8")
-    namespace = {"__name__": "__main__"}
-    for example in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        exec(example, namespace)
-    figure = namespace["ax"].figure
-    figure.set_size_inches(9.0, 3.6)
-    save(figure, "forecast")
-
-
-PICTURES = {
-    make.__name__: make for make in (overview, counts, robust, ordinal_classes, censored_data, one_site, forecast)
-}
+PICTURES = {make.__name__: make for make in (overview, counts, robust, ordinal_classes, censored_data, one_site)}
 
 
 def save(figure, name: str) -> None:

@@ -18,6 +18,7 @@ from quantprop import likelihoods, project, projections
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "docs" / "results"
+STUDIES = ROOT / "studies"
 METHODS = {"QP": "qp", "VB": "vb", "Laplace": "laplace"}
 
 
@@ -111,7 +112,7 @@ def test_distance_to_the_papers_table():
 def test_integration_against_the_point_estimate():
     """No gain is significant among fifteen tests, and four losses are."""
     scores = defaultdict(list)
-    for line in (RESULTS / "integration" / "scores.jsonl").read_text(encoding="utf-8").splitlines():
+    for line in (STUDIES / "integration" / "scores.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         scores[row["set"]].append((row["integrated"], row["point"]))
     shown, p_values, gains = {row["set"]: row for row in table("integration.md", "scores")}, {}, {}
@@ -148,7 +149,7 @@ def test_marks_of_objectives():
 
 
 def test_small_probabilities():
-    rows = lines(RESULTS / "accuracy" / "tails.csv")
+    rows = lines(STUDIES / "accuracy" / "tails.csv")
     sizes = {"0.001 to 0.01": (1e-3, 1e-2), "1e-4 to 0.001": (1e-4, 1e-3), "below 1e-4": (0.0, 1e-4)}
     settings = {"learned": "learned", "× 10": "times-10", "× 100": "times-100"}
     shown = table("accuracy.md", "tails")
@@ -166,7 +167,7 @@ def test_small_probabilities():
 def test_truths_of_small_probabilities():
     """They are the stored ones: of the class that is the less likely, and known to 10 %."""
     with np.load(ROOT / "tests" / "oracles" / "ground_truth.npz") as stored:
-        for row in lines(RESULTS / "accuracy" / "tails.csv"):
+        for row in lines(STUDIES / "accuracy" / "tails.csv"):
             value, error = stored[f"{row['dataset']}/{row['setting']}/probability"][:, int(row["input"])].astype(float)
             assert float(row["truth"]) == pytest.approx(min(value, 1.0 - value), rel=1e-3)
             assert float(row["standard_error"]) == pytest.approx(error, rel=0.06, abs=3.1e-8)
@@ -175,7 +176,7 @@ def test_truths_of_small_probabilities():
 
 def test_harsher_settings():
     """Up to 2.4 times the error on ionosphere, crabs and glass, up to 13.5 on cancer and pima; no sign changes."""
-    rows = {(r["dataset"], r["setting"], r["method"]): r for r in lines(RESULTS / "accuracy" / "errors.csv")}
+    rows = {(r["dataset"], r["setting"], r["method"]): r for r in lines(STUDIES / "accuracy" / "errors.csv")}
     for (dataset, setting, method), row in rows.items():
         if (
             dataset in ("ionosphere", "crabs", "glass", "cancer", "pima")

@@ -1,10 +1,8 @@
-"""Programs kept on disk: another process finds them, many may write at once, nothing half written is ever read."""
+"""Programs cached on disk: another process finds them, many may write at once, nothing incomplete is ever read."""
 
 import os
 import subprocess
 import sys
-import time
-import zlib
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import pytest
 
 from quantprop import cache
 from quantprop.cli import screen
-from quantprop.runtime import compiled, folders, seals
+from quantprop.runtime import compiled, disk_cache, folders
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROBE = """
@@ -41,25 +39,23 @@ def kept(folder):
 
 
 @pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
-def test_programs_that_others_may_have_written_are_left_aside(mode, tmp_path):
-    """JAX's with the folder of all, ours when they are due; and what is no file."""
+def test_programs_that_others_may_have_written_are_not_read(mode, tmp_path):
+    """Neither the library's nor those that JAX asks for; and no folder in the place of a file."""
     store = folders.opened(tmp_path)
-    for name in ("own-cache", "open-cache"):
-        (store / name).write_bytes(b"program")
-        (store / name).chmod(0o644)
-    (store / "open-cache").chmod(mode)
+    jaxs = compiled.JaxCache(store)
+    folders.write(store / "ours", b"program")
+    jaxs.put("theirs", b"program")
+    assert folders.read(store / "ours") == jaxs.get("theirs") == b"program"
+    for file, read in ((store / "ours", folders.read), (store / "theirs-cache", lambda _: jaxs.get("theirs"))):
+        file.chmod(mode)
+        with pytest.raises(PermissionError, match="others than its user could have written"):
+            read(file)
     (store / "folder-cache").mkdir()
-    with pytest.warns(RuntimeWarning, match=r"open-cache and all like it are not used"):
-        workspace = compiled._opened(tmp_path, store)
-    assert [file.name for file in workspace.iterdir()] == ["own-cache"]
-    seals.write(store / "ours", b"program")
-    assert seals.read(store / "ours") == b"program"
-    (store / "ours").chmod(mode)
-    with pytest.raises(PermissionError, match="others than its user could have written"):
-        seals.read(store / "ours")
+    with pytest.raises(OSError, match="folder-cache"):
+        jaxs.get("folder")
 
 
-@pytest.mark.parametrize("part", ["", folders.STORE, folders.WORKSPACE, ".."])
+@pytest.mark.parametrize("part", ["", folders.STORE, ".."])
 @pytest.mark.parametrize("mode", [0o770, 0o777, 0o1777])
 def test_folders_that_others_may_write_to_are_refused(part, mode, tmp_path):
     """So are those above, unless others cannot rename there what is not theirs."""
@@ -73,12 +69,12 @@ def test_folders_that_others_may_write_to_are_refused(part, mode, tmp_path):
 
 def test_folders_and_files_of_other_users_are_refused(tmp_path, monkeypatch):
     store = folders.opened(tmp_path)
-    seals.write(store / "ours", b"program")
+    folders.write(store / "ours", b"program")
     monkeypatch.setattr(os, "getuid", lambda: 12345)
     stranger = os.stat_result((0o100644, 0, 0, 1, 54321, 0, 0, 0, 0, 0))
     monkeypatch.setattr(os, "fstat", lambda _: stranger)
     with pytest.raises(PermissionError):
-        seals.read(store / "ours")
+        folders.read(store / "ours")
     monkeypatch.setattr(Path, "stat", lambda _: os.stat_result((0o040700, 0, 0, 1, 54321, 0, 0, 0, 0, 0)))
     with pytest.raises(PermissionError, match="owned by user 54321"):
         folders.check_own(tmp_path)
@@ -89,14 +85,12 @@ def test_what_is_made_is_the_users_alone(mask, tmp_path):
     before = os.umask(mask)
     try:
         store = folders.opened(tmp_path / "more" / "home")
-        seals.write(store / "program", b"")
-        workspace = compiled._opened(store.parent, store)
-        (workspace / "jaxs-cache").write_bytes(zlib.compress(b"program"))
-        compiled._closed(workspace, store, os.getpid())
+        folders.write(store / "program", b"")
+        compiled.JaxCache(store).put("jaxs", b"program")
     finally:
         os.umask(before)
-    made = [store / "program", store / "jaxs-cache", store, *store.parents[:2], store.parent / folders.WORKSPACE]
-    assert [path.stat().st_mode & 0o077 for path in made] == [0] * 6
+    made = [store / "program", store / "jaxs-cache", store, *store.parents[:2]]
+    assert [path.stat().st_mode & 0o077 for path in made] == [0] * 5
 
 
 def test_processes_share_programs_and_leave_nothing_else(tmp_path):
@@ -106,6 +100,7 @@ def test_processes_share_programs_and_leave_nothing_else(tmp_path):
     assert [process.returncode for process in both] == [0, 0], said
     files = kept(tmp_path)
     assert files
+    assert all(folders.read(file) for file in files)  # JAX's programs, in files like the library's
     before = [(file.stat().st_ino, file.read_bytes()) for file in files]
     third = start(tmp_path)
     said.append(third.communicate()[0])
@@ -113,7 +108,7 @@ def test_processes_share_programs_and_leave_nothing_else(tmp_path):
     values = {line for text in said for line in text.splitlines() if line.startswith("value ")}
     assert len(values) == 1
     assert "Persistent compilation cache hit" in said[2]
-    assert not list(tmp_path.glob(f"*/{folders.WORKSPACE}/*"))
+    assert [path.name for path in tmp_path.glob("*/*")] == [folders.STORE]
 
 
 @pytest.mark.parametrize("word", ["off", "OFF", "0"])
@@ -136,30 +131,12 @@ def test_a_folder_that_jax_was_told_of_is_kept(monkeypatch, tmp_path):
         jax.config.update("jax_compilation_cache_dir", before)
 
 
-def test_the_shelf_is_bounded_and_old_folders_are_swept(tmp_path):
-    store, workspaces = tmp_path / folders.STORE, tmp_path / folders.WORKSPACE
-    store.mkdir()
+def test_the_oldest_programs_are_deleted(tmp_path):
     for i, name in enumerate(("old", "middle", "new")):
-        (store / name).write_bytes(bytes(100))
-        os.utime(store / name, (i, i))
-    for name, age in (("killed", 8 * 86400), ("running", 60)):
-        (workspaces / name).mkdir(parents=True)
-        (workspaces / name / "half").write_bytes(b"part of a fi")
-        os.utime(workspaces / name, (time.time() - age,) * 2)
-    folders._evict(tmp_path, most=250)
-    assert sorted(file.name for file in store.iterdir()) == ["middle", "new"]
-    assert [folder.name for folder in workspaces.iterdir()] == ["running"]
-
-
-def test_without_links_files_are_copied_whole(tmp_path, monkeypatch):
-    def refused(*_):
-        raise OSError("no links here")
-
-    monkeypatch.setattr(os, "link", refused)
-    (tmp_path / "a").write_bytes(b"program")
-    compiled._linked(tmp_path / "a", tmp_path / "b")
-    compiled._linked(tmp_path / "gone", tmp_path / "c")
-    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == {"a": b"program", "b": b"program"}
+        (tmp_path / name).write_bytes(bytes(100))
+        os.utime(tmp_path / name, (i, i))
+    folders._evict(tmp_path, max_bytes=250)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["middle", "new"]
 
 
 def test_a_home_that_cannot_be_written_is_said_once_and_no_hindrance(tmp_path, monkeypatch):
@@ -175,16 +152,17 @@ def test_a_home_that_cannot_be_written_is_said_once_and_no_hindrance(tmp_path, m
     assert "QUANTPROP_CACHE=off" in said[0]
 
 
-def test_a_program_that_was_not_written_to_its_end_is_kept_by_nobody(tmp_path):
-    """As on a full disk, where JAX leaves a part of the file behind."""
-    store, workspace = tmp_path / "store", tmp_path / "workspace"
-    store.mkdir(), workspace.mkdir()
-    whole = zlib.compress(bytes(range(256)) * 64)
-    (workspace / "whole-cache").write_bytes(whole)
-    (workspace / "part-cache").write_bytes(whole[:-20])
-    compiled._closed(workspace, store, os.getpid())
-    assert [file.name for file in store.iterdir()] == ["whole-cache"]
-    compiled._closed(workspace, store, os.getpid())  # a workspace that another process has removed
+def test_a_program_that_was_not_written_to_its_end_is_not_read(tmp_path):
+    """As on a full disk, or of a process that was killed: it is compiled and written again."""
+    jaxs = compiled.JaxCache(tmp_path)
+    jaxs.put("key", bytes(range(256)) * 64)
+    (file,) = tmp_path.iterdir()
+    file.write_bytes(file.read_bytes()[:-20])
+    assert jaxs.get("key") is None
+    jaxs.put("key", b"program")
+    assert jaxs.get("key") == b"program"
+    jaxs.put(f"{disk_cache.MARK}library", b"program")  # which the library writes itself
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_without_a_home_commands_go_on(monkeypatch, capsys):

@@ -26,9 +26,15 @@ from typer.testing import CliRunner
 import quantprop
 from quantprop import kernels, likelihoods, means, projections
 from quantprop.cli import app
+<<<<<<< HEAD
 from quantprop.inference import engine, status
 from quantprop.learning import quasi_newton
 from quantprop.runtime import stored
+=======
+from quantprop.inference import engine, results, solution
+from quantprop.learning import ascent
+from quantprop.runtime import disk_cache
+>>>>>>> main
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("README.md", "docs/index.md", "docs/status.md", "docs/compilation.md")
@@ -92,7 +98,7 @@ def scratch(tmp_path, monkeypatch, request):
     settings = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs",
                 "jax_persistent_cache_enable_xla_caches")  # fmt: skip
     before = {name: getattr(jax.config, name) for name in settings}
-    monkeypatch.setattr(stored, "_folders", [])
+    monkeypatch.setattr(disk_cache, "opened_folders", [])
     yield tmp_path
     for name, value in before.items():
         jax.config.update(name, value)

@@ -200,7 +200,7 @@ def test_many_fits_are_those_one_by_one(ten):
 
 def test_more_problems_than_memory_holds_at_once(ten, monkeypatch):
     (x, y), whole = problems(10), ten[0]
-    monkeypatch.setattr(batches, "HELD", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 where 8 GiB are assumed
+    monkeypatch.setattr(batches, "HELD_FRACTION", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 where 8 GiB are assumed
     assert batches.held(Dense().cost(64)) == 1
     for one, other in zip(fit_many(MODEL, x[:4], y[:4], "ep"), whole[:4], strict=True):
         assert one.objective_value == pytest.approx(other.objective_value, rel=1e-9)

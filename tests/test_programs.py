@@ -87,7 +87,7 @@ def test_a_level_that_the_user_chose_stands(monkeypatch, flags, level):
 
 @pytest.mark.parametrize(
     ("kind", "rows", "expected"),
-    [(programs.program, 8, {"xla_disable_hlo_passes"}), (programs.program, programs.MANY_ROWS, set()),
+    [(programs.program, 8, {"xla_disable_hlo_passes"}), (programs.program, programs.TREE_SUM_ROWS, set()),
      (programs.seldom, 8, {"xla_disable_hlo_passes", "xla_backend_optimization_level"})],
 )  # fmt: skip
 def test_what_compiles_sooner_is_for_few_rows(monkeypatch, cache, kind, rows, expected):
@@ -107,8 +107,8 @@ def test_what_compiles_sooner_is_for_few_rows(monkeypatch, cache, kind, rows, ex
 def cache(monkeypatch):
     """An empty cache, which holds few programs; what other tests have left need not be looked through at evictions."""
     monkeypatch.setattr(programs, "_cache", programs.ProgramCache())
-    monkeypatch.setattr(programs, "MOST", 8)
-    monkeypatch.setattr(programs, "FEWEST", 4)
+    monkeypatch.setattr(programs, "MAX_PROGRAMS", 8)
+    monkeypatch.setattr(programs, "MIN_PROGRAMS", 4)
     gc.freeze()
     yield programs._cache
     gc.unfreeze()
@@ -172,13 +172,13 @@ def test_traces_of_parts_are_evicted_with_the_programs(cache):
 
 @pytest.mark.parametrize(("maps", "left"), [(39_999, 8), (40_001, 4), (None, 8)])
 def test_programs_are_evicted_before_memory_maps_run_out(cache, monkeypatch, maps, left):
-    monkeypatch.setattr(programs, "WATCHED", 1)
+    monkeypatch.setattr(programs, "MAPS_INTERVAL", 1)
     monkeypatch.setattr(programs, "memory_maps", lambda: maps)
     monkeypatch.setattr(programs, "most_memory_maps", lambda: 120_000)
     square, _ = squares()
     for n in range(1, 9):
         assert square(np.ones(n)).shape == (n,)
-    assert len(cache.programs) == left  # FEWEST, however many maps others hold
+    assert len(cache.programs) == left  # MIN_PROGRAMS, however many maps others hold
 
 
 def test_the_users_own_programs_stay(cache):

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.gaussian_process.kernels import PairwiseKernel
 
 from quantprop import GaussianProcessRanker, Model, kernels, likelihoods, load
-from quantprop.estimators.ranker import telling
+from quantprop.estimators.ranker import informative
 
 RNG = np.random.default_rng(0)
 ITEMS, COMPARED = 12, 30
@@ -138,7 +138,7 @@ def test_comparisons_of_equal_items_are_left_out():
         levels.fit(items, more)  # items with a level each are told apart by it
         periodic = Model(kernels.Difference(kernels.Periodic(1.0, 1.0, 1.0)), likelihoods.Probit())
         whole = np.array([[1.0, 0.0], [3.0, 2.0]])  # at this period they have no variance, at others some
-        np.testing.assert_array_equal(telling(periodic, whole, np.ones(2)), np.ones(2))
+        np.testing.assert_array_equal(informative(periodic, whole, np.ones(2)), np.ones(2))
         theirs = GaussianProcessRanker(PairwiseKernel(metric="rbf"), optimizer=None, method="laplace")
         theirs.fit(X, PAIRS)  # of scikit-learn, and translated to none of ours
 

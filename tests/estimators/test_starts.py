@@ -18,7 +18,7 @@ from quantprop import (
     fit,
     likelihoods,
 )
-from quantprop.estimators.core import WEAK
+from quantprop.estimators.first_kernel import WEAK_PRIOR
 from quantprop.learning.starts import size_of
 from quantprop.likelihoods import Gaussian, Likelihood
 from quantprop.parameters import declared, named
@@ -249,7 +249,7 @@ def test_a_weak_prior_keeps_the_variance_of_separable_classes_finite(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         model = GaussianProcessClassifier(method="laplace").fit(PLANE, separable)
-    assert priors(model) == {"left.variance": WEAK}
+    assert priors(model) == {"left.variance": WEAK_PRIOR}
     variance = model.kernel_.k1.constant_value
     assert 1.0 < variance < 1e5
     assert model.score(PLANE, separable) == 1.0

@@ -143,3 +143,14 @@ def test_a_kernel_without_a_counterpart_is_named():
     k = 1.0 / (1.0 + ((X[:, None] - X) ** 2).sum(-1))
     cross = 1.0 / (1.0 + ((NEW[:, None] - X) ** 2).sum(-1))
     np.testing.assert_allclose(ours.predict(NEW), cross @ np.linalg.solve(k + 0.01 * np.eye(25), Y), atol=1e-9)
+
+
+def test_a_kernel_without_translation_learns_the_optimum_of_its_counterpart():
+    """exp(−gamma |x − z|²) is the RBF with gamma = 1 / 2 l²; large programs call it in a thread of their own."""
+    own, called = (
+        GaussianProcessRegressor(kernel, alpha=0.1).fit(X, Y)
+        for kernel in (sk.RBF(0.9), sk.PairwiseKernel(metric="rbf"))
+    )
+    assert called.log_marginal_likelihood_value_ == pytest.approx(own.log_marginal_likelihood_value_, abs=1e-5)
+    assert called.kernel_.gamma == pytest.approx(0.5 / own.kernel_.length_scale**2, rel=1e-2)
+    np.testing.assert_allclose(called.predict(NEW), own.predict(NEW), atol=1e-2)

@@ -9,14 +9,14 @@ from experiments.pretend import made_up
 from quantprop.experiments.batched import Batched, after_ep, apart, by_size, following, together
 from quantprop.experiments.pool import in_processes
 from quantprop.experiments.rows import lines
-from quantprop.experiments.sweep import Done, Plan, Unit, do, missing
+from quantprop.experiments.sweep import Done, Plan, Unit, done, missing
 
 
 @pytest.mark.campaign
 def test_rows_of_a_batch_are_those_of_single_fits():
     units = missing(Plan(datasets=("wine2",), methods=("ep", "qp", "vb"), rounds=1), [])
     for unit, rows, _ in Batched().carry_out(units):
-        for row, single in zip(rows, do(unit), strict=True):
+        for row, single in zip(rows, done(unit).rows, strict=True):
             assert row.key == single.key
             assert row.te == single.te
             # QP's search with the paper's gradient ends where that gradient misleads it
@@ -47,7 +47,9 @@ def test_methods_that_need_nothing_of_each_other_are_apart(variant, expected, th
     assert [part[0].methods for part in parts] == expected
     assert all(len(part) == len(units) for part in parts)
     tasks = [(None, [_done(unit) for unit in part]) for part in parts]
-    more = [part for _, done in tasks for part in following({unit.experiment: after_ep(unit) for unit in units}, done)]
+    more = [
+        part for _, ended in tasks for part in following({unit.experiment: after_ep(unit) for unit in units}, ended)
+    ]
     assert [part[0].methods for part in more] == then
     for part in more:
         assert [(unit.experiment, unit.ep.method, unit.ep.fold) for unit in part] == [

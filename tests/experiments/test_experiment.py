@@ -11,9 +11,8 @@ from experiments.pretend import made_up
 from scipy import integrate, stats
 
 from quantprop import Model, PrecisionWarning, fit, infer, kernels, likelihoods
-from quantprop.experiments import as_coded, experiment, forecast, learning
-from quantprop.experiments.experiment import carry_out
-from quantprop.experiments.forecast import Forecast, negative_binomial
+from quantprop.experiments import as_coded, experiment, learning
+from quantprop.experiments.experiment import Forecast, carry_out, negative_binomial
 from quantprop.experiments.learning import hyperparameters, model_at, starts
 from quantprop.experiments.protocol import METHODS, Experiment, model_of, split
 from quantprop.gaussian import Natural, Normal
@@ -148,7 +147,7 @@ def test_the_mode_of_the_exact_forecast():
         return integrate.simpson(stats.poisson.pmf(y, f**2) * stats.norm.pdf(f, m, np.sqrt(v)), x=f)
 
     expected = [np.argmax([probability(y, m, v) for y in range(60)]) for m, v in LATENTS]
-    assert forecast.mode(predictive).tolist() == expected
+    assert experiment.mode(predictive).tolist() == expected
 
 
 def rounds_of_ep(k, y, sweeps):

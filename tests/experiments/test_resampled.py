@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quantprop.experiments.resampled import Difference, difference
+from quantprop.experiments.summary import Difference, difference
 
 
 def test_without_overlap_it_is_the_paired_t_test():

@@ -13,10 +13,10 @@ from html.parser import HTMLParser
 import pytest
 
 from quantprop.experiments import published, tables
-from quantprop.experiments.against_ep import Fraction, compare, pairs
 from quantprop.experiments.documents import Document, Section, Sheet, latex, markdown, page
 from quantprop.experiments.published import Spread
 from quantprop.experiments.rows import Row, appending, lines, read
+from quantprop.experiments.summary import Fraction, compare, pairs
 
 VERSIONS = {"quantprop": "0.1.0", "jax": "9.8.7", "machine": "abacus", "device": "beads"}
 HOSTILE = '*[<b>&amp; "x"</b>] $a_1$ 50% {#} \\end{document} ~^ `c` |p| 名\nnext, line'

@@ -45,7 +45,7 @@ def model_and_data(number: int) -> tuple[Model, np.ndarray, np.ndarray, object]:
 def main() -> None:
     """The command line."""
     if len(sys.argv) > 2:
-        programs.MOST, programs.FEWEST = int(sys.argv[2]), int(sys.argv[2]) // 2
+        programs.MAX_PROGRAMS, programs.MIN_PROGRAMS = int(sys.argv[2]), int(sys.argv[2]) // 2
     for number in range(int(sys.argv[1])):
         model, x, y, method = model_and_data(number)
         assert np.isfinite(fit(model, x, y, method).objective_value)

@@ -1,6 +1,6 @@
 """Reference values of the probit variance ratio ρ(z, v) = σ_W²/σ_EP², in ball arithmetic.
 
-Independent of scripts/build_probit_table.py: there float64 Gauss-Legendre panels give the residual of the
+Independent of studies/probit_table/build.py: there float64 Gauss-Legendre panels give the residual of the
 transport map; here σ_W = ∫ φ(Φ⁻¹(F(u))) du is a double-exponential trapezoidal sum at PRECISION bits, its F
 integrated rigorously by FLINT. Each value is computed with two step sizes, and their difference, which is the
 error of the coarser one, is stored as the bound.

@@ -242,7 +242,7 @@ STORED = Path(__file__).parent / "svgp.json"
 
 
 def test_the_bound_and_its_posterior_are_svgps():
-    """GPyTorch's SVGP, by scripts/svgp_reference.py."""
+    """GPyTorch's SVGP, by studies/inducing/svgp_reference.py."""
     told = json.loads(STORED.read_text())
     x, y, z, new = (np.array(told[name]) for name in ("x", "y", "z", "new"))
     model = Model(kernels.Matern32(told["variance"], told["lengthscale"]), likelihoods.Probit(),

@@ -210,7 +210,7 @@ def test_learning_by_a_batch_is_learning_alone():
 def test_very_many_rows_are_renewed_and_predicted_in_chunks(monkeypatch):
     model = Model(KERNEL, likelihoods.Poisson(), process=Inducing(Z))
     whole = point(model, COUNTS, QP())
-    monkeypatch.setattr(batches, "CPU_ROWS", 8)
+    monkeypatch.setattr(batches, "MAX_CPU_ROWS", 8)
     monkeypatch.setattr(prediction, "PIECE", 3)
     x, y = np.concatenate([X, X[:3]]), np.concatenate([COUNTS, COUNTS[:3]])  # of a shape not compiled before
     parts = point(model, y, QP(), np.concatenate([np.ones(30), np.zeros(3)]), x=x)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quantprop.reference.uniformity import _survival, anderson_darling
+from quantprop.reference.diagnostics import _survival, anderson_darling
 
 
 @pytest.mark.parametrize("power", [0.8, 1.0, 1.2])

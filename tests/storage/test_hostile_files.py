@@ -67,6 +67,7 @@ HOSTILE = {
     "class trick": (setter(kernel_of, "type", "__class__"), "unknown type"),
     "type of another kind": (setter(kernel_of, "type", {"a": 1}), "unknown type"),
     "abstract type": (setter(kernel_of, "type", "kernels.Stationary"), "unknown type"),
+    "a type that holds a function": (setter(kernel_of, "type", "kernels.Pairwise"), "unknown type"),
     "not a kernel": (setter(lambda c: c["model"]["fields"], "kernel", 3.0), "must be a kernel"),
     "likelihood as kernel": (
         setter(lambda c: c["model"]["fields"], "kernel", {"type": "likelihoods.Probit", "fields": {}}),

@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from storage.cases import AWKWARD, MODELS, NEW, again, made, same
 
-from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, kernels, likelihoods
+from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, kernels, likelihoods, methods, projections
 from quantprop.estimators.storage import save
+from quantprop.storage import records
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -46,6 +47,8 @@ LIKELIHOODS = [
     likelihoods.ZeroInflatedPoisson(0.2), likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.7, "square"),
     likelihoods.Warped(0.3, [0.5], [1.0], [0.1], 2.0, 3.0),
 ]  # fmt: skip
+FOLDERS = {kernels: kernels.Kernel, likelihoods: likelihoods.Likelihood, methods: methods.Method,
+           projections: projections.Projection}  # fmt: skip
 METHODS = [EP(), QP(1.5), PowerEP(0.5), VB(), Laplace()]
 
 
@@ -75,6 +78,28 @@ def test_a_file_says_what_it_is(tmp_path):
     assert header["__metadata__"]["format_version"] == "2"
     assert header["__metadata__"]["library_version"]
     assert header["X"]["shape"] == [24, 2]
+
+
+def test_the_librarys_classes_are_found_by_their_bases():
+    """Those that no other derives from, and that hold no function; a new one needs no entry anywhere."""
+    known = {kind.name for kind in records.REGISTRY.kinds if None not in kind.rules.values()}
+    public = {
+        f"{module.__name__.removeprefix('quantprop.')}.{name}"
+        for module, base in FOLDERS.items()
+        for name in module.__all__
+        if isinstance(vars(module)[name], type) and issubclass(vars(module)[name], base)
+    }
+    without = {"kernels.Kernel", "kernels.Stationary", "kernels.Pairwise", "likelihoods.Likelihood",
+               "likelihoods.Custom", "methods.Method", "projections.Projection"}  # fmt: skip
+    assert public - known == without
+    assert {"processes.Dense", "processes.Inducing", "processes.Markov", "processes.Classes"} <= known
+
+    class Sharp(likelihoods.Likelihood):
+        __module__ = "quantprop.likelihoods.sharp"
+        scale: float = 1.0
+
+    assert Sharp in set(records._final(likelihoods.Likelihood, "likelihoods"))
+    assert Brownian not in set(records._final(kernels.Kernel, "kernels"))
 
 
 # --- what cannot be stored -------------------------------------------------------------------------------------------

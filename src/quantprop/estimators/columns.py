@@ -1,4 +1,4 @@
-"""The columns of X that a kernel names: found in a frame in any order, categories coded, new levels said aloud."""
+"""The columns of X that a kernel names: found in a frame in any order, categories coded, new levels reported."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves
 from quantprop.runtime.names import check_name
 
-MOST = 50  # levels of a Coregion, each with numbers of its own to learn
-SHOWN = 5  # levels that a message names
+MAX_COREGION_LEVELS = 50  # each has hyperparameters of its own
+MAX_SHOWN = 5  # levels that a message names
 
 
 @dataclass(frozen=True)
 class Coding:
     """How X becomes numbers for a kernel of columns: `names` of the columns of a frame (none: X is an array), and the
-    levels of every column of categories by its position. A level's code is its place; in arrays codes are the user's.
+    levels of every column of categories, in the order of their codes; in arrays codes are the user's.
     """
 
     names: tuple[str, ...] = ()
     levels: tuple[tuple[int, tuple[str, ...]], ...] = ()
 
     def matrix(self, X: Any) -> Any:
-        """X of a frame, as numbers; an array as it is. Levels that were not learned from get codes of their own."""
+        """X of a frame, as numbers; an array as it is. Levels unseen in training get codes of their own."""
         if not self.names:
             return X
         _check_frame(X, self.names)
@@ -39,49 +39,45 @@ class Coding:
         return np.column_stack(list(columns))
 
     def check(self, rows: int) -> None:
-        """Refuse groups in which no two of so many rows share a level."""
+        """Raise if no two of the given number of rows share a level of a group."""
         for i, levels in self.levels:
             check_levels(len(levels), rows, self.names[i] if self.names else str(i))
 
     def warn_of_new_levels(self, X: Any, x: Float[np.ndarray, "n d"], where: str) -> None:
-        """One warning that names all levels of new rows that were not learned from."""
+        """One warning that names all levels of new rows that are unseen in training."""
         found = {}
         for i, levels in self.levels:
             column = np.asarray(X[self.names[i]]) if self.names else x[:, i]
             if new := sorted({label(value) for value in column} - set(levels)):
                 found[self.names[i] if self.names else f"column {i}"] = new
-        announce(found, where)
+        announce(found, where, 5)
 
 
-def announce(found: dict[str, list[str]], where: str) -> None:
+def announce(found: dict[str, list[str]], where: str, stacklevel: int = 6) -> None:
     """One warning of new levels, by column."""
     if found:
-        said = "; ".join(f"{column}: {listed(new)}" for column, new in found.items())
-        warnings.warn(
-            f"{where}: levels that were not learned from get the prior of their term ({said})",
-            NewLevelWarning,
-            stacklevel=6,
-        )
+        said = "; ".join(f"{column}: {_listed(new)}" for column, new in found.items())
+        text = f"{where}: levels that were not learned from get the prior of their term ({said})"
+        warnings.warn(text, NewLevelWarning, stacklevel=stacklevel)
 
 
-def listed(levels: Sequence[str]) -> str:
-    """The first levels, and how many more there are."""
-    more = f" and {len(levels) - SHOWN} more" if len(levels) > SHOWN else ""
-    return ", ".join(levels[:SHOWN]) + more
+def _listed(levels: Sequence[str]) -> str:
+    more = f" and {len(levels) - MAX_SHOWN} more" if len(levels) > MAX_SHOWN else ""
+    return ", ".join(levels[:MAX_SHOWN]) + more
 
 
 def label(value: Any) -> str:
-    """A level as text: numbers alike whether whole or not, all else as it prints."""
+    """A level as text: integers as the floats of the same value, anything else as it prints."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
     return f"{float(value):.17g}" if number else str(value)
 
 
-# --- what is learned of X --------------------------------------------------------------------------------------------
+# --- the coding of training rows -------------------------------------------------------------------------------------
 
 
-def learned(kernel: Any, X: Any) -> Coding:
-    """The coding of X for a kernel; the empty one where it names no columns and has no categories."""
-    found = as_kernel(kernel)
+def coding_of(kernel: Any, X: Any) -> Coding:
+    """The coding of X for a kernel; empty if the kernel names no columns and has no categories."""
+    found = _as_kernel(kernel)
     if found is None:
         return Coding()
     columns, groups = columns_of(found), groups_of(found)
@@ -101,8 +97,8 @@ def learned(kernel: Any, X: Any) -> Coding:
     return Coding(names, tuple(coded.items()))
 
 
-def as_kernel(kernel: Any) -> Kernel | None:
-    """A kernel of ours, from whatever an estimator was given; None for others."""
+def _as_kernel(kernel: Any) -> Kernel | None:
+    """The kernel argument of an estimator as a kernel of ours; None if it is another."""
     if isinstance(kernel, str):
         if "(" not in kernel:
             check_name("kernel", kernel, ("ard",), ", terms such as se(age) or a Kernel")
@@ -151,7 +147,7 @@ def in_order(text: str) -> tuple[bool, float, str]:
 
 
 def check_levels(levels: int, rows: int, name: str) -> None:
-    """Refuse a group whose rows have nothing to share."""
+    """Raise if no two rows share a level of a group."""
     if levels == rows > 1:
         raise ValueError(f"column {name!r} has too many levels for a group, {levels} in {rows} rows: no two rows share "
                          "one; leave the term out")  # fmt: skip
@@ -159,9 +155,11 @@ def check_levels(levels: int, rows: int, name: str) -> None:
 
 def _check_coregions(kernel: Kernel, levels: dict[Any, int]) -> None:
     for leaf, seen in leaves(kernel):
-        if isinstance(leaf, Coregion) and seen and levels[seen[0]] > MOST:
-            raise ValueError(f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns "
-                             f"numbers for each, of {MOST} at most; Categories (group) learns one for all")  # fmt: skip
+        if isinstance(leaf, Coregion) and seen and levels[seen[0]] > MAX_COREGION_LEVELS:
+            raise ValueError(
+                f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns numbers for "
+                f"each, of {MAX_COREGION_LEVELS} at most; Categories (group) learns one for all"
+            )
 
 
 def _codes(column: Any, name: str, levels: Sequence[str]) -> np.ndarray:

@@ -1,188 +1,42 @@
-"""What both estimators share: a kernel from whatever the user gave, and a learned model behind scikit-learn's θ."""
+"""Learned models behind scikit-learn's θ and attributes, and how they are learned from a kernel and checked rows."""
 
 from __future__ import annotations
 
-import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
-from jaxtyping import Float
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
+from jaxtyping import Bool, Float
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils import check_random_state
 
-from quantprop.estimators.columns import Coding, level_counts
-from quantprop.estimators.foreign import Source
-from quantprop.estimators.terms import moments, started
-from quantprop.estimators.translate import Translation, to_sklearn, translate
+from quantprop.estimators.rows import Rows, has_one_site_per_row, of_first_process, weighted_sum
+from quantprop.estimators.translate import KernelSpec
+from quantprop.gaussian import Natural
+from quantprop.inference.classes import ClassPredictive, ClassSolution, as_classes
 from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Ending, Fitted
-from quantprop.inference.solution import Solution
 from quantprop.inference.task import prepare
-from quantprop.kernels import Constant, Kernel, Sum, Terms, located
-from quantprop.kernels.base import KernelSizeError
-from quantprop.kernels.structure import centred, with_levels
+from quantprop.kernels import Difference, PerClass
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.starts import KernelWarning as KernelWarning  # whose place this was
-from quantprop.learning.starts import at_bounds, typical_distance, variance_bounds
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import LogNormal, Parameter, box, declared, free, is_parameter, labels, packed
-from quantprop.records import changed
-from quantprop.runtime.jobs import agreed, all_true, sums
+from quantprop.parameters import box, packed
 
 MAX_EVALUATIONS = 300
-TOLERANCE = 1e-8  # of inference
-FTOL = 1e-12  # of learning
-SHOWN = 3  # numbers at a bound that a warning names
-WEAK = LogNormal(median=1.0, deviation=10.0)  # of a variance: 95 % of its root between 1/22,000 and 22,000
+INFERENCE_TOLERANCE = 1e-8
+LEARNING_FTOL = 1e-12
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A kernel ready for use: the scikit-learn form (None if it has none) and ours."""
-
-    theirs: sk.Kernel | None
-    translation: Translation
-
-
-MATERN = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form
-
-
-@dataclass(frozen=True)
-class Default:
-    """The kernel of estimators that are given none: a constant times an RBF (or another `correlation`), both learned.
-
-    The constant starts at `variance`, the lengthscale at the typical distance between rows, and both have bounds of
-    that size; with "ard" there is a lengthscale for each feature. `prior` is the constant's.
-    """
-
-    variance: float = 1.0
-    prior: LogNormal | None = WEAK
-    correlation: Callable[..., sk.Kernel] = sk.RBF
-    weights: np.ndarray | None = field(default=None, repr=False)  # of the rows: one of weight 2 counts as two
-
-    def of(self, x: np.ndarray, name: str | None) -> Choice:
-        """The kernel for rows x; `name` is None or "ard"."""
-        length = typical_distance(x)
-        lengths: Any = length if name is None else np.full(x.shape[1], length)
-        constant = sk.ConstantKernel(self.variance, variance_bounds(self.variance))
-        theirs = constant * self.correlation(lengths, (1e-3 * length, 1e3 * length))
-        translation: Any = translate(theirs)
-        known = Parameter(self.variance, prior=self.prior)
-        kernel = changed(translation.kernel, left=changed(translation.kernel.left, variance=known))
-        return Choice(theirs, with_priors_of(kernel, translation))
-
-
-def with_priors_of(kernel: Kernel, translation: Translation) -> Translation:
-    """A translation whose parameters have the priors of another kernel of the same form."""
-    own, form = jax.tree.flatten(translation.kernel, is_leaf=is_parameter)
-    other = jax.tree.leaves(kernel, is_leaf=is_parameter)
-    known = [Parameter(a.value, a.bounds, b.prior, a.fixed) for a, b in zip(own, other, strict=True)]
-    return replace(translation, kernel=jax.tree.unflatten(form, known))
-
-
-def choose(kernel: Any, x: np.ndarray, source: Source | None, default: Default, coding: Coding = Coding()) -> Choice:
-    """A kernel of either library, of terms, or the default one: None, or "ard".
-
-    Linear terms that are given as text pass through 0 at the mean of their columns, so that neither effects nor their
-    errors depend on where the zero of a column is.
-    """
-    if kernel is None or kernel == "ard":
-        return default.of(x, kernel)
-    if isinstance(kernel, (str, Terms)):
-        terms = Terms(kernel) if isinstance(kernel, str) else kernel
-        kernel = centred(started(terms, x, coding.names, default), moments(x, default.weights)[0])
-    if isinstance(kernel, Kernel):
-        kernel = located(kernel, coding.names) if coding.names else kernel
-        kernel = with_levels(kernel, level_counts(kernel, coding, x))
-        try:
-            kernel = to_sklearn(kernel)
-        except (TypeError, KernelSizeError):  # of the user's own, with a prior, or too large there: it stays as it is
-            return untranslated(kernel)
-    kernel = clone(kernel)
-    return Choice(kernel, translate(kernel, source))
-
-
-def with_mean(choice: Choice, mean: Kernel | None, centre: np.ndarray) -> Choice:
-    """The same and a prior mean that is not known, as terms of the kernel. Where that has no form in scikit-learn its
-    linear terms pass through 0 at the `centre` of their columns: the level is not known anyway.
-    """
-    if mean is None:
-        return choice
-    kernel = choice.translation.kernel
-    if choice.theirs is None or not isinstance(mean, Constant):
-        return untranslated(Sum(centred(kernel, centre), mean))
-    return Choice(sk.Sum(choice.theirs, to_sklearn(mean)), replace(choice.translation, kernel=Sum(kernel, mean)))
-
-
-def untranslated(kernel: Kernel) -> Choice:
-    """A kernel that has no form in scikit-learn: θ is our own."""
-    size = sum(np.size(p.value) for p in free(declared(kernel)))
-    return Choice(None, Translation(kernel, np.arange(size), np.ones(size)))
-
-
-@dataclass
-class Core:
-    """A learned model. θ of `log_marginal_likelihood` is that of the scikit-learn kernel."""
-
-    choice: Choice
-    landscape: Landscape
-    fitted: Fitted
-    integrated: Integrated | None = None  # over its hyperparameters
-
-    @property
-    def posterior(self) -> Solution | Integrated:
-        """What predicts: at the learned hyperparameters, or averaged over them."""
-        return self.fitted.solution if self.integrated is None else self.integrated
-
-    @property
-    def kernel(self) -> Any:
-        """The learned kernel, in scikit-learn's form where it has one."""
-        if self.choice.theirs is None:
-            return self.fitted.model.kernel
-        return self.choice.theirs.clone_with_theta(self._theirs(self.fitted.theta))
-
-    def _theirs(self, theta: np.ndarray) -> np.ndarray:
-        return self.choice.translation.to_theirs(theta[: len(self.choice.translation.order)])
-
-    def full(self, theta: Float[np.ndarray, " kernel"]) -> np.ndarray:
-        """Our θ, with the kernel's part from scikit-learn's θ."""
-        ours = self.choice.translation.to_ours(np.asarray(theta, dtype=np.float64))
-        return np.concatenate([ours, self.fitted.theta[len(ours) :]])
-
-    def at(self, theta: Float[np.ndarray, " kernel"]) -> Point:
-        """The objective at scikit-learn's θ, whatever was evaluated before."""
-        if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
-            raise ValueError(
-                "the file of this model holds a part of its rows only, those of one process of a job: it predicts, but "
-                "its objective at another theta is not known here"
-            )
-        return self.landscape.from_cold(self.full(theta))
-
-    def slope(self, point: Point) -> np.ndarray:
-        """The gradient at a point, in scikit-learn's θ."""
-        return self.choice.translation.gradient_to_theirs(point.gradient[: len(self.choice.translation.order)])
-
-    def moved(self, point: Point) -> Core:
-        """The same data at another point."""
-        fitted = fitted_at(self.landscape, point, (), _ending(point, "nothing-to-learn"))
-        return Core(self.choice, self.landscape, fitted)
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to learn: everything of an estimator's settings that is not the model."""
+class FitOptions:
+    """How to learn: all settings of an estimator that do not belong to the model."""
 
     method: Method
     objective: Objective
@@ -193,22 +47,197 @@ class Recipe:
     integrated: bool = False
 
 
-def integrated(core: Core) -> Core:
-    """The same averaged over its hyperparameters, under the evidence and their priors."""
-    found = integrated_over(core.fitted, core.landscape.task, core.landscape.max_sweeps)
-    return replace(core, integrated=found)
+@dataclass
+class FittedCore:
+    """A learned model with its data and its kernel before learning. θ is that of the scikit-learn kernel, if any."""
+
+    spec: KernelSpec
+    landscape: Landscape
+    fitted: Fitted
+    integrated: Integrated | None = None  # over its hyperparameters
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior that predicts: at the learned hyperparameters, or averaged over them."""
+        return as_classes(self.fitted.solution) if self.integrated is None else self.integrated
+
+    @property
+    def kernel(self) -> Any:
+        """The learned kernel of one latent function, in scikit-learn's form if it has one."""
+        if self.spec.theirs is not None:
+            return self.spec.theirs.clone_with_theta(self.spec.to_theirs(self.fitted.theta)[: self.spec.size])
+        kernel = self.fitted.model.kernel
+        if isinstance(kernel, PerClass) and len(kernel.kernels) == 1:
+            return kernel.kernels[0]
+        return kernel.kernel if isinstance(kernel, Difference) else kernel
+
+    def objective_at(self, theta: Float[np.ndarray, " kernel"], move: bool) -> tuple[float, np.ndarray]:
+        """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""
+        if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
+            raise ValueError(
+                "the file of this model holds a part of its rows only, those of one process of a job: it predicts, but "
+                "its objective at another theta is not known here"
+            )
+        size = self.spec.size
+        point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
+        if move:
+            self.fitted, self.integrated = self.moved(point).fitted, None
+        return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
+
+    def moved(self, point: Point) -> FittedCore:
+        """The same data at another point."""
+        return FittedCore(self.spec, self.landscape, _fitted(self.landscape, point, "nothing-to-learn"))
 
 
-def build(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any = None) -> Core:
-    """Learn a model from checked data."""
-    core = _learned(recipe, choice, model, x, y, rows, warm)
-    return integrated(core) if recipe.integrated else core
+class LearnedAttributes:
+    """The attributes of one learned model, or lists of those of several."""
+
+    log_marginal_likelihood_value_: Any
+
+    def _cores(self) -> list[FittedCore]:
+        """The learned models; none before `fit`."""
+        raise NotImplementedError
+
+    def _check_fitted(self) -> None:
+        """Raise if there is nothing learned."""
+
+    def _each(self, attribute: Callable[[FittedCore], Any], joined: Callable[[list], Any] = list) -> Any:
+        found = [attribute(core) for core in self._cores()]
+        if not found:
+            raise AttributeError(f"{type(self).__name__} has this attribute only after fit")
+        return found[0] if len(found) == 1 else joined(found)
+
+    @property
+    def kernel_(self):
+        """The learned kernel, a scikit-learn one if it has a counterpart; of several models a CompoundKernel."""
+        return self._each(lambda core: core.kernel, sk.CompoundKernel)
+
+    @property
+    def solution_(self):
+        """The posterior of the latent function at the learned hyperparameters; a list for several models.
+
+        With Gaussian noise by name, its X holds equal training rows once.
+        """
+        return self._each(lambda core: as_classes(core.fitted.solution))
+
+    @property
+    def posterior_(self):
+        """The posterior that predicts: `solution_`, or the average over hyperparameters; a list for several models."""
+        return self._each(lambda core: core.posterior)
+
+    @property
+    def fitted_(self):
+        """The result of learning: the learned model and its status; a list for several models."""
+        return self._each(lambda core: as_classes(core.fitted))
+
+    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
+        """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned.
+
+        Of several models it is the mean, and θ is that of one kernel, used for all, or that of the compound kernel.
+        With clone_kernel=False the model moves to θ.
+        """
+        self._check_fitted()
+        if theta is None:
+            if eval_gradient:
+                raise ValueError("Gradient can only be evaluated for theta!=None")
+            return self.log_marginal_likelihood_value_
+        theta, cores = np.asarray(theta, dtype=np.float64), self._cores()
+        size, k = cores[0].spec.size, len(cores)
+        if len(theta) not in (size, size * k):
+            raise ValueError(
+                f"Shape of theta must be either {size} or {size * k}. Obtained theta with shape {len(theta)}."
+            )
+        parts = [theta] * k if len(theta) == size else np.split(theta, k)
+        found = [core.objective_at(part, not clone_kernel) for core, part in zip(cores, parts, strict=True)]
+        value, slopes = np.mean([value for value, _ in found]), [slope for _, slope in found]
+        slope = np.mean(slopes, axis=0) if len(theta) == size else np.concatenate(slopes) / k
+        return (value, slope) if eval_gradient else value
 
 
-def _learned(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows: dict[str, Any], warm: Any) -> Core:
-    task = prepare(model, x, y, recipe.method, rows.get("weights"), rows.get("exposure"), rows.get("trials"))
-    landscape = Landscape(task.model, task, recipe.method, recipe.objective, True, TOLERANCE, recipe.max_sweeps)
+# --- models behind a classifier ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class ClassModel(LearnedAttributes):
+    """One learned model of a classifier, of two classes or of all jointly, with scikit-learn's attributes."""
+
+    core: FittedCore
+
+    def _cores(self) -> list[FittedCore]:
+        return [self.core]
+
+    @property
+    def classes_(self) -> np.ndarray:
+        """The codes of its classes: 0, 1, ..."""
+        solution = self.solution_
+        return np.arange(solution.classes if isinstance(solution, ClassSolution) else 2)
+
+    @property
+    def X_train_(self) -> np.ndarray:
+        """The inputs that it was learned from."""
+        return self.solution_.X
+
+    @property
+    def y_train_(self) -> np.ndarray:
+        """The codes of the classes that it was learned from."""
+        solution, task = self.solution_, self.core.landscape.task
+        return solution.y if isinstance(solution, ClassSolution) else (task.data.y[: len(task.x)] > 0).astype(int)
+
+    @property
+    def log_marginal_likelihood_value_(self) -> float:
+        """The objective at the learned hyperparameters."""
+        return self.core.fitted.objective_value
+
+    def log_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
+        """Log probabilities of its classes."""
+        y = self.posterior_.predict_y(x)
+        if isinstance(y, ClassPredictive):
+            return y.log_probabilities
+        return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
+
+
+@dataclass
+class MultiClassModels:
+    """The two-class models behind a multi-class classifier."""
+
+    estimators_: list[ClassModel]
+
+
+def two_class_problems(
+    y: np.ndarray, classes: np.ndarray, multi_class: str
+) -> list[tuple[Bool[np.ndarray, " n"], Bool[np.ndarray, " n"]]]:
+    """Which rows take part in each two-class problem, and which of all rows are positive in it."""
+    every = np.ones(len(y), dtype=bool)
+    if len(classes) == 2:
+        return [(every, y == classes[1])]
+    if multi_class == "one_vs_rest":
+        return [(every, y == label) for label in classes]
+    return [((y == a) | (y == b), y == b) for a, b in itertools.combinations(classes, 2)]
+
+
+def votes(models: Sequence[ClassModel], x: np.ndarray, classes: int) -> Float[np.ndarray, "n classes"]:
+    """The number of pairs that each class wins; the sum of its probabilities decides between equal numbers."""
+    score = np.zeros((len(x), classes))
+    for (a, b), model in zip(itertools.combinations(range(classes), 2), models, strict=True):
+        positive = np.exp(model.log_proba(x)[:, 1])
+        score[:, a] += (positive < 0.5) + 1e-3 * (1.0 - positive) / classes
+        score[:, b] += (positive >= 0.5) + 1e-3 * positive / classes
+    return score
+
+
+# --- learning --------------------------------------------------------------------------------------------------------
+
+
+def build(
+    options: FitOptions, spec: KernelSpec, model: Model, x: Any, y: Any, rows: Rows, warm: Natural | None = None
+) -> FittedCore:
+    """Learn a model from checked data; `warm` are sites to start from."""
+    task = prepare(model, x, y, options.method, *(rows.get(name) for name in ("weights", "exposure", "trials")))
+    landscape = Landscape(
+        task.model, task, options.method, options.objective, True, INFERENCE_TOLERANCE, options.max_sweeps
+    )
     theta, bounds = packed(landscape.parts), box(landscape.parts)
+<<<<<<< HEAD
     if warm is not None and all_true(len(warm.nu) == len(task.x)):
         landscape = landscape.warmed(theta, warm)
     if recipe.optimizer is None or not len(theta):
@@ -219,118 +248,64 @@ def _learned(recipe: Recipe, choice: Choice, model: Model, x: Any, y: Any, rows:
     landscape.compile()
     starts = [theta, *random_starts(recipe, bounds)]
     return Core(choice, landscape, learn(landscape, starts, bounds, MAX_EVALUATIONS, FTOL))
+=======
+    if warm is not None and has_one_site_per_row(warm, task.x):
+        landscape.warmed(theta, warm)
+    start = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
+    if options.optimizer is None or not len(theta):
+        fitted = _unlearned(options, landscape, theta, x, y, rows)
+    elif callable(options.optimizer):
+        fitted = _learned_by(options.optimizer, spec, landscape, [start, *random_starts(options, bounds)], bounds)
+    else:
+        starts = [start, *random_starts(options, bounds)]
+        fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
+    integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
+    return FittedCore(spec, landscape, fitted, integrated)
+>>>>>>> main
 
 
-def random_starts(recipe: Recipe, bounds: np.ndarray) -> list[np.ndarray]:
-    """Uniform in θ over the bounds, as scikit-learn does it; in a job those of the first process, since without a
-    random_state each would draw others.
-    """
-    if recipe.restarts and not np.isfinite(bounds).all():
+def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:
+    """Starts uniform in θ over the bounds, as in scikit-learn; in a job the same ones in all processes."""
+    if options.restarts and not np.isfinite(bounds).all():
         raise ValueError("n_restarts_optimizer > 0 requires that all bounds are finite")
-    draws = check_random_state(recipe.random_state)
-    return [agreed(draws.uniform(bounds[:, 0], bounds[:, 1])) for _ in range(recipe.restarts)]
+    draws = check_random_state(options.random_state)
+    return [of_first_process(draws.uniform(bounds[:, 0], bounds[:, 1])) for _ in range(options.restarts)]
 
 
-def _unlearned(recipe: Recipe, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: dict) -> Fitted:
-    model = landscape.model
-    solution = infer(model, x, y, recipe.method, tol=TOLERANCE, max_sweeps=recipe.max_sweeps, **rows)
-    value = float(sums(np.sum(solution.loo * landscape.task.weight.total[: len(solution.loo)]))[0])
-    value = value if recipe.objective.name == "loo" else solution.log_evidence
+def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: Rows) -> Fitted:
+    tolerance = INFERENCE_TOLERANCE
+    solution = infer(landscape.model, x, y, options.method, tol=tolerance, max_sweeps=options.max_sweeps, **rows)
+    value = solution.log_evidence
+    if options.objective.name == "loo":
+        value = weighted_sum(solution.loo, landscape.task.weight.total[: len(solution.loo)])
     reason = "nothing-to-learn" if solution.converged else "inference-failed"
     ending = Ending(reason, 1, int(not solution.converged), 0.0, ())
-    return Fitted(solution.model, solution, recipe.objective.name, value, theta, (), ending)
+    return Fitted(solution.model, solution, options.objective.name, value, theta, (), ending)
 
 
-def _ending(point: Point, reason: str) -> Ending:
-    return Ending(reason if point.usable else "inference-failed", 1, int(not point.usable), 0.0, ())
+def _fitted(landscape: Landscape, point: Point, reason: str) -> Fitted:
+    ending = Ending(reason if point.usable else "inference-failed", 1, int(not point.usable), 0.0, ())
+    return fitted_at(landscape, point, (), ending)
 
 
-def _by_callable(recipe: Recipe, choice: Choice, landscape: Landscape, theta: np.ndarray, bounds: np.ndarray) -> Fitted:
-    """The user's optimiser, called as scikit-learn calls it: obj_func(θ, eval_gradient) returns what to minimise.
-
-    θ is scikit-learn's, followed by the likelihood's and the mean's.
+def _learned_by(
+    optimizer: Any, spec: KernelSpec, landscape: Landscape, starts: list[np.ndarray], bounds: np.ndarray
+) -> Fitted:
+    """Learning by the user's optimiser, called as scikit-learn calls it: obj_func(θ, eval_gradient) returns what to
+    minimise. θ is scikit-learn's, followed by the likelihood's and the mean's.
     """
-    size, translation = len(choice.translation.order), choice.translation
 
-    def theirs(vector: np.ndarray) -> np.ndarray:
-        return np.concatenate([translation.to_theirs(vector[:size]), vector[size:]])
-
-    def ours(vector: np.ndarray) -> np.ndarray:
-        return np.concatenate([translation.to_ours(vector[:size]), vector[size:]])
-
-    def obj_func(vector: np.ndarray, eval_gradient: bool = True) -> Any:
-        point = landscape.at(ours(np.asarray(vector, dtype=np.float64)))
+    def obj_func(theta: np.ndarray, eval_gradient: bool = True) -> Any:
+        point = landscape.at(spec.to_ours(np.asarray(theta, dtype=np.float64)))
         value = -point.value if point.usable else np.inf
-        slope = np.concatenate([translation.gradient_to_theirs(point.gradient[:size]), point.gradient[size:]])
-        return (value, -slope) if eval_gradient else value
+        return (value, -spec.gradient_to_theirs(point.gradient)) if eval_gradient else value
 
-    ends = np.stack([theirs(bounds[:, 0]), theirs(bounds[:, 1])], axis=1)
-    best, least = recipe.optimizer(obj_func, theirs(theta), bounds=ends)
-    for start in random_starts(recipe, bounds):
-        new, value = recipe.optimizer(obj_func, theirs(start), bounds=ends)
-        if value < least:
-            best, least = new, value
-    point = landscape.at(ours(np.asarray(best, dtype=np.float64)))
-    return fitted_at(landscape, point, (), _ending(point, "converged"))
+    ends = np.stack([spec.to_theirs(bounds[:, 0]), spec.to_theirs(bounds[:, 1])], axis=1)
+    found = [optimizer(obj_func, spec.to_theirs(start), bounds=ends) for start in starts]
+    best = min(found, key=lambda pair: pair[1])[0]
+    point = landscape.at(spec.to_ours(np.asarray(best, dtype=np.float64)))
+    return _fitted(landscape, point, "converged")
 
 
-# --- warnings, one of each kind per fit -------------------------------------------------------------------------------
-
-
-def warn_at_bounds(cores: Sequence[Core], name: str, given: bool) -> None:
-    """Say which numbers ended at a bound, each once for all models of an estimator, whether its kernel was given."""
-    every = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, given)))
-    if every:
-        more = f" And {len(every) - SHOWN} more." if len(every) > SHOWN else ""
-        warnings.warn(f"{name}: {' '.join(every[:SHOWN])}{more}", ConvergenceWarning, stacklevel=4)
-
-
-def _at_bounds(core: Core, given: bool) -> Iterator[str]:
-    """A sentence for each number at a bound: of a given kernel as scikit-learn says it, else without numbers, which
-    would make another sentence of it in every fold of a cross-validation. A longest lengthscale of our own kernel only
-    says that a feature does not matter.
-    """
-    theta, bounds = core.fitted.theta, box(core.landscape.parts)
-    kernel, size = core.kernel, len(core.choice.translation.order)
-    if given and isinstance(kernel, sk.Kernel):
-        yield from _in_their_words(kernel)
-        theta, bounds = theta[size:], bounds[size:]
-    sides = zip(labels(core.landscape.parts)[-len(theta) :], at_bounds(theta, bounds), strict=True)
-    for label, side in sides if len(theta) else ():
-        if side and (given or not (side > 0 and "lengthscale" in label)):
-            words = re.sub(r"^kernel\.((left|right|base|kernel|kernels\[\d+\])\.)*", "the kernel's ", label)
-            yield (
-                f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
-                "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."
-            )
-
-
-def _in_their_words(kernel: sk.Kernel) -> Iterator[str]:
-    position = 0
-    for hyper in kernel.hyperparameters:
-        for dimension in range(0 if hyper.fixed else hyper.n_elements):
-            theta, (lower, upper) = kernel.theta[position], kernel.bounds[position]
-            for bound, which, change in ((lower, "lower", "Decreasing"), (upper, "upper", "Increasing")):
-                if np.isclose(theta, bound):
-                    limit = np.atleast_2d(hyper.bounds)[dimension if len(np.atleast_2d(hyper.bounds)) > 1 else 0]
-                    yield (
-                        f"The optimal value found for dimension {dimension} of parameter {hyper.name} is close to "
-                        f"the specified {which} bound {limit[0 if which == 'lower' else 1]}. {change} the bound and "
-                        "calling fit again may find a better value."
-                    )
-            position += 1
-
-
-def warn_if_unfinished(cores: Sequence[Core], name: str, remedy: str) -> None:
-    """Say so where learning or inference did not converge; of several models the first of them in full."""
-    bad = [core.fitted for core in cores if not core.fitted.converged]
-    if bad:
-        share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
-        warnings.warn(
-            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
-    rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
-    if rough:
-        warnings.warn(f"{name}: integration {rough[0].status}", ConvergenceWarning, stacklevel=4)
+Core = FittedCore  # the name that other folders import
+Recipe = FitOptions

@@ -1,25 +1,22 @@
-"""What a fitted regressor says about new rows, and how well it does."""
+"""The predictions of the regressor, and their scores."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
 from quantprop.data import real_array
-from quantprop.estimators.core import Core
-from quantprop.estimators.labels import codes
-from quantprop.inference.integrated import Integrated
+from quantprop.estimators.observations import codes
+from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
-from quantprop.inference.solution import Solution
-from quantprop.likelihoods import Datum, Gaussian, Likelihood
+from quantprop.likelihoods import Datum, Gaussian, Likelihood, Ordinal
 from quantprop.runtime.arguments import checked
 
 
@@ -27,31 +24,26 @@ class MomentWarning(UserWarning):
     """A mean or a deviation that was asked for does not exist."""
 
 
-class Forecasts:
+class Forecasts(RegressorMixin, GaussianProcess):
     """The predictions of `GaussianProcessRegressor`."""
 
-    solution_: Solution
-    posterior_: Solution | Integrated
+    likelihood: Any
     likelihood_: Likelihood
     classes_: np.ndarray
-    _labels: np.ndarray | None  # that have an order, where y consists of such
-    _core: Core
-    _of_f: Callable[[], bool]
-    _ordinal: Callable[[], bool]
-    _new_inputs: Callable[[Any], np.ndarray]
+    _labels: np.ndarray | None  # of an ordinal y
     _y_mean: float
     _y_std: float
 
     def predict(self, X, return_std=False, return_cov=False, *, exposure=None, trials=None):
         """The mean of y, with its standard deviation or the covariance of f on request; of labels the median.
 
-        With known Gaussian noise both are those of f, without the noise `alpha`, as in scikit-learn; else those of y.
-        Where y has no mean (Student-t noise with df ≤ 1) the median is returned in its place, and an infinite deviation
-        where it has no variance (df ≤ 2), both with a MomentWarning.
+        With known Gaussian noise both are those of f, without the noise `alpha`, as in scikit-learn; otherwise of y.
+        If y has no mean (Student-t noise with df ≤ 1) the median is returned instead, and if it has no variance
+        (df ≤ 2) an infinite deviation, both with a MomentWarning.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        x = self._for_prediction(X)
+        x = self._new_inputs(X)
         of_f = self._of_f()
         if return_cov and not isinstance(self.likelihood_, Gaussian):
             raise ValueError(
@@ -78,7 +70,7 @@ class Forecasts:
         tail = 0.5 * (1.0 - coverage)
         return self.predict_quantiles(X, (tail, 1.0 - tail), exposure=exposure, trials=trials)
 
-    @available_if(lambda self: self._ordinal())
+    @available_if(lambda self: self._named(Ordinal))
     def predict_proba(self, X):
         """Probabilities of ordered labels, in the order of `classes_`."""
         y = self._predictive(X, None, None)
@@ -94,8 +86,8 @@ class Forecasts:
 
     @checked()
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
-        """Joint draws at new inputs, one column each: of f with known Gaussian noise, else of y."""
-        x, draws, of_f = self._for_prediction(X), check_random_state(random_state), self._of_f()
+        """Joint draws at new inputs, one column each: of f with known Gaussian noise, otherwise of y."""
+        x, draws, of_f = self._new_inputs(X), check_random_state(random_state), self._of_f()
         posterior, integrated = self.posterior_, self._core.integrated
         if integrated is not None and not of_f:
             seed = int(draws.randint(2**31))
@@ -111,13 +103,13 @@ class Forecasts:
         return self._as_given(self.likelihood_.draw(rng, datum, f).T)
 
     def score(self, X, y, sample_weight=None, *, exposure=None, trials=None):
-        """R² of the predictions where y is one real number. For counts, labels and censored rows the mean log
-        predictive density (`log_predictive_density`), which is larger the better too.
+        """R² of the predictions if y is one real number. For counts, labels and censored rows the mean log predictive
+        density (`log_predictive_density`), of which larger is better too.
 
         A model of counts that was learned with exposure or trials needs those of the new rows; in cross-validation
         scikit-learn passes them on (`set_fit_request(exposure=True).set_score_request(exposure=True)`).
         """
-        check_is_fitted(self, "log_marginal_likelihood_value_")
+        self._check_fitted()
         if self.likelihood_.lattice is None and self.likelihood_.columns == 1:
             return r2_score(y, self.predict(X, exposure=exposure, trials=trials), sample_weight=sample_weight)
         learned = self._core.landscape.task.data
@@ -130,7 +122,15 @@ class Forecasts:
         density = self.log_predictive_density(X, y, exposure=exposure, trials=trials)
         return float(np.average(density, weights=sample_weight))
 
-    # --- y, as it was given and as it was learned from ---------------------------------------------------------------
+    # --- y, as the user gives it and as the model sees it ------------------------------------------------------------
+
+    def _named(self, kind: type[Likelihood]) -> bool:
+        return isinstance(self.likelihood, str) and self.likelihood == kind.name
+
+    def _of_f(self) -> bool:
+        """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
+        learned: Any = self._core.fitted.model.likelihood
+        return self._named(Gaussian) and learned.scale.fixed
 
     def _as_given(self, y: np.ndarray) -> np.ndarray:
         return self._y_mean + self._y_std * y if self._labels is None else self._labels[y.astype(int)]
@@ -140,12 +140,8 @@ class Forecasts:
             return codes(np.atleast_1d(y), self._labels)
         return (real_array(y, "y") - self._y_mean) / self._y_std
 
-    def _for_prediction(self, X: Any) -> np.ndarray:
-        check_is_fitted(self, "log_marginal_likelihood_value_")
-        return self._new_inputs(X)
-
     def _predictive(self, X: Any, exposure: Any, trials: Any) -> Predictive | MixedPredictive:
-        return self.posterior_.predict_y(self._for_prediction(X), exposure=exposure, trials=trials)
+        return self.posterior_.predict_y(self._new_inputs(X), exposure=exposure, trials=trials)
 
 
 _REMEDY = (

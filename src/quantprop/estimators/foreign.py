@@ -1,7 +1,8 @@
-"""A scikit-learn kernel that has no translation, used through its own `__call__`; its inputs may be any objects."""
+"""A scikit-learn kernel without translation, used through its own `__call__`; its inputs may be any objects."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,12 +16,8 @@ from quantprop.parameters import Parameter
 from quantprop.records import field
 
 
-def _copy(kernel: sk.Kernel) -> Any:
-    return clone(kernel)
-
-
 class Source:
-    """Inputs that are not vectors (strings, graphs): each gets a number, and kernels see the numbers."""
+    """Inputs that are not vectors (strings, graphs): each gets a number, and compiled programs see the numbers."""
 
     def __init__(self, objects: list[Any] | None = None) -> None:
         self.objects = objects
@@ -38,8 +35,8 @@ class Source:
         return x if self.objects is None else [self.objects[int(i)] for i in x[:, 0]]
 
 
-class Held:
-    """A kernel and the source of its inputs, told apart by identity, as compiled programs need."""
+class KernelHandle:
+    """A kernel and the source of its inputs, compared by identity, as compiled programs need."""
 
     def __init__(self, kernel: Any, source: Source) -> None:
         self.kernel, self.source = kernel, source
@@ -49,10 +46,10 @@ class Held:
         return self.kernel.clone_with_theta(np.log(np.asarray(values, dtype=np.float64)))
 
     def cross(self, values: Any, x: Any, z: Any) -> np.ndarray:
-        return np.asarray(self.at(values)(self.source.decode(x), self.source.decode(z)), dtype=np.float64)
+        return self.at(values)(self.source.decode(x), self.source.decode(z))
 
     def gram(self, values: Any, x: Any) -> np.ndarray:
-        return np.asarray(self.at(values)(self.source.decode(x)), dtype=np.float64)
+        return self.at(values)(self.source.decode(x))
 
     def pull(self, values: Any, x: Any, by: Any) -> np.ndarray:
         """Σ by_ij ∂K_ij/∂values."""
@@ -60,14 +57,14 @@ class Held:
         return np.einsum("ij,ijp->p", np.asarray(by), slopes) / np.asarray(values)
 
     def diagonal(self, values: Any, x: Any) -> np.ndarray:
-        return np.asarray(self.at(values).diag(self.source.decode(x)), dtype=np.float64)
+        return self.at(values).diag(self.source.decode(x))
 
 
 class Foreign(Kernel):
     """A kernel of scikit-learn's kind. `values` are its free hyperparameters, exp θ."""
 
     values: Any
-    held: Held = field(static=True)
+    held: KernelHandle = field(static=True)
 
     @classmethod
     def of(cls, kernel: sk.Kernel, source: Source | None = None) -> Foreign:
@@ -75,7 +72,7 @@ class Foreign(Kernel):
         values, bounds = np.exp(kernel.theta), np.exp(kernel.bounds)
         ends = (tuple(map(float, bounds[:, 0])), tuple(map(float, bounds[:, 1]))) if len(values) else None
         parameter = Parameter(values, bounds=ends, fixed=not len(values))
-        return cls(parameter, Held(_copy(kernel), source if source is not None else Source()))
+        return cls(parameter, KernelHandle(clone(kernel), source if source is not None else Source()))
 
     def theirs(self) -> sk.Kernel:
         """The scikit-learn kernel at the current values."""
@@ -83,24 +80,37 @@ class Foreign(Kernel):
         return self.held.at(values)
 
     def cross(self, x: Any, z: Any) -> Any:
-        shape = jax.ShapeDtypeStruct((len(x), len(z)), jnp.float64)
-        return jax.pure_callback(self.held.cross, shape, self.values, x, z)
+        return _on_host(self.held.cross, (len(x), len(z)), self.values, x, z)
 
     def gram_of(self, pairs: Pairs) -> Any:
         return _gram(self.held, jnp.asarray(self.values), pairs["x"])
 
     def diagonal(self, x: Any) -> Any:
-        return jax.pure_callback(self.held.diagonal, jax.ShapeDtypeStruct((len(x),), jnp.float64), self.values, x)
+        return _on_host(self.held.diagonal, (len(x),), self.values, x)
 
 
-def _call(held: Held, values: Any, x: Any) -> Any:
-    return jax.pure_callback(held.gram, jax.ShapeDtypeStruct((len(x), len(x)), jnp.float64), values, x)
+def _on_host(function: Callable[..., Any], shape: tuple[int, ...], *arrays: Any) -> Any:
+    """A NumPy function of float64 arrays, called from compiled programs. JAX may call it in a thread in which 64-bit
+    types are off, so numbers travel as pairs of 32-bit integers.
+    """
+
+    def called(*bits: Any) -> np.ndarray:
+        found = function(*(np.ascontiguousarray(pairs).view(np.float64)[..., 0] for pairs in bits))
+        return np.ascontiguousarray(found, dtype=np.float64)[..., None].view(np.uint32)
+
+    bits = (jax.lax.bitcast_convert_type(jnp.asarray(array, jnp.float64), jnp.uint32) for array in arrays)
+    found = jax.pure_callback(called, jax.ShapeDtypeStruct((*shape, 2), jnp.uint32), *bits)
+    return jax.lax.bitcast_convert_type(found, jnp.float64)
+
+
+def _call(held: KernelHandle, values: Any, x: Any) -> Any:
+    return _on_host(held.gram, (len(x), len(x)), values, x)
 
 
 _gram = jax.custom_vjp(_call, nondiff_argnums=(0,))
 
 
-def _forward(held: Held, values: Any, x: Any) -> Any:
+def _forward(held: KernelHandle, values: Any, x: Any) -> Any:
     if x.perturbed:
         raise TypeError(
             f"{type(held.kernel).__name__} is computed by scikit-learn, which has no derivative of it in the inputs; "
@@ -109,10 +119,9 @@ def _forward(held: Held, values: Any, x: Any) -> Any:
     return _call(held, values.value, x.value), (values.value, x.value)
 
 
-def _backward(held: Held, saved: Any, by: Any) -> Any:
+def _backward(held: KernelHandle, saved: Any, by: Any) -> Any:
     values, x = saved
-    shape = jax.ShapeDtypeStruct(jnp.shape(values), jnp.float64)
-    return jax.pure_callback(held.pull, shape, values, x, by), None
+    return _on_host(held.pull, jnp.shape(values), values, x, by), None
 
 
 _gram.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import warnings
-from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
-from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils._param_validation import StrOptions
 
 from quantprop.data import row_weights
-from quantprop.estimators.classifier import LIKELIHOODS
-from quantprop.estimators.core import Core, Default, build
-from quantprop.estimators.shared import GaussianProcess
+from quantprop.estimators.core import build
+from quantprop.estimators.first_kernel import DefaultKernel
+from quantprop.estimators.observations import OF_CLASSES
+from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess
 from quantprop.inference.prediction import predicted_of, proper
-from quantprop.kernels import Difference, Kernel, Terms
+from quantprop.kernels import Difference
 from quantprop.kernels.difference import Item, halves
 from quantprop.likelihoods.binary import Binary
-from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.runtime.precision import float64
 
@@ -37,6 +34,8 @@ class GaussianProcessRanker(GaussianProcess):
     - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
     - `method`, `objective`, `max_sweeps`, `optimizer`, `n_restarts_optimizer`, `random_state`: as there.
 
+    `solution_` is the posterior of the difference of utilities in every comparison.
+
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRanker
     >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
@@ -49,17 +48,10 @@ class GaussianProcessRanker(GaussianProcess):
 
     process, hyperparameters = "dense", "point"
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [SklearnKernel, Kernel, Terms, str, None],
-        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
-        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
-        "random_state": ["random_state"],
-        "likelihood": [StrOptions(set(LIKELIHOODS)), Binary],
-        "method": [str, Method],
-        "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "max_sweeps": [Interval(Integral, 1, None, closed="left")],
+        **GaussianProcess._parameter_constraints,
+        "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
+        "max_sweeps": [POSITIVE_INTEGER],
     }
-    _core: Core
-    _items: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -85,21 +77,21 @@ class GaussianProcessRanker(GaussianProcess):
     def fit(self, X, pairs, sample_weight=None):
         """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.
 
-        Where there are two tables of the same columns, one of winners and one of losers, X is the one below the other
-        and `pairs` is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items with equal
-        features have the same utility: comparisons of them are left out, with a warning.
+        Of two tables with the same columns, one of winners and one of losers, X is the one below the other and `pairs`
+        is `np.arange(2 * m).reshape(2, m).T`. A comparison of weight 2 counts as two. Items with equal features have
+        the same utility: comparisons of them are omitted, with a warning.
         """
-        x, _ = self._learned_from(X)
+        x = self._learned_from(X)
         self.X_train_, self.pairs_ = x, checked(pairs, len(x))
-        chosen = self._choice(x, Default())
-        likelihood = LIKELIHOODS[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
-        model = Model(Difference(chosen.translation.kernel), likelihood)
+        spec = self._kernel_spec(x, DefaultKernel())
+        likelihood = OF_CLASSES[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
+        model = Model(Difference(spec.kernel), likelihood)
         rows, won = compared(x, self.pairs_), np.ones(len(self.pairs_))
-        weights = telling(model, rows, row_weights(sample_weight, len(rows), "sample_weight"))
+        weights = informative(model, rows, row_weights(sample_weight, len(rows), "sample_weight"))
         given = {} if (weights == 1.0).all() else {"weights": weights}
-        self._core = build(self._recipe(self.max_sweeps), chosen, model, rows, won, given)
+        self._core = build(self._fit_options(self.max_sweeps), spec, model, rows, won, given)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
-        self._warn([self._core])
+        self._warn()
         return self
 
     @float64
@@ -107,8 +99,8 @@ class GaussianProcessRanker(GaussianProcess):
         """The mean of the utility of items, with its standard deviation or the covariance of all on request."""
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        check_is_fitted(self, "log_marginal_likelihood_value_")
-        solution, items = self.solution_, self._new_inputs(X)
+        items = self._new_inputs(X)
+        solution: Any = self.solution_
         kernel = Item(solution.model.plain_kernel.kernel)
         found = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
         utility = proper(found, solution.status)
@@ -118,7 +110,6 @@ class GaussianProcessRanker(GaussianProcess):
 
     def predict_proba(self, X, others):
         """The probability that the item of each row of X beats the one in the same row of `others`."""
-        check_is_fitted(self, "log_marginal_likelihood_value_")
         one, other = self._new_inputs(X), self._new_inputs(others)
         if len(one) != len(other):
             raise ValueError(f"X and others must have as many rows; got {len(one)} and {len(other)}")
@@ -126,34 +117,15 @@ class GaussianProcessRanker(GaussianProcess):
 
     def score(self, X, pairs, sample_weight=None):
         """The mean log probability of comparisons of items X, rows (winner, loser): the larger the better."""
-        check_is_fitted(self, "log_marginal_likelihood_value_")
         items = self._new_inputs(X)
         rows = compared(items, checked(pairs, len(items)))
         weights = row_weights(sample_weight, len(rows), "sample_weight")
         return float(np.average(self.solution_.predict_y(rows).log_prob(1.0), weights=weights))
 
-    # --- what was learned --------------------------------------------------------------------------------------------
-
-    @property
-    def kernel_(self):
-        """The learned kernel of the utility, a scikit-learn one where it has a counterpart."""
-        found = self._core.kernel
-        return found.kernel if isinstance(found, Difference) else found
-
-    @property
-    def solution_(self):
-        """The posterior of the difference of utilities in every comparison."""
-        return self._core.fitted.solution
-
-    @property
-    def fitted_(self):
-        """What learning returned: the learned model and how it ended."""
-        return self._core.fitted
-
     @property
     def loo_(self):
         """Leave-one-out log probabilities of the comparisons."""
-        return self.solution_.loo
+        return self.posterior_.loo
 
 
 def compared(x: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -162,9 +134,9 @@ def compared(x: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 @float64
-def telling(model: Model, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    """Weights of comparisons, 0 where two items have equal features and the kernel gives them no level of their own:
-    their utilities are the same under any θ, and comparing them says nothing.
+def informative(model: Model, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Weights of comparisons, 0 if two items have equal features and the kernel no white noise: their utilities are
+    the same under any θ.
     """
     winner, loser = halves(rows)
     same = (winner == loser).all(axis=1) & (np.asarray(model.plain_kernel.noise(rows)) <= 0.0) & (weights > 0)
@@ -173,14 +145,14 @@ def telling(model: Model, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
     if same.any():
         warnings.warn(
             f"{same.sum()} of {len(rows)} comparisons, such as pairs[{int(np.argmax(same))}], are of items with equal "
-            "features, whose utilities are the same: they are left out",
+            "features, whose utilities are the same: they are omitted",
             UserWarning, stacklevel=4,
         )  # fmt: skip
     return np.where(same, 0.0, weights)
 
 
 def checked(pairs: Any, items: int) -> np.ndarray:
-    """Comparisons as positions in X, or an error that names the first that is none."""
+    """Comparisons as positions in X, or an error that names the first invalid one."""
     found = np.asarray(pairs)
     if found.ndim != 2 or found.shape[1] != 2 or len(found) == 0:
         raise ValueError(f"pairs must be rows (winner, loser) of positions in X; got shape {found.shape}")

@@ -2,63 +2,51 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import RegressorMixin
-from sklearn.gaussian_process.kernels import Kernel as SklearnKernel
+from sklearn.utils import column_or_1d
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_consistent_length, check_is_fitted
+from sklearn.utils.validation import check_consistent_length
 
-from quantprop import likelihoods, means
-from quantprop.data import refuse_others, refuse_sizes, row_weights
-from quantprop.estimators.core import Choice, Core, Default, build, with_mean
+from quantprop import means
+from quantprop.data import refuse_others, refuse_sizes
+from quantprop.estimators.core import FittedCore, build
+from quantprop.estimators.first_kernel import DefaultKernel, with_unknown_mean
 from quantprop.estimators.forecasts import Forecasts
-from quantprop.estimators.labels import codes, ordered, starting_cutpoints
-from quantprop.estimators.noise import ALPHA, LEVEL, REMEDY, check_factor, gaussian_by_name
-from quantprop.estimators.shared import GaussianProcess, at_theta, without_theta, written_out
-from quantprop.estimators.streaming import FurtherObservations
-from quantprop.estimators.terms import unknown_mean
-from quantprop.inference.task import has_white_noise
+from quantprop.estimators.observations import (
+    DEFAULT_ALPHA,
+    LEVEL_REMEDY,
+    NOISE_REMEDY,
+    OF_NUMBERS,
+    check_factor,
+    codes,
+    gaussian_by_name,
+    is_on_real_line,
+    ordered,
+    relative_precisions,
+    starting_cutpoints,
+)
+from quantprop.estimators.rows import Rows, given_rows, mean_and_deviation, merged, with_weight, written_out
+from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
+from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.terms import mean_of, terms_of
-from quantprop.kernels import Constant, Kernel, Terms, summands
+from quantprop.kernels import Constant, summands
 from quantprop.learning.starts import size_of, with_noise_from
-from quantprop.likelihoods import Likelihood
-from quantprop.methods import Method
+from quantprop.likelihoods import ByOutput, Gaussian, Likelihood, Ordinal
 from quantprop.model import Model
 from quantprop.parameters import Parameter, values
-from quantprop.priors import Process
-from quantprop.runtime.jobs import sums
-
-REAL = (likelihoods.Gaussian, likelihoods.StudentT, likelihoods.DoubleExponential, likelihoods.Warped)  # y in (−∞, ∞)
-LIKELIHOODS: dict[str, Any] = {
-    "gaussian": None,
-    "poisson": likelihoods.Poisson,
-    "negative-binomial": likelihoods.NegativeBinomial,
-    "binomial": likelihoods.Binomial,
-    "student-t": likelihoods.StudentT,
-    "double-exponential": likelihoods.DoubleExponential,
-    "gamma": likelihoods.Gamma,
-    "beta": likelihoods.Beta,
-    "censored": likelihoods.Censored,
-    "weibull": likelihoods.Weibull,
-    "log-logistic": likelihoods.LogLogistic,
-    "zero-inflated-poisson": likelihoods.ZeroInflatedPoisson,
-    "zero-inflated-negative-binomial": likelihoods.ZeroInflatedNegativeBinomial,
-    "warped": likelihoods.Warped,
-    "ordinal": None,
-}
 
 
-class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, GaussianProcess):
+class GaussianProcessRegressor(Forecasts):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
     Takes the arguments of scikit-learn's class of the same name. With a kernel of yours and the Gaussian likelihood
     `alpha` is the fixed noise variance and results equal scikit-learn's. With kernel=None the kernel is a constant
     times an RBF, both learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for
-    each feature). Other text is in the language of terms, "se(age) + group(hospital) + linear(dose)", each term of
-    columns of its own. Where y is no real number the constant has a weak prior, LogNormal(1, 10).
+    each feature). Other text is a kernel formula, "se(age) + group(hospital) + linear(dose)", each term of columns of
+    its own. If y is not a real number the constant has a weak prior, LogNormal(1, 10).
 
     Without a kernel of yours Gaussian noise is learned too, unlike in scikit-learn: it starts at a quarter of the
     variance of y, `likelihood_.scale` is its standard deviation, and the deviations, covariances and draws of `predict`
@@ -67,20 +55,15 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
 
     - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
       "double-exponential", "gamma", "beta", "censored", "weibull", "log-logistic", "zero-inflated-poisson",
-      "zero-inflated-negative-binomial", "warped", "ordinal". An object says more: StudentT(df=4.0).
+      "zero-inflated-negative-binomial", "warped", "ordinal". An object sets more: StudentT(df=4.0).
       "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
-      from how often each label occurs, and predictions are labels. Noise is learned (but for "gaussian" by name with a
-      kernel of yours), from half the spread of y unless a scale is given.
+      from how often each label occurs, and predictions are labels. Noise is learned (except for "gaussian" by name with
+      a kernel of yours), from half the spread of y unless a scale is given.
     - `mean`: "zero"; "constant" or "linear", an intercept and slopes with wide priors, integrated over as terms of the
       kernel, so that predictions and effects have their uncertainty; a number; a Parameter, which is learned; or a
       function of X.
-    - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
-    - `objective`: "evidence", "loo", or "elbo" (VB).
-    - `process`: how the Gaussian process is held; "dense"; "markov" for long series (one column, time); or a Process
-      (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov" where
-      kernel and X allow it, else inducing points, with a warning.
-    - `max_sweeps`: the most sweeps of one inference.
-    - `hyperparameters`: "point" predicts at the learned ones, "integrated" averages over their posterior (`integrate`).
+    - `max_sweeps`: the maximum number of sweeps of one inference.
+    - `method`, `objective`, `process`, `hyperparameters`: as in `GaussianProcessClassifier`.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRegressor
@@ -91,27 +74,20 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
     """
 
     _parameter_constraints: ClassVar[dict] = {
-        "kernel": [SklearnKernel, Kernel, Terms, str, None],
+        **GaussianProcess._parameter_constraints,
+        **GaussianProcess._process_constraints,
         "alpha": [Interval(Real, 0, None, closed="neither"), np.ndarray],
-        "optimizer": [StrOptions({"fmin_l_bfgs_b"}), callable, None],
-        "n_restarts_optimizer": [Interval(Integral, 0, None, closed="left")],
         "normalize_y": ["boolean"],
-        "copy_X_train": ["boolean"],
-        "random_state": ["random_state"],
-        "likelihood": [StrOptions(set(LIKELIHOODS)), Likelihood],
+        "likelihood": [StrOptions(set(OF_NUMBERS)), Likelihood],
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
-        "method": [str, Method],
-        "objective": [StrOptions({"evidence", "loo", "elbo"})],
-        "process": [StrOptions({"auto", "dense", "markov"}), Process],
-        "max_sweeps": [Interval(Integral, 1, None, closed="left")],
-        "hyperparameters": [StrOptions({"point", "integrated"})],
+        "max_sweeps": [POSITIVE_INTEGER],
     }
 
     def __init__(
         self,
         kernel=None,
         *,
-        alpha=ALPHA,
+        alpha=DEFAULT_ALPHA,
         optimizer="fmin_l_bfgs_b",
         n_restarts_optimizer=0,
         normalize_y=False,
@@ -145,205 +121,154 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """Learn from rows X and observations y, as the likelihood codes them.
 
-        A row of weight 2 counts as two equal rows; where the kernel contains white noise, which differs between equal
-        rows, weights above 1 must be whole.
+        A row of weight 2 counts as two equal rows; if the kernel contains white noise, which differs between equal
+        rows, weights above 1 must be integers.
         """
         X, y = self._observed(X, y)
-        likelihood = self._likelihood(y, sample_weight)
-        X, y, rows = self._given_rows(X, y, sample_weight, exposure, trials)
-        recipe, normalised = self._recipe(self.max_sweeps), self._normalised(y, rows)
-        likelihood, mean, default = self._starts(likelihood, normalised, rows)
-        chosen, mean = self._with_mean(self._choice(X, default), mean, X, default)
-        model = Model(chosen.translation.kernel, likelihood, mean, self._process(chosen, X))
-        if sample_weight is not None:
-            X, y, rows = written_out(model, X, y, rows)
-        y = self._normalised(y, rows)
-        x, distinct, rows, which = self._distinct(model, X, y, rows)
-        core = build(recipe, chosen, model, x, distinct, rows)
-        if self._gaussian():
+        X, y, rows = self._with_weight(X, y, sample_weight, exposure, trials)
+        likelihood = self._likelihood(y, rows)
+        y = self._normalised(likelihood, y, rows)
+        likelihood, mean, default = self._starts(likelihood, y, rows)
+        spec, mean = self._with_mean(self._kernel_spec(X, default), mean, X, default)
+        model = Model(spec.kernel, likelihood, mean, self._process(spec, X))
+        X, y, rows = written_out(model, X, y, rows)
+        x, distinct, which = X, y, np.arange(len(X))
+        if self._named(Gaussian):  # known noise of 1e-10 leaves repeated rows few digits
+            x, distinct, rows, which = merged(model, X, y, rows)
+        core = build(self._fit_options(self.max_sweeps), spec, model, x, distinct, rows)
+        if self._named(Gaussian):
             check_factor(core)
         self._finish(core, X, y, which)
-        self._warn([self._core])
+        self._warn()
         return self
 
-    def _finish(self, core: Core, X: np.ndarray, y: np.ndarray, which: np.ndarray) -> None:
-        """Take over what was learned, and from what; `_rows` says which row of the model stands for a training row."""
+    @WithFurtherRows
+    def partial_fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
+        """Take further rows into a model with inducing points (`process=Inducing(512)`); the first call learns one.
+
+        Earlier rows are summarised by what their sites say about the values at the inducing points, which is not
+        revised; points and prior mean stay as the first rows made them, and so do the labels of "ordinal" and the scale
+        of `normalize_y`. The hyperparameters are learned again, unless `optimizer` is None. `X_train_`, `loo_` and
+        `solution_`'s rows are the last ones.
+        """
+        if not self._cores():
+            return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
+        X = self._new_inputs(X)
+        check_consistent_length(X, y)
+        if self._labels is not None:
+            y = codes(y, self._labels)
+        elif self._columns() == 1:
+            y = column_or_1d(y, dtype=np.float64)
+        X, y, rows = self._with_weight(X, np.asarray(y), sample_weight, exposure, trials)
+        y = (y - self._y_mean) / self._y_std
+        prior = self._core.fitted.solution.as_prior()
+        core = build(self._fit_options(self.max_sweeps), self._core.spec, prior, X, y, rows)
+        self._finish(core, X, y, np.arange(len(X)))
+        self._warn()
+        return self
+
+    def _finish(self, core: FittedCore, X: np.ndarray, y: np.ndarray, which: np.ndarray) -> None:
+        """Store what was learned, and from what; `_rows` says which row of the model represents a training row."""
         self._core, self._rows = core, which
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
         self.log_marginal_likelihood_value_ = np.float64(core.fitted.objective_value)
 
-    def _cores(self) -> list[Core]:
-        return [self._core] if hasattr(self, "_core") else []
+    # --- observations ------------------------------------------------------------------------------------------------
 
     def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
-        """X and y, checked; ordered labels as whole numbers, in `_labels` what they stand for."""
-        self._validate_params()  # before the likelihood says how many columns y has
-        one = self._columns() == 1 and not self._ordinal()
+        """X and y, checked; ordered labels as their codes, the labels themselves in `_labels`."""
+        one = self._columns() == 1 and not self._named(Ordinal)
         if one:
             refuse_others(y, "y")
-        X, checked = self._learned_from(X, **({"y": y, "multi_output": False, "y_numeric": True} if one else {}))
-        self._labels = None
-        if one:
-            refuse_sizes(checked, "y")
-            return X, checked
-        check_consistent_length(X, y)
-        if not self._ordinal():
-            return X, np.asarray(y, dtype=np.float64)
-        self._labels = ordered(y)
-        return X, codes(y, self._labels)
+            X, y = self._learned_from(X, y=y, multi_output=False, y_numeric=True)
+            refuse_sizes(y, "y")
+        else:
+            X = self._learned_from(X)
+            check_consistent_length(X, y)
+        self._coding.check(len(X))
+        self._labels = ordered(y) if self._named(Ordinal) else None
+        return X, np.asarray(y, dtype=np.float64) if self._labels is None else codes(y, self._labels)
 
     def _columns(self) -> int:
-        kind = LIKELIHOODS[self.likelihood] if isinstance(self.likelihood, str) else self.likelihood
-        return 1 if kind is None else kind.columns
+        kind = OF_NUMBERS.get(self.likelihood) if isinstance(self.likelihood, str) else self.likelihood
+        return getattr(kind, "columns", 1)
 
-    def _given_rows(
+    def _with_weight(
         self, X: np.ndarray, y: np.ndarray, weights: Any, exposure: Any, trials: Any
-    ) -> tuple[np.ndarray, np.ndarray, dict]:
-        """The rows whose weight is not zero, with all that was given for each of them."""
-        noise = self._precisions(len(y))
-        rows = {"weights": weights, "exposure": exposure if noise is None else noise, "trials": trials}
-        rows = {name: value for name, value in rows.items() if value is not None}
-        if weights is None:
-            return X, y, rows
-        weights = row_weights(weights, len(X), "sample_weight")
-        kept = weights > 0
-        rows = {**rows, "weights": weights}
-        rows = {name: np.broadcast_to(value, (len(X),))[kept] for name, value in rows.items()}
-        return X[kept], y[kept], rows
+    ) -> tuple[np.ndarray, np.ndarray, Rows]:
+        """The rows whose weight is not zero; noise that differs between rows is passed as exposure."""
+        precisions = relative_precisions(self.alpha, len(y)) if self._named(Gaussian) else None
+        exposure = exposure if precisions is None else precisions
+        return with_weight(X, y, given_rows(weights=weights, exposure=exposure, trials=trials))
 
-    def _distinct(
-        self, model: Model, X: np.ndarray, y: np.ndarray, rows: dict
-    ) -> tuple[np.ndarray, np.ndarray, dict, np.ndarray]:
-        """Equal rows (x, y and noise) as one that counts for all; and which one stands for each row.
-
-        For the Gaussian likelihood given by name only: little noise leaves repeated rows few digits. Not with white
-        noise in the kernel, nor with inducing points: equal rows have values of their own then, each of them.
-        """
-        if not self._gaussian() or model.process.copies_apart:
-            return X, y, rows, np.arange(len(X))
-        noise, weights = (np.broadcast_to(rows.get(name, 1.0), (len(X),)) for name in ("exposure", "weights"))
-        _, first, which = np.unique(np.column_stack([X, y, noise]), axis=0, return_index=True, return_inverse=True)
-        if len(first) == len(X) or has_white_noise(model.plain_kernel, X):
-            return X, y, rows, np.arange(len(X))
-        order = np.argsort(first)  # distinct rows in the order of their first appearance
-        first, which = first[order], np.argsort(order)[which.ravel()]
-        kept = {name: np.broadcast_to(value, (len(X),))[first] for name, value in rows.items()}
-        return X[first], y[first], {**kept, "weights": np.bincount(which, weights)}, which
-
-    def _named(self, name: str) -> bool:
-        return isinstance(self.likelihood, str) and self.likelihood == name
-
-    def _gaussian(self) -> bool:
-        return self._named("gaussian")
-
-    def _ordinal(self) -> bool:
-        return self._named("ordinal")
-
-    def _likelihood(self, y: np.ndarray, weights: Any) -> Likelihood:
-        if isinstance(self.likelihood, likelihoods.ByOutput):
+    def _likelihood(self, y: np.ndarray, rows: Rows) -> Likelihood:
+        if isinstance(self.likelihood, ByOutput):
             raise ValueError("likelihood: GaussianProcessRegressor predicts one output; several are learned by "
                              "quantprop.fit, whose solution predicts each by predict_y(X, output=k)")  # fmt: skip
         if not isinstance(self.likelihood, str):
             return self.likelihood
-        if self._ordinal():
-            return likelihoods.Ordinal(starting_cutpoints(y, len(self.classes_), weights))
-        if not self._gaussian():
-            return LIKELIHOODS[self.likelihood]()
-        return gaussian_by_name(self.kernel, self.alpha, y, self.normalize_y)
-
-    def _of_f(self) -> bool:
-        """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
-        learned: Any = self._core.fitted.model.likelihood
-        return self._gaussian() and learned.scale.fixed
+        if self._named(Ordinal):
+            return Ordinal(starting_cutpoints(y, len(self.classes_), rows.get("weights")))
+        if self._named(Gaussian):
+            return gaussian_by_name(self.kernel, self.alpha, y, self.normalize_y)
+        return OF_NUMBERS[self.likelihood]()
 
     @property
     def _remedy(self) -> str:
-        return f"; the noise is alpha={self.alpha}: {REMEDY}" if self._of_f() else f"; {LEVEL}" * self._gaussian()
+        if not self._named(Gaussian):
+            return ""
+        return f"; the noise is alpha={self.alpha}: {NOISE_REMEDY}" if self._of_f() else f"; {LEVEL_REMEDY}"
 
-    def _precisions(self, n: int) -> np.ndarray | None:
-        """Of Gaussian noise that differs between rows, relative to that of its mean variance, which new rows have."""
-        if not self._gaussian() or np.ndim(self.alpha) == 0:
-            return None
-        alpha = np.asarray(self.alpha, dtype=np.float64)
-        if alpha.shape != (n,):
-            raise ValueError(f"alpha must be a scalar or an array with same number of entries as y. "
-                             f"({alpha.shape[0] if alpha.ndim else 0} != {n})")  # fmt: skip
-        return alpha.mean() / alpha
-
-    def _normalised(self, y: np.ndarray, rows: dict) -> np.ndarray:
-        """y in units of its own mean and deviation, if asked for (real y only); a row of weight 2 counts as two."""
+    def _normalised(self, likelihood: Likelihood, y: np.ndarray, rows: Rows) -> np.ndarray:
+        """y in units of its own mean and deviation, if asked for; a row of weight 2 counts as two."""
         self._y_mean, self._y_std = 0.0, 1.0
         if not self.normalize_y:
             return y
-        real = any(map(self._named, ("gaussian", "student-t", "double-exponential", "warped")))
-        if not (real or isinstance(self.likelihood, REAL)):
+        if not is_on_real_line(likelihood):
             raise ValueError("normalize_y=True is for y on the whole real line")
-        weights = np.broadcast_to(rows.get("weights", 1.0), y.shape)
-        all_y, count = sums(np.sum(weights * y), np.sum(weights))
-        self._y_mean = float(all_y / count)
-        spread = float(np.sqrt(sums(np.sum(weights * (y - self._y_mean) ** 2))[0] / count))
-        self._y_std = spread if spread > 0 else 1.0
+        self._y_mean, self._y_std = mean_and_deviation(y, rows.get("weights", 1.0))
         return (y - self._y_mean) / self._y_std
 
-    def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: dict) -> tuple[Likelihood, Any, Default]:
-        """Where learning starts. Where f has the unit of y, noise, an unknown mean and the default kernel start at the
-        size of y; else f has a scale of its own, and the default kernel's variance a weak prior.
+    # --- where learning starts ---------------------------------------------------------------------------------------
+
+    def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: Rows) -> tuple[Likelihood, Any, DefaultKernel]:
+        """Likelihood, known mean and default kernel to start from. If f has the unit of y, their size is that of y;
+        otherwise f has a scale of its own, and the default kernel's variance a weak prior.
         """
-        size = None if likelihood.noise_name is None else size_of(likelihood.response(y), rows.get("weights"))
-        centre = 0.0 if size is None else size.centre
-        kinds = {"zero": 0.0, "constant": centre, "linear": centre}  # what is not known about it is in the kernel
-        mean = kinds[self.mean] if isinstance(self.mean, str) else self.mean
+        weights = rows.get("weights")
+        size = None if likelihood.noise_name is None else size_of(likelihood.response(y), weights)
+        mean = self.mean
+        if isinstance(mean, str):  # the unknown part is in the kernel
+            mean = 0.0 if mean == "zero" or size is None else size.centre
         if size is None:
-            return likelihood, mean, Default(weights=rows.get("weights"))
+            return likelihood, mean, DefaultKernel(weights=weights)
         level = mean.intercept if isinstance(mean, means.Linear) else 0.0 if callable(mean) else mean
+        if self.optimizer is not None or isinstance(self.likelihood, str):
+            likelihood = with_noise_from(likelihood, size)
         about = float(np.mean(values(level)))
-        kept = self.optimizer is None and not isinstance(self.likelihood, str)
-        started = likelihood if kept else with_noise_from(likelihood, size)
-        return started, mean, Default(size.variance_about(about), None, weights=rows.get("weights"))
+        return likelihood, mean, DefaultKernel(size.variance_about(about), None, weights=weights)
 
-    def _with_mean(self, chosen: Choice, mean: Any, X: np.ndarray, default: Default) -> tuple[Choice, Any]:
-        """The kernel with a mean that is not known, "constant" or "linear", integrated over; and what is known of it.
+    def _with_mean(self, spec: KernelSpec, mean: Any, X: np.ndarray, default: DefaultKernel) -> tuple[KernelSpec, Any]:
+        """The kernel with an unknown mean, "constant" or "linear", integrated over; and the known part of the mean.
 
-        Markov has no place for slopes in several columns in its kernel: there they are parameters of the mean.
+        The kernel of a Markov process cannot contain slopes in several columns: they are parameters of the mean there.
         """
         if not isinstance(self.mean, str):
-            return chosen, mean
+            return spec, mean
         if self.mean == "linear" and self._coding.levels:
             raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
                              "a linear term in the kernel, linear(column)")  # fmt: skip
-        if self.mean == "linear" and X.shape[1] > 1 and self._in_time(chosen, X):
-            return chosen, means.Linear(np.zeros(X.shape[1]), Parameter(mean))
-        if self.mean == "constant" and any(isinstance(term, Constant) for term in summands(chosen.translation.kernel)):
-            return chosen, mean
-        return with_mean(chosen, *unknown_mean(self.mean, X, self._coding.names, default)), mean
+        if self.mean == "linear" and X.shape[1] > 1 and self._in_time(spec, X):
+            return spec, means.Linear(np.zeros(X.shape[1]), Parameter(mean))
+        if self.mean == "constant" and any(isinstance(term, Constant) for term in summands(spec.kernel)):
+            return spec, mean
+        return with_unknown_mean(spec, self.mean, X, self._coding.names, default), mean
 
     # --- what was learned --------------------------------------------------------------------------------------------
 
     @property
-    def kernel_(self):
-        """The learned kernel, a scikit-learn one where it has a counterpart."""
-        return self._core.kernel
-
-    @property
-    def solution_(self):
-        """The posterior of the latent function at the learned hyperparameters. With Gaussian noise by name, its X holds
-        equal training rows once.
-        """
-        return self._core.fitted.solution
-
-    @property
-    def posterior_(self):
-        """What predicts: `solution_`, or the average over hyperparameters."""
-        return self._core.posterior
-
-    @property
-    def fitted_(self):
-        """What learning returned: the learned model and how it ended."""
-        return self._core.fitted
-
-    @property
     def likelihood_(self):
-        """The likelihood with its learned numbers."""
+        """The likelihood with its learned parameters."""
         return values(self._core.fitted.model.likelihood)
 
     @property
@@ -367,11 +292,3 @@ class GaussianProcessRegressor(Forecasts, FurtherObservations, RegressorMixin, G
     def loo_(self):
         """Leave-one-out log predictive densities of the training rows, per unit of y as it was given."""
         return self.posterior_.loo[self._rows] - np.log(self._y_std)
-
-    def log_marginal_likelihood(self, theta=None, eval_gradient=False, clone_kernel=True):
-        """The objective at θ (of `kernel_`), with its exact gradient on request; likelihood and mean as learned."""
-        check_is_fitted(self, "log_marginal_likelihood_value_")
-        if theta is None:
-            return without_theta(self.log_marginal_likelihood_value_, eval_gradient)
-        result, self._core = at_theta(self._core, theta, eval_gradient, clone_kernel)
-        return result

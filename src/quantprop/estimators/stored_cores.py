@@ -2,86 +2,122 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
 from typing import Any
 
+import jax
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
-from quantprop.estimators.core import TOLERANCE, Choice, Core, untranslated, with_priors_of
+from quantprop.estimators.columns import Coding
+from quantprop.estimators.core import INFERENCE_TOLERANCE, FittedCore
 from quantprop.estimators.foreign import Foreign, Source
-from quantprop.estimators.stored_kinds import BOTH, WHOLE
-from quantprop.estimators.translate import translate
+from quantprop.estimators.translate import KernelSpec, translate, untranslated
 from quantprop.inference.classes import as_factors
-from quantprop.inference.results import Fitted
 from quantprop.inference.task import prepare
 from quantprop.kernels import Difference, Kernel, PerClass
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.model import Model
+from quantprop.parameters import Parameter, is_parameter
 from quantprop.parameters import packed as theta_of
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
 from quantprop.storage import records
 from quantprop.storage.files import Shelf
-from quantprop.storage.records import decode, encode, require
+from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, encode, instance, require
+
+WHOLE = Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool))
+_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
+
+# --- kernels of scikit-learn, and columns ----------------------------------------------------------------------------
+
+_KERNELS = (
+    sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
+    sk.Sum, sk.Product, sk.Exponentiation,
+)  # fmt: skip
+_RULES = {
+    **dict.fromkeys(("k1", "k2", "kernel"), instance("a kernel of scikit-learn", sk.Kernel)),
+    "exponent": records.NUMBER,
+    "nu": Rule("a number", lambda value: records.numeric(value, 0)),
+}
+_BOUNDS = Rule("'fixed' or bounds", lambda value: records.numeric(value, 2) or str(value) == "fixed")
 
 
-def packed(core: Core, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-    """One learned model, its kernel before learning, in scikit-learn's form where it has one, and its data."""
-    fitted, task, start = core.fitted, core.landscape.task, core.landscape.model
-    content = {
-        "fitted": learned.packed(fitted, prefix, tensors),
-        "kernel": encode(_before_learning(core), "kernel", BOTH),
+def _kind(make: type) -> Kind:
+    names = inspect.signature(make).parameters
+    rules = {name: _RULES.get(name, _BOUNDS if name.endswith("_bounds") else records.NUMBERS) for name in names}
+    return Kind(f"sklearn.{make.__name__}", make, rules)
+
+
+def _is_levels(value: Any) -> bool:
+    pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
+    return pairs and all(type(column) is int and records.NAMES.holds(levels) for column, levels in value)
+
+
+_CODING = Kind("estimators.Coding", Coding, {"names": records.NAMES, "levels": Rule("levels of columns", _is_levels)})
+BOTH = Registry((*REGISTRY.kinds, _CODING, *map(_kind, _KERNELS)))
+
+
+# --- models ----------------------------------------------------------------------------------------------------------
+
+
+def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
+    """A learned model as JSON; its arrays go to `tensors`, their names behind the prefix."""
+    task, start = core.landscape.task, core.landscape.model
+    mixture = core.integrated
+    rows = {**task.data._asdict(), "weights": task.weight.total}
+    tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
+    return {
+        "fitted": learned.packed(core.fitted, prefix, tensors),
+        "kernel": encode(start.kernel if core.spec.theirs is None else core.spec.theirs, "kernel", BOTH),
         "likelihood": encode(start.likelihood, "likelihood"),
         "mean": encode(start.mean, "mean"),
         "max_sweeps": int(core.landscape.max_sweeps),
-        "integrated": None,
+        "integrated": None if mixture is None else mixtures.packed(mixture, f"{prefix}integrated.", tensors),
     }
-    if core.integrated is not None:
-        content["integrated"] = mixtures.packed(core.integrated, f"{prefix}integrated.", tensors)
-    rows = {**task.data._asdict(), "weights": task.weight.total}
-    tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
-    return content
 
 
-def _before_learning(core: Core) -> Any:
-    return core.landscape.model.kernel if core.choice.theirs is None else core.choice.theirs
-
-
-def unpacked(node: Any, prefix: str, shelf: Shelf) -> Core:
-    parts = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
-    require(isinstance(node, dict) and set(node) | {"integrated"} == parts, "a model has other parts")
+def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
+    """A learned model from JSON and tensors, checked to fit together."""
+    require(isinstance(node, dict) and set(node) | {"integrated"} == _PARTS, "a model has unexpected or missing parts")
     mixture = node.get("integrated")  # missing in files of older versions
     integrated = None if mixture is None else mixtures.unpacked(mixture, f"{prefix}integrated.", shelf)
     fitted = as_factors(learned.unpacked(node["fitted"], prefix, shelf))
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": WHOLE})
-    choice = _choice(decode(node["kernel"], "kernel", BOTH), fitted.model.kernel)
-    kernel, known = choice.translation.kernel, fitted.model.kernel
+    known = fitted.model.kernel
+    spec = _spec(decode(node["kernel"], "kernel", BOTH), known)
+    kernel = spec.kernel
     if isinstance(known, PerClass) and not isinstance(kernel, PerClass):
         kernel = PerClass((kernel,), known.classes)
     if isinstance(known, Difference) and not isinstance(kernel, Difference):
         kernel = Difference(kernel)
     model = Model(kernel, start["likelihood"], start["mean"], fitted.model.process)
-    landscape = _landscape(model, fitted, start["max_sweeps"], prefix, shelf)
+    objective, method = as_objective(fitted.objective), fitted.solution.method
+    task = _task(model, fitted.solution, prefix, shelf)
+    landscape = Landscape(model, task, method, objective, True, INFERENCE_TOLERANCE, start["max_sweeps"])
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
-    return Core(choice, landscape, fitted, integrated)
+    return FittedCore(spec, landscape, fitted, integrated)
 
 
-def _choice(kernel: Any, learned_kernel: Kernel) -> Choice:
-    """The kernel before learning, of either library, as estimators hold it."""
+def _spec(kernel: Any, known: Kernel) -> KernelSpec:
+    """The kernel before learning, of either library; priors are those of the learned one."""
     if isinstance(kernel, Kernel):
         return untranslated(kernel)
     require(isinstance(kernel, sk.Kernel), "kernel must be a kernel of either library")
-    translation = with_priors_of(learned_kernel, translate(kernel, Source()))
-    require(not isinstance(translation.kernel, Foreign), "kernel has no translation")
-    return Choice(kernel, translation)
+    spec = translate(kernel, Source())
+    require(not isinstance(spec.kernel, Foreign), "kernel has no translation")
+    own, form = jax.tree.flatten(spec.kernel, is_leaf=is_parameter)
+    pairs = zip(own, jax.tree.leaves(known, is_leaf=is_parameter), strict=True)
+    with_priors = [Parameter(one.value, one.bounds, other.prior, one.fixed) for one, other in pairs]
+    return replace(spec, kernel=jax.tree.unflatten(form, with_priors))
 
 
-def _landscape(model: Model, fitted: Fitted, max_sweeps: int, prefix: str, shelf: Shelf) -> Landscape:
-    """The data and the objective behind `log_marginal_likelihood`."""
-    x, method, likelihood = fitted.solution.X, fitted.solution.method, model.plain_likelihood
+def _task(model: Model, solution: Any, prefix: str, shelf: Shelf) -> Any:
+    """The data behind `log_marginal_likelihood`."""
+    x, likelihood = solution.X, model.plain_likelihood
     shape = (len(x), likelihood.columns) if likelihood.columns > 1 else (len(x),)
     rows = {name: shelf.take(f"{prefix}{name}", (len(x),)) for name in ("weights", "exposure", "trials")}
     used = {name: rows[name] if name in likelihood.scaled_by else None for name in ("exposure", "trials")}
-    task = prepare(model, x, shelf.take(f"{prefix}y", shape), method, rows["weights"], **used)
-    return Landscape(model, task, method, as_objective(fitted.objective), True, TOLERANCE, max_sweeps)
+    return prepare(model, x, shelf.take(f"{prefix}y", shape), solution.method, rows["weights"], **used)

@@ -6,8 +6,7 @@ A translated kernel has the same hyperparameters with the same bounds, but not a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,26 +21,44 @@ from quantprop.parameters import Parameter, declared, free, is_parameter, named
 
 
 @dataclass(frozen=True)
-class Translation:
-    """A quantprop kernel, and how θ of scikit-learn follows from its own."""
+class KernelSpec:
+    """A kernel before learning: ours, scikit-learn's form of it (None if it has none), and how their θ are related.
+    Entries of θ after those of the kernel, of likelihood and mean, are the same in both.
+    """
 
     kernel: Kernel
     order: np.ndarray
     factor: np.ndarray
+    theirs: sk.Kernel | None = None
+
+    @property
+    def size(self) -> int:
+        """The number of entries of θ that belong to the kernel."""
+        return len(self.order)
 
     def to_theirs(self, theta: Float[np.ndarray, " theta"]) -> np.ndarray:
         """θ of the scikit-learn kernel from ours."""
-        return (theta / self.factor)[self.order]
+        return np.concatenate([(theta[: self.size] / self.factor)[self.order], theta[self.size :]])
 
     def to_ours(self, theta: Float[np.ndarray, " theta"]) -> np.ndarray:
         """Our θ from scikit-learn's."""
-        ours = np.empty(len(self.order))
-        ours[self.order] = theta
-        return ours * self.factor
+        ours = np.array(theta)
+        ours[self.order] = theta[: self.size]
+        ours[: self.size] *= self.factor
+        return ours
 
     def gradient_to_theirs(self, gradient: Float[np.ndarray, " theta"]) -> np.ndarray:
         """A gradient in our θ as one in theirs."""
-        return (gradient * self.factor)[self.order]
+        return np.concatenate([(gradient[: self.size] * self.factor)[self.order], gradient[self.size :]])
+
+
+def untranslated(kernel: Kernel) -> KernelSpec:
+    """A kernel whose θ is our own, because it has no form in scikit-learn or the same θ there."""
+    size = sum(np.size(p.value) for p in free(declared(kernel)))
+    return KernelSpec(kernel, np.arange(size), np.ones(size))
+
+
+# --- from scikit-learn -----------------------------------------------------------------------------------------------
 
 
 def from_sklearn(kernel: sk.Kernel) -> Kernel:
@@ -56,40 +73,71 @@ def from_sklearn(kernel: sk.Kernel) -> Kernel:
     return translate(kernel).kernel
 
 
-def translate(kernel: sk.Kernel, source: Source | None = None) -> Translation:
-    """Translate a kernel; one that is not known works through its own `__call__` (on `source`'s objects, if any)."""
-    known = _known(kernel) if source is None or source.objects is None else None
-    if known is not None:
-        return known
-    foreign = Foreign.of(kernel, source)
-    size = len(kernel.theta)
-    return Translation(foreign, np.arange(size), np.ones(size))
+def translate(kernel: sk.Kernel, source: Source | None = None) -> KernelSpec:
+    """Translate a kernel; an unknown one is used through its own `__call__` (on the objects of `source`, if any)."""
+    found = _known(kernel) if source is None or source.objects is None else None
+    if found is None:
+        size = len(kernel.theta)
+        found = KernelSpec(Foreign.of(kernel, source), np.arange(size), np.ones(size))
+    return replace(found, theirs=kernel)
 
 
 def check_theirs(kernel: Any) -> None:
-    """Refuse a kernel of too many terms; one that is not scikit-learn's is nothing to look into."""
+    """Raise if a scikit-learn kernel has too many terms."""
     if isinstance(kernel, sk.Kernel):
         check_size(kernel, lambda part: isinstance(part, sk.Kernel))
 
 
-def _known(kernel: Any) -> Translation | None:
-    """A translation, or None where the kernel or a part of it is not in the table."""
+_ONE = Parameter(np.ones(()), fixed=True)
+_LENGTH = {"lengthscale": "length_scale"}
+_LEAVES: tuple[tuple[type, type, dict[str, str], dict[str, Any]], ...] = (
+    # ours, theirs, the names there of our parameters, further arguments of theirs
+    (kernels.Constant, sk.ConstantKernel, {"variance": "constant_value"}, {}),
+    (kernels.White, sk.WhiteKernel, {"variance": "noise_level"}, {}),
+    (kernels.SquaredExponential, sk.RBF, _LENGTH, {}),
+    (kernels.Matern12, sk.Matern, _LENGTH, {"nu": 0.5}),
+    (kernels.Matern32, sk.Matern, _LENGTH, {"nu": 1.5}),
+    (kernels.Matern52, sk.Matern, _LENGTH, {"nu": 2.5}),
+    (kernels.SquaredExponential, sk.Matern, _LENGTH, {"nu": np.inf}),
+    (kernels.RationalQuadratic, sk.RationalQuadratic, {**_LENGTH, "mixture": "alpha"}, {}),
+    (kernels.Periodic, sk.ExpSineSquared, {**_LENGTH, "period": "periodicity"}, {}),
+)
+
+
+def _known(kernel: Any) -> KernelSpec | None:
+    """The translation, or None if the kernel or a part of it has no counterpart."""
     if type(kernel) in (sk.Sum, sk.Product):
         left, right = _known(kernel.k1), _known(kernel.k2)
         if left is None or right is None:
             return None
         join = kernels.Sum if type(kernel) is sk.Sum else kernels.Product
-        order = np.concatenate([left.order, len(left.order) + right.order])
-        return Translation(join(left.kernel, right.kernel), order, np.concatenate([left.factor, right.factor]))
+        order = np.concatenate([left.order, left.size + right.order])
+        return KernelSpec(join(left.kernel, right.kernel), order, np.concatenate([left.factor, right.factor]))
     if type(kernel) is sk.Exponentiation:
         base = _known(kernel.kernel)
-        return base and Translation(kernels.Power(base.kernel, float(kernel.exponent)), base.order, base.factor)
-    build = _LEAVES.get(type(kernel))
-    return build(kernel) if build is not None else None
+        return base and replace(base, kernel=kernels.Power(base.kernel, float(kernel.exponent)))
+    return _dot_product(kernel) if type(kernel) is sk.DotProduct else _leaf(kernel)
 
 
-def _number(kernel: sk.Kernel, name: str, power: float = 1.0) -> Parameter:
-    """A hyperparameter of theirs as a Parameter."""
+def _leaf(kernel: sk.Kernel) -> KernelSpec | None:
+    for ours, theirs, names, settings in _LEAVES:
+        if type(kernel) is theirs and all(getattr(kernel, name) == value for name, value in settings.items()):
+            parameters = {own: _parameter(kernel, name) for own, name in names.items()}
+            spec = untranslated(ours(**{"variance": _ONE, **parameters}))
+            alphabetical = list(names.values()) == sorted(names.values())  # θ is, in scikit-learn
+            return spec if alphabetical else replace(spec, order=spec.order[::-1])
+    return None
+
+
+def _dot_product(kernel: sk.DotProduct) -> KernelSpec:
+    if kernel.hyperparameter_sigma_0.fixed and kernel.sigma_0 == 0.0:
+        return untranslated(kernels.Linear(_ONE))
+    spec = untranslated(kernels.Sum(kernels.Constant(_parameter(kernel, "sigma_0", 2.0)), kernels.Linear(_ONE)))
+    return replace(spec, factor=2.0 * spec.factor)
+
+
+def _parameter(kernel: sk.Kernel, name: str, power: float = 1.0) -> Parameter:
+    """A power of one of their hyperparameters."""
     given = getattr(kernel, f"hyperparameter_{name}")
     value = np.asarray(getattr(kernel, name), dtype=np.float64) ** power
     if value.ndim == 1 and len(value) == 1:
@@ -102,47 +150,7 @@ def _number(kernel: sk.Kernel, name: str, power: float = 1.0) -> Parameter:
     return Parameter(value, bounds=(tuple(lower.tolist()), tuple(upper.tolist())))
 
 
-_ONE = Parameter(np.ones(()), fixed=True)
-
-
-def _plain(kernel: Kernel) -> Translation:
-    """A kernel whose θ is scikit-learn's."""
-    size = sum(np.size(p.value) for p in free(declared(kernel)))
-    return Translation(kernel, np.arange(size), np.ones(size))
-
-
-def _matern(kernel: sk.Matern) -> Translation | None:
-    kinds = {0.5: kernels.Matern12, 1.5: kernels.Matern32, 2.5: kernels.Matern52, np.inf: kernels.SquaredExponential}
-    kind = kinds.get(kernel.nu)
-    return None if kind is None else _plain(kind(_ONE, _number(kernel, "length_scale")))
-
-
-def _rational_quadratic(kernel: sk.RationalQuadratic) -> Translation:
-    ours = kernels.RationalQuadratic(_ONE, _number(kernel, "length_scale"), _number(kernel, "alpha"))
-    straight = _plain(ours)
-    return Translation(ours, straight.order[::-1], straight.factor)  # theirs is (alpha, length_scale)
-
-
-def _dot_product(kernel: sk.DotProduct) -> Translation:
-    if kernel.hyperparameter_sigma_0.fixed and kernel.sigma_0 == 0.0:
-        return _plain(kernels.Linear(_ONE))
-    ours = kernels.Sum(kernels.Constant(_number(kernel, "sigma_0", 2.0)), kernels.Linear(_ONE))
-    straight = _plain(ours)
-    return Translation(ours, straight.order, 2.0 * straight.factor)
-
-
-_LEAVES: dict[type, Callable[[Any], Translation | None]] = {
-    sk.ConstantKernel: lambda k: _plain(kernels.Constant(_number(k, "constant_value"))),
-    sk.WhiteKernel: lambda k: _plain(kernels.White(_number(k, "noise_level"))),
-    sk.RBF: lambda k: _plain(kernels.SquaredExponential(_ONE, _number(k, "length_scale"))),
-    sk.Matern: _matern,
-    sk.RationalQuadratic: _rational_quadratic,
-    sk.ExpSineSquared: lambda k: _plain(kernels.Periodic(_ONE, _number(k, "length_scale"), _number(k, "periodicity"))),
-    sk.DotProduct: _dot_product,
-}
-
-
-# --- and back --------------------------------------------------------------------------------------------------------
+# --- to scikit-learn -------------------------------------------------------------------------------------------------
 
 
 def to_sklearn(kernel: Kernel) -> sk.Kernel:
@@ -155,7 +163,7 @@ def to_sklearn(kernel: Kernel) -> sk.Kernel:
     return theirs
 
 
-def _back(kernel: Kernel) -> sk.Kernel:
+def _back(kernel: Any) -> sk.Kernel:
     if isinstance(kernel, Foreign):
         return kernel.theirs()
     if isinstance(kernel, kernels.Sum):
@@ -166,49 +174,38 @@ def _back(kernel: Kernel) -> sk.Kernel:
         return sk.Exponentiation(_back(kernel.base), kernel.exponent)
     if isinstance(kernel, kernels.Columns):
         raise TypeError(f"on({list(kernel.columns)}) has no counterpart in scikit-learn, whose kernels see all columns")
-    build = _BACK.get(type(kernel))
-    if build is None:
-        raise TypeError(f"{type(kernel).__name__} has no counterpart in scikit-learn")
-    return build(kernel)
+    if isinstance(kernel, kernels.Linear) and kernel.centre is not None:
+        raise TypeError("a centre has no counterpart in scikit-learn, whose DotProduct is 0 where x is")
+    return _leaf_back(kernel)
 
 
-def _argument(name: str, parameter: Parameter) -> dict[str, Any]:
-    """Value and bounds of a parameter as the two arguments that scikit-learn takes."""
-    value = parameter.value
-    value = float(value) if np.ndim(value) == 0 else np.asarray(value)
-    if parameter.fixed or parameter.bounds is None:
-        return {name: value, f"{name}_bounds": "fixed"}
-    lower, upper = parameter.bounds
-    bounds = (lower, upper) if np.ndim(lower) == 0 else np.stack([lower, upper], axis=1)
-    return {name: value, f"{name}_bounds": bounds}
+def _leaf_back(kernel: Any) -> sk.Kernel:
+    if type(kernel) is kernels.Linear:
+        return _scaled(kernel, sk.DotProduct(sigma_0=0.0, sigma_0_bounds="fixed"))
+    for ours, theirs, names, settings in _LEAVES:
+        if type(kernel) is ours:
+            found = theirs(**settings, **_arguments(kernel, names))
+            return found if "variance" in names else _scaled(kernel, found)
+    raise TypeError(f"{type(kernel).__name__} has no counterpart in scikit-learn")
+
+
+def _arguments(kernel: Kernel, names: dict[str, str]) -> dict[str, Any]:
+    """Values and bounds of parameters as the arguments that scikit-learn takes."""
+    found = {}
+    for own, name in names.items():
+        parameter = getattr(kernel, own)
+        found[name] = float(parameter.value) if np.ndim(parameter.value) == 0 else np.asarray(parameter.value)
+        if parameter.fixed or parameter.bounds is None:
+            found[f"{name}_bounds"] = "fixed"
+        else:
+            lower, upper = parameter.bounds
+            found[f"{name}_bounds"] = (lower, upper) if np.ndim(lower) == 0 else np.stack([lower, upper], axis=1)
+    return found
 
 
 def _scaled(kernel: Any, shape: sk.Kernel) -> sk.Kernel:
-    """variance · shape, without the factor where it is a fixed 1."""
+    """variance · shape, without the factor if that is a fixed 1."""
     variance = kernel.variance
     if is_parameter(variance) and variance.fixed and np.all(variance.value == 1.0):
         return shape
-    return sk.ConstantKernel(**_argument("constant_value", variance)) * shape
-
-
-def _linear(kernel: kernels.Linear) -> sk.Kernel:
-    if kernel.centre is not None:
-        raise TypeError("a centre has no counterpart in scikit-learn, whose DotProduct is 0 where x is")
-    return _scaled(kernel, sk.DotProduct(sigma_0=0.0, sigma_0_bounds="fixed"))
-
-
-_BACK: dict[type, Callable[[Any], sk.Kernel]] = {
-    kernels.Constant: lambda k: sk.ConstantKernel(**_argument("constant_value", k.variance)),
-    kernels.White: lambda k: sk.WhiteKernel(**_argument("noise_level", k.variance)),
-    kernels.Linear: _linear,
-    kernels.SquaredExponential: lambda k: _scaled(k, sk.RBF(**_argument("length_scale", k.lengthscale))),
-    kernels.Matern12: lambda k: _scaled(k, sk.Matern(nu=0.5, **_argument("length_scale", k.lengthscale))),
-    kernels.Matern32: lambda k: _scaled(k, sk.Matern(nu=1.5, **_argument("length_scale", k.lengthscale))),
-    kernels.Matern52: lambda k: _scaled(k, sk.Matern(nu=2.5, **_argument("length_scale", k.lengthscale))),
-    kernels.RationalQuadratic: lambda k: _scaled(
-        k, sk.RationalQuadratic(**_argument("length_scale", k.lengthscale), **_argument("alpha", k.mixture))
-    ),
-    kernels.Periodic: lambda k: _scaled(
-        k, sk.ExpSineSquared(**_argument("length_scale", k.lengthscale), **_argument("periodicity", k.period))
-    ),
-}
+    return sk.ConstantKernel(**_arguments(kernel, {"variance": "constant_value"})) * shape

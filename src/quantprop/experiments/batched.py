@@ -4,30 +4,20 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 from loky import cpu_count
 
-from quantprop import fit_many, predict_many
+from quantprop import Fitted, Model, fit_many, predict_many
 from quantprop.data import bucket
-from quantprop.experiments.experiment import described, forecasts, hyperparameters_of_ep, no_result, row_of
-from quantprop.experiments.forecast import Forecast
-from quantprop.experiments.learning import (
-    LIMITS,
-    Failed,
-    Hyperparameters,
-    Learned,
-    best_of,
-    gradient_of,
-    model_at,
-    starts,
-)
+from quantprop.experiments.experiment import Forecast, described, forecasts, hyperparameters_of_ep, no_result, row_of
+from quantprop.experiments.learning import LIMITS, Failed, Learned, best_of, gradient_of, starts
 from quantprop.experiments.pool import ENVIRONMENT, in_processes
 from quantprop.experiments.protocol import METHODS, Experiment, TrainTest, follows_ep, model_of, split
 from quantprop.experiments.rows import Row, lines
@@ -122,12 +112,20 @@ def together(units: list[Unit], tasks: Iterable[tuple[Any, list[Done]]]) -> Resu
                 yield whole
 
 
-class Case(NamedTuple):
-    """One experiment on its way through a method, with what EP learned where the method goes on from there."""
+@dataclass
+class Case:
+    """One experiment on its way through a method: EP's row where the method goes on from there, and then its result."""
 
     experiment: Experiment
     parts: TrainTest
-    at_ep: Hyperparameters
+    ep: Row | None
+    result: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def starts(self, method: str) -> list[Model]:
+        """Where learning by the method begins."""
+        at_ep = hyperparameters_of_ep(self.experiment, method, self.ep)
+        return starts(self.experiment, method, self.parts.x.shape[1], at_ep)
 
 
 def _in_turn(units: list[Unit]) -> list[Done]:
@@ -144,75 +142,56 @@ def _rows_of(units: list[Unit]) -> list[Done]:
     for method in METHODS:
         began = time.perf_counter()
         wanted = [i for i, unit in enumerate(units) if method in unit.methods]
-        results = _results([(units[i].experiment, parts[i], ep[i]) for i in wanted], method) if wanted else []
-        seconds = (time.perf_counter() - began) / max(1, len(wanted))  # each one's share
-        for i, (result, notes) in zip(wanted, results, strict=True):
-            row = row_of(units[i].experiment, method, result, notes, seconds)
+        cases = [Case(units[i].experiment, parts[i], ep[i]) for i in wanted]
+        _carry_out(cases, method)
+        seconds = (time.perf_counter() - began) / max(1, len(wanted))  # each one's part
+        for i, case in zip(wanted, cases, strict=True):
+            row = row_of(case.experiment, method, case.result, case.notes, seconds)
             rows[i].append(row)
             ep[i] = row if method == "ep" else ep[i]
     return [Done(unit, new, lines(new)) for unit, new in zip(units, rows, strict=True)]
 
 
-def _results(
-    given: list[tuple[Experiment, TrainTest, Row | None]], method: str
-) -> list[tuple[dict[str, Any], list[str]]]:
-    """What rows say of one method in many experiments, and notes; failures as such."""
-    cases: list[Case | str] = []
-    for experiment, parts, ep in given:
+def _carry_out(cases: list[Case], method: str) -> None:
+    """Learn all cases, forecast all their test rows, and give each its result."""
+    cases, begin = _successes(lambda case: case.starts(method), cases)
+    cases, ends = _successes(lambda case, *each: best_of(each), cases, *_fitted(cases, begin, method))
+    latent = predict_many([end.solution for end in ends], [case.parts.x_test for case in cases])
+    more = _qp_at_ep(cases) if method == "qp" else [{} for _ in cases]
+    _successes(_describe, cases, ends, latent, _forecasts(cases, ends, latent), more)
+
+
+def _successes(work: Callable[..., Any], cases: list[Case], *columns: Any) -> tuple[list[Case], list[Any]]:
+    """The cases in which the work succeeds, with its values; others get the reason of the failure."""
+    done, values = [], []
+    for case, *arguments in zip(cases, *columns, strict=True):
         try:
-            cases.append(Case(experiment, parts, hyperparameters_of_ep(experiment, method, ep)))
+            values.append(work(case, *arguments))
+            done.append(case)
         except Failed as error:
-            cases.append(f"failed: {error}")
-    told = iter(_told([case for case in cases if isinstance(case, Case)], method))
-    return [next(told) if isinstance(case, Case) else (no_result(case), []) for case in cases]
+            case.result = no_result(f"failed: {error}")
+    return done, values
 
 
-def _told(cases: list[Case], method: str) -> list[tuple[dict[str, Any], list[str]]]:
-    """Learn all cases, forecast all their test rows, and report the results."""
-    ends = _learned(cases, method)
-    good = [(case, end) for case, end in zip(cases, ends, strict=True) if isinstance(end, Learned)]
-    latent = predict_many([end.solution for _, end in good], [case.parts.x_test for case, _ in good])
-    more = _qp_at_ep([case for case, _ in good]) if method == "qp" else [({}, [])] * len(good)
-    every = _forecasts([case for case, _ in good], [end for _, end in good], latent)
-    told = (
-        _described(case, end, normal, forecast, *also)
-        for (case, end), normal, forecast, also in zip(good, latent, every, more, strict=True)
-    )
-    return [next(told) if isinstance(end, Learned) else (no_result(end), []) for end in ends]
-
-
-def _described(
-    case: Case, end: Learned, latent: Normal, every: dict[str, Forecast], more: dict[str, np.ndarray], notes: list[str]
-) -> tuple[dict[str, Any], list[str]]:
-    least = len(case.parts.y) * np.finfo(float).eps * float(end.solution.model.plain_kernel.variance)
-    lost = int((latent.variance <= least * (1.0 + 1e-9)).sum())
-    if lost:
-        notes = [f"{lost} predictive variances are below what double precision resolves", *notes]
-    try:
-        return described(end, latent, case.parts.y_test, every, more), notes
-    except Failed as error:
-        return no_result(f"failed: {error}"), notes
-
-
-def _learned(cases: list[Case], method: str) -> list[Learned | str]:
-    """The best end of each case over its starts, or why there is none."""
+def _fitted(cases: list[Case], begin: list[list[Model]], method: str) -> list[list[Fitted]]:
+    """The ends of all cases, for each of the starts that they have."""
     if not cases:
         return []
     first, x, y = cases[0].experiment, [case.parts.x for case in cases], [case.parts.y for case in cases]
-    options = {"objective": first.objective, "gradient": gradient_of(first, method)}
-    begin = [starts(case.experiment, method, case.parts.x.shape[1], case.at_ep) for case in cases]
-    ends = [fit_many(list(models), x, y, method, **options, **LIMITS) for models in zip(*begin, strict=True)]
-    found: list[Learned | str] = []
-    for each in zip(*ends, strict=True):
-        try:
-            found.append(best_of(each))
-        except Failed as error:
-            found.append(f"failed: {error}")
-    return found
+    options = {"objective": first.objective, "gradient": gradient_of(first, method), **LIMITS}
+    return [fit_many(list(models), x, y, method, **options) for models in zip(*begin, strict=True)]
+
+
+def _describe(case: Case, end: Learned, latent: Normal, every: dict[str, Forecast], more: dict[str, Any]) -> None:
+    least = len(case.parts.y) * np.finfo(float).eps * float(end.solution.model.plain_kernel.variance)
+    lost = int((latent.variance <= least * (1.0 + 1e-9)).sum())
+    if lost:
+        case.notes.insert(0, f"{lost} predictive variances are below what double precision resolves")
+    case.result = described(end, latent, case.parts.y_test, every, more)
 
 
 def _forecasts(cases: list[Case], ends: list[Learned], latent: list[Normal]) -> list[dict[str, Forecast]]:
-    """The forecasts of all test rows in one go; the likelihoods of the experiments have no numbers of their own."""
+    """The forecasts of all test rows in one go; the likelihoods of the experiments have no hyperparameters."""
     if not cases:
         return []
     whole = Normal(np.concatenate([n.mean for n in latent]), np.concatenate([n.variance for n in latent]))
@@ -224,17 +203,17 @@ def _forecasts(cases: list[Case], ends: list[Learned], latent: list[Normal]) -> 
     return [{name: Forecast(*next(column)) for name, column in columns.items()} for _ in cases]
 
 
-def _qp_at_ep(cases: list[Case]) -> list[tuple[dict[str, np.ndarray], list[str]]]:
-    """QP's latent predictive variance at EP's hyperparameters, and a note where inference did not converge there.
+def _qp_at_ep(cases: list[Case]) -> list[dict[str, np.ndarray]]:
+    """QP's latent predictive variance at EP's hyperparameters, noted where inference did not converge there.
 
     Learning that ends at its first evaluation: it needs no further program.
     """
     if not cases:
         return []
-    first = cases[0].experiment
-    models = [model_at(model_of(case.experiment, "qp", case.parts.x.shape[1]), case.at_ep) for case in cases]
-    x, y = [case.parts.x for case in cases], [case.parts.y for case in cases]
+    first, x, y = cases[0].experiment, [case.parts.x for case in cases], [case.parts.y for case in cases]
+    models = [case.starts("qp")[0] for case in cases]
     fitted = fit_many(models, x, y, "qp", first.objective, gradient_of(first, "qp"), max_evaluations=1)
-    latent = predict_many([each.solution for each in fitted], [case.parts.x_test for case in cases])
-    notes = [[] if f.solution.converged else [f"variance_at_ep: {f.solution.status}"] for f in fitted]
-    return [({"variance_at_ep": normal.variance}, note) for normal, note in zip(latent, notes, strict=True)]
+    for case, end in zip(cases, fitted, strict=True):
+        case.notes += [] if end.solution.converged else [f"variance_at_ep: {end.solution.status}"]
+    latent = predict_many([end.solution for end in fitted], [case.parts.x_test for case in cases])
+    return [{"variance_at_ep": normal.variance} for normal in latent]

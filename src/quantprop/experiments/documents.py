@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import html
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+
+from quantprop.runtime.markup import Markup, element, escaped
 
 
 @dataclass(frozen=True)
@@ -36,20 +39,28 @@ class Document:
     notes: tuple[str, ...]
 
 
+def _blocks(document: Document, heading: Callable, text: Callable, table: Callable) -> list[str]:
+    """The document from its title to its notes, in the form that the three functions write."""
+    blocks = [heading(1, document.title), text(document.lead)]
+    for section in document.sections:
+        blocks += [heading(2, section.title), text(section.about)]
+        for sheet in section.sheets:
+            blocks += [heading(3, sheet.title), table(sheet)]
+    return [*blocks, heading(2, "Notes"), *map(text, document.notes)]
+
+
 # --- Markdown --------------------------------------------------------------------------------------------------------
 
 
 def markdown(document: Document) -> str:
     """The document as GitHub renders it."""
-    blocks = [f"# {_md(document.title)}", _md(document.lead)]
-    for section in document.sections:
-        blocks += [f"## {_md(section.title)}", _md(section.about)]
-        for sheet in section.sheets:
-            rule = " | ".join("---:" if letter == "r" else "---" for letter in sheet.align)
-            lines = [" | ".join(map(_md, line)) for line in (sheet.header, *sheet.lines)]
-            lines.insert(1, rule)
-            blocks += [f"### {_md(sheet.title)}", "\n".join(f"| {line} |" for line in lines)]
-    return "\n\n".join([*blocks, "## Notes", *map(_md, document.notes)]) + "\n"
+    return "\n\n".join(_blocks(document, lambda level, text: f"{'#' * level} {_md(text)}", _md, _md_table)) + "\n"
+
+
+def _md_table(sheet: Sheet) -> str:
+    rule = ["---:" if letter == "r" else "---" for letter in sheet.align]
+    lines = [map(_md, sheet.header), rule, *(map(_md, line) for line in sheet.lines)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _md(text: str) -> str:
@@ -92,25 +103,17 @@ th:first-child, td:first-child {{ position: sticky; left: 0; background: var(--p
 
 def page(document: Document) -> str:
     """The document as one HTML page that needs no other file."""
-    blocks = [_tag("h1", document.title), _tag("p", document.lead)]
-    for section in document.sections:
-        blocks += [_tag("h2", section.title), _tag("p", section.about)]
-        for sheet in section.sheets:
-            head = _html_line("th", sheet.align, sheet.header)
-            body = "\n".join(_html_line("td", sheet.align, line) for line in sheet.lines)
-            table = f"<table>\n<thead>\n{head}\n</thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-            blocks += [_tag("h3", sheet.title), f'<div class="wide" tabindex="0">\n{table}\n</div>']
-    blocks += [_tag("h2", "Notes"), *(_tag("p", note) for note in document.notes)]
-    return _PAGE.format(title=html.escape(document.title), body="\n".join(blocks))
+    blocks = _blocks(document, lambda level, text: element(f"h{level}", text), partial(element, "p"), _html_table)
+    return _PAGE.format(title=escaped(document.title), body="\n".join(blocks))
 
 
-def _tag(name: str, text: str) -> str:
-    return f"<{name}>{html.escape(text)}</{name}>"
+def _html_table(sheet: Sheet) -> Markup:
+    def row(name: str, line: tuple[str, ...]) -> Markup:
+        return element("tr", *(element(name, text, class_=at) for at, text in zip(sheet.align, line, strict=True)))
 
-
-def _html_line(cell: str, align: str, texts: tuple[str, ...]) -> str:
-    cells = (f'<{cell} class="{at}">{html.escape(text)}</{cell}>' for at, text in zip(align, texts, strict=True))
-    return f"<tr>{''.join(cells)}</tr>"
+    body = Markup("\n".join(row("td", line) for line in sheet.lines))
+    table = element("table", element("thead", row("th", sheet.header)), "\n", element("tbody", body))
+    return element("div", table, class_="wide", tabindex="0")
 
 
 # --- LaTeX -----------------------------------------------------------------------------------------------------------
@@ -133,23 +136,22 @@ _TEX = {
 
 def latex(document: Document) -> str:
     """The document as LaTeX that any engine compiles; its tables use booktabs."""
-    blocks = [rf"\section*{{{_tex(document.title)}}}", _tex(document.lead)]
-    for section in document.sections:
-        blocks += [rf"\subsection*{{{_tex(section.title)}}}", _tex(section.about)]
-        blocks += [block for sheet in section.sheets for block in _longtable(sheet)]
-    blocks += [r"\subsection*{Notes}", *map(_tex, document.notes)]
+    blocks = _blocks(document, _latex_heading, _tex, _longtable)
     return _PREAMBLE + "\n\n".join(blocks) + "\n\\end{document}\n"
 
 
-def _longtable(sheet: Sheet) -> tuple[str, str]:
+def _latex_heading(level: int, text: str) -> str:
+    return rf"\{'sub' * (level - 1)}section*{{{_tex(text)}}}"
+
+
+def _longtable(sheet: Sheet) -> str:
     head, *lines = (" & ".join(map(_tex, line)) + r" \\" for line in (sheet.header, *sheet.lines))
     columns = "".join(_COLUMN[letter] for letter in sheet.align)
     rows = "\n".join(lines)
-    table = (
+    return (
         f"{{\\footnotesize\n\\begin{{longtable}}[l]{{@{{}}{columns}@{{}}}}\n\\toprule\n{head}\n\\midrule\n\\endhead\n"
         f"\\bottomrule\n\\endfoot\n{rows}\n\\end{{longtable}}}}"
     )
-    return rf"\subsubsection*{{{_tex(sheet.title)}}}", table
 
 
 def _tex(text: str) -> str:

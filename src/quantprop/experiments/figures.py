@@ -12,10 +12,10 @@ import numpy as np
 from scipy.special import ndtr
 
 from quantprop import plots
-from quantprop.experiments import against_ep
-from quantprop.experiments.against_ep import Pair
-from quantprop.experiments.grouping import Setting, in_order, label, method_name, setting
+from quantprop.experiments import summary
+from quantprop.experiments.published import Setting, in_order, label, method_name, setting
 from quantprop.experiments.rows import Row
+from quantprop.experiments.summary import Pair
 from quantprop.storage.files import replace_file
 
 # isort: split
@@ -65,9 +65,8 @@ def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
 
 
 def _ending(of: Setting) -> str:
-    usual = Setting(of.variant, "isotropic", "evidence")
-    parts = [of.variant, *(part for part, common in zip(of[1:], usual[1:], strict=True) if part != common)]
-    return "-".join(quote(part, safe="") for part in parts)
+    usual = ("isotropic", "evidence")
+    return "-".join(quote(part, safe="") for part in of if part not in usual)
 
 
 def _matched(rows: list[Row]) -> Pairs:
@@ -75,7 +74,7 @@ def _matched(rows: list[Row]) -> Pairs:
     found = {}
     for name, group in groupby(rows, key=lambda row: label(row.dataset, row.split)):
         of = {method: list(same) for method, same in groupby(group, key=lambda row: row.method)}
-        if both := against_ep.pairs(of.get("ep", []), of.get("qp", [])):
+        if both := summary.pairs(of.get("ep", []), of.get("qp", [])):
             found[name] = both
     return found
 
@@ -103,7 +102,7 @@ def variances(matched: Pairs, about: str) -> Figure:
     figure = Figure(figsize=(10.5, 4.8), layout="constrained")
     left, right = figure.subplots(1, 2)
     for (name, both), (colour, marker) in zip(matched.items(), cycle(LOOKS)):
-        ep, qp = against_ep.variances(both, "variance_at_ep")
+        ep, qp = summary.variances(both, "variance_at_ep")
         look = {"color": colour, "s": 14, "marker": marker, "linewidths": 0, "alpha": 0.6, "rasterized": True}
         left.scatter(ep, qp, label=_plain(name), **look)
         right.scatter(ep, qp / ep, **look)
@@ -111,7 +110,7 @@ def variances(matched: Pairs, about: str) -> Figure:
     right.axhline(1.0, color=plots.BLACK, linewidth=0.8, zorder=3)
     left.set(xlabel="EP: variance of f", ylabel="QP: variance of f", xscale="log", yscale="log")
     right.set(xlabel="EP: variance of f", ylabel="QP's variance / EP's", xscale="log")
-    share = against_ep.compare([pair for both in matched.values() for pair in both]).variance_at_ep
+    share = summary.compare([pair for both in matched.values() for pair in both]).variance_at_ep
     at = f"at {share.count} of {share.total} test points"
     _title(figure, f"QP's latent variance is not above EP's {at}", f"both at EP's hyperparameters; {about}")
     figure.legend(loc="outside right center", frameon=False, markerscale=1.6)
@@ -124,7 +123,7 @@ def log_likelihoods(matched: Pairs, about: str) -> Figure:
     """
     figure, panels = _grid(len(matched), columns=5, size=3.0)
     for ax, (name, both) in zip(panels, matched.items(), strict=True):
-        ep, qp = against_ep.log_likelihoods(both)
+        ep, qp = summary.log_likelihoods(both)
         drawn = np.isfinite(ep) & np.isfinite(qp)
         difference = qp[drawn] - ep[drawn]
         ax.scatter(ep[drawn], difference, s=12, color=plots.BLUE, alpha=0.5, linewidths=0, rasterized=True)

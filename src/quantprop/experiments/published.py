@@ -1,11 +1,15 @@
-"""Table 1 of the Quantile Propagation paper (NeurIPS 2020), as printed."""
+"""Table 1 of the Quantile Propagation paper (NeurIPS 2020), as printed, and the order and names of its rows."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import NamedTuple
+
+from quantprop.experiments.rows import Row
 
 TE_UNIT, NTLL_UNIT = 1e-2, 1e-3  # what the table's columns are counted in
-ROUNDS, MINING_ROUNDS = 100, 200
+METHOD_NAMES = {"ep": "EP", "qp": "QP", "vb": "VB", "laplace": "Laplace"}
 
 
 @dataclass(frozen=True)
@@ -70,3 +74,51 @@ def entry(dataset: str, method: str) -> Entry | None:
     """
     found = (entry for entry in TABLE_1 if (entry.dataset, entry.method) == (dataset, method))
     return next(found, None)
+
+
+# --- rows ------------------------------------------------------------------------------------------------------------
+
+
+class Setting(NamedTuple):
+    """What one table or one set of figures is about."""
+
+    variant: str
+    kernel: str
+    objective: str
+
+
+def setting(row: Row) -> Setting:
+    """The setting that a row belongs to."""
+    return Setting(row.variant, row.kernel, row.objective)
+
+
+def in_order(rows: Iterable[Row]) -> list[Row]:
+    """Rows by setting, data set, split, method, round and fold: as the paper has them where it says, else by name."""
+    return sorted(rows, key=_place)
+
+
+def _place(row: Row) -> tuple:
+    known = (
+        (row.variant, ("paper", "code", "clean")),
+        (row.kernel, ("isotropic", "ard")),
+        (row.objective, ("evidence", "loo")),
+        (row.dataset, DATASETS),
+        (row.split, ("fold", "year", "event")),
+        (row.method, tuple(METHOD_NAMES)),
+    )
+    places = ((names.index(name) if name in names else len(names), name) for name, names in known)
+    return (*places, row.round, row.fold)
+
+
+def label(dataset: str, split: str) -> str:
+    """What a table or figure calls a data set: with the split where there are several.
+
+    >>> label("crabs", "fold"), label("mining", "year")
+    ('crabs', 'mining (by year)')
+    """
+    return dataset if split == "fold" else f"{dataset} (by {split})"
+
+
+def method_name(method: str) -> str:
+    """What a table or figure calls a method."""
+    return METHOD_NAMES.get(method, method)

@@ -68,13 +68,17 @@ class Row:
     @property
     def key(self) -> Key:
         """What the row is about; there is one row per key."""
-        experiment = (self.dataset, self.variant, self.kernel, self.objective, self.split, self.round, self.fold)
-        return (*experiment, self.method)
+        return key_of(self, self.method)
 
     @property
     def failed(self) -> bool:
-        """Whether there is no result; the status says why."""
+        """True if there is no result; the status says why."""
         return self.te is None
+
+
+def key_of(about: Any, method: str) -> Key:
+    """The key of the row of a method in an experiment, or in that of another row."""
+    return (about.dataset, about.variant, about.kernel, about.objective, about.split, about.round, about.fold, method)
 
 
 def to_json(row: Row) -> str:

@@ -12,7 +12,7 @@ from quantprop import datasets
 from quantprop.experiments import rows
 from quantprop.experiments.experiment import carry_out
 from quantprop.experiments.protocol import FOLDS, METHODS, ROUNDS, SEEDS, Experiment, follows_ep
-from quantprop.experiments.rows import Row
+from quantprop.experiments.rows import Row, key_of
 from quantprop.runtime.names import nearest
 
 Report = Callable[[str, int, int], None]  # data set, units done, units in all
@@ -67,16 +67,6 @@ class Unit:
     ep: Row | None = None
 
 
-def do(unit: Unit) -> list[Row]:
-    """The rows of a unit."""
-    done: list[Row] = []
-    ep = unit.ep
-    for method in unit.methods:
-        done.append(carry_out(unit.experiment, method, ep))
-        ep = done[-1] if method == "ep" else ep
-    return done
-
-
 class Done(NamedTuple):
     """A unit with its rows and their lines. Workers make the lines: to make all would keep the one that writes busy."""
 
@@ -87,7 +77,11 @@ class Done(NamedTuple):
 
 def done(unit: Unit) -> Done:
     """A unit carried out."""
-    new = do(unit)
+    new: list[Row] = []
+    ep = unit.ep
+    for method in unit.methods:
+        new.append(carry_out(unit.experiment, method, ep))
+        ep = new[-1] if method == "ep" else ep
     return Done(unit, new, rows.lines(new))
 
 
@@ -117,12 +111,6 @@ def missing(plan: Plan, there: list[Row]) -> list[Unit]:
             if methods:
                 units.append(Unit(experiment, methods, known.get(key_of(experiment, "ep"))))
     return units
-
-
-def key_of(experiment: Experiment, method: str) -> rows.Key:
-    """The key of the row that a method's result in an experiment has."""
-    e = experiment
-    return (e.dataset, e.variant, e.kernel, e.objective, e.split, e.round, e.fold, method)
 
 
 def run(plan: Plan, folder: Path, workers: Workers, report: Report = lambda *_: None) -> list[Row]:

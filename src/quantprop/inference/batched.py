@@ -7,11 +7,13 @@ from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from quantprop.data import bucket, inputs, pad
 from quantprop.gaussian import Normal
 from quantprop.inference.prediction import above_rounding, padded_rows, prior_of
 from quantprop.inference.solution import Solution
+from quantprop.inference.terms import with_mean_uncertainty
 from quantprop.runtime.arguments import SEQUENCE, checked, several
 from quantprop.runtime.batches import chunks, each, kinds, of, slots, stacked
 from quantprop.runtime.precision import to_numpy
@@ -40,6 +42,12 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
         if solution.posterior is not None:
             raise ValueError(f"solutions[{i}] holds a part of its rows only: use its own predict")
     new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]
+    latents = predict_given_means(solutions, new)
+    return [with_mean_uncertainty(*each) for each in zip(solutions, new, latents, strict=True)]
+
+
+def predict_given_means(solutions: Sequence[Solution], new: Sequence[Float[np.ndarray, "k d"]]) -> list[Normal]:
+    """The posteriors of f at checked inputs, learned means taken as known."""
     cases = [_case(solution, x) for solution, x in zip(solutions, new, strict=True)]
     found: list[Any] = [None] * len(cases)
     with one_blas_thread(), jax.enable_x64(True):

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import scales
+from quantprop.data import inputs, scales
 from quantprop.gaussian import Normal
-from quantprop.inference.batched import predict_many
+from quantprop.inference.batched import predict_given_means
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
-from quantprop.inference.prediction import proper
+from quantprop.inference.prediction import draws, proper
 from quantprop.inference.predictive import predictive_of
 from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
@@ -139,8 +139,7 @@ class Integrated:
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
-        w = self.weights
-        latents = [one.predict(Xnew, full_cov=True) for one in self.components] if full_cov else self._latents(Xnew)
+        w, latents = self.weights, self._latents(Xnew, full_cov)
         means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
         if not full_cov:
             return NormalMixture(w, means, variances)
@@ -148,8 +147,13 @@ class Integrated:
         apart = means - w @ means
         return NormalMixture(w, means, variances, within + (w[:, None] * apart).T @ apart)
 
-    def _latents(self, Xnew: Any) -> list[Normal]:
-        found = predict_many(self.components, [Xnew] * len(self.components))
+    def _latents(self, Xnew: Any, full_cov: bool) -> list[Normal]:
+        """The components' posteriors of f, each given its own mean: the mixture averages over learned means."""
+        x = inputs(Xnew, "Xnew", features=self.components[0].X.shape[1])
+        if full_cov:
+            found = [one._predict_given_mean(x, full_cov=True) for one in self.components]
+        else:
+            found = predict_given_means(self.components, [x] * len(self.components))
         return [proper(latent, one.status) for latent, one in zip(found, self.components, strict=True)]
 
     def predict_y(
@@ -160,14 +164,20 @@ class Integrated:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        pairs = zip((one.model.plain_likelihood for one in self.components), self._latents(Xnew), strict=True)
+        pairs = zip(
+            (one.model.plain_likelihood for one in self.components), self._latents(Xnew, full_cov=False), strict=True
+        )
         each = (predictive_of(likelihood, latent, exposure, trials, output) for likelihood, latent in pairs)
         return MixedPredictive(self.weights, tuple(each))
 
     @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
         """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
-        return self._drawn(n, seed, lambda rng, one, k: one.sample(Xnew, k, seed=int(rng.integers(2**31))))
+        return self._drawn(n, seed, lambda rng, one, k: self._draws_of_f(rng, one, Xnew, k))
+
+    def _draws_of_f(self, rng: np.random.Generator, one: Solution, Xnew: Any, k: int) -> Float[np.ndarray, "n k"]:
+        latent = one._predict_given_mean(inputs(Xnew, "Xnew", features=one.X.shape[1]), full_cov=True)
+        return draws(proper(latent, one.status), k, int(rng.integers(2**31)))
 
     def _drawn(self, n: int, seed: int, draw: Callable[[np.random.Generator, Solution, int], np.ndarray]) -> np.ndarray:
         """n draws, shuffled, as many of each component as its weight asks for."""
@@ -194,7 +204,7 @@ class Integrated:
 
         def of_component(rng: np.random.Generator, one: Solution, k: int) -> np.ndarray:
             likelihood = of_output(one.model.plain_likelihood, output)
-            f = one.sample(Xnew, k, seed=int(rng.integers(2**31)))
+            f = self._draws_of_f(rng, one, Xnew, k)
             more = scales(likelihood, f.shape[1:], exposure, trials)
             rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
             return likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f)

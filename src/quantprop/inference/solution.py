@@ -79,11 +79,15 @@ class Solution:
     @float64
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too. The uncertainty of a learned
-        mean is included.
+        mean is included, unless rows were divided among devices or streamed.
         """
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
-        latent = predicted(self._predictor, self.model, self.X, x, full_cov)
-        return proper(with_mean_uncertainty(self, x, latent), self.status)
+        return proper(with_mean_uncertainty(self, x, self._predict_given_mean(x, full_cov)), self.status)
+
+    @float64
+    def _predict_given_mean(self, x: Float[np.ndarray, "k d"], full_cov: bool = False) -> Normal:
+        """The posterior of f at checked inputs, a learned mean taken as known."""
+        return predicted(self._predictor, self.model, self.X, x, full_cov)
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None

@@ -198,14 +198,16 @@ def learned_mean(solution: Solution) -> LearnedMean:
     return LearnedMean(model, names, values, root, [predictor_of(solution, each) for each in models])
 
 
+@float64
 def with_mean_uncertainty(solution: Solution, x: Float[np.ndarray, "k d"], latent: Normal) -> Normal:
-    """The posterior of f at inputs with the uncertainty of a learned mean, which `latent` takes as known. If rows were
-    divided among devices it stays so.
+    """The posterior of f at inputs with the uncertainty of a learned mean, which `latent` takes as known. All rows must
+    be in one place: if they were divided among devices or streamed, the mean stays known.
     """
     if solution.posterior is not None or not (learned := solution._learned_mean).names:
         return latent
-    greater = [predicted(by, solution.model, solution.X, x, False).mean for by in learned.predictors]
-    moves = (_design(solution.model, x)[2] + np.transpose(greater) - latent.mean[:, None]) @ learned.root
+    predictors = (solution._predictor, *learned.predictors)
+    known, *greater = (predicted(by, solution.model, solution.X, x, False).mean for by in predictors)
+    moves = (_design(solution.model, x)[2] + np.transpose(greater) - known[:, None]) @ learned.root
     variance = latent.variance + np.sum(moves**2, axis=1)
     return Normal(latent.mean, variance, None if latent.covariance is None else latent.covariance + moves @ moves.T)
 

@@ -13,7 +13,7 @@ The table holds log G, G = (1 − ρ)/B, where B carries everything that makes 1
                                     density in Hermite polynomials and sum by Laplace's method).
 
 log G is bounded, and fitted by polynomials of degree 7 × 7 on equal cells of the unit square: so 1 − ρ stays
-positive and vanishes smoothly. scripts/build_probit_table.py builds the table and measures its error, 2.4e-11
+positive and vanishes smoothly. studies/probit_table/build.py builds the table and measures its error, 2.4e-11
 at most.
 """
 

@@ -1,7 +1,6 @@
 """Ground truth to judge the approximations by: the exact posterior and evidence of a model, up to Monte-Carlo error.
 
-Slow and without approximation, so nothing in the library imports it. `sample` and `log_evidence` need JAX only;
-`reference.nuts`, a second and unlike sampler to check the first by, needs blackjax (the extra "reference").
+Slow and without approximation, so nothing in the library imports it.
 """
 
 from quantprop.reference.annealing import Evidence, log_evidence

@@ -12,8 +12,7 @@ from jaxtyping import Array, Float
 
 from quantprop.gaussian import Natural
 from quantprop.model import Model
-from quantprop.reference.guide import Guide, guide
-from quantprop.reference.slices import ChainState, start, step
+from quantprop.reference.guide import ChainState, Guide, guide, start, step
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 

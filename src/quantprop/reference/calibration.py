@@ -7,6 +7,7 @@ are uniform. One held-out input per draw keeps draws independent, so that tests 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,7 @@ from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Prior
-from quantprop.reference.uniformity import anderson_darling
+from quantprop.reference.diagnostics import anderson_darling
 from quantprop.runtime.batches import each
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -58,20 +59,21 @@ class Calibration:
 
     def coverage(self, level: float) -> tuple[float, float]:
         """How often the central interval of probability `level` held the true f, and y."""
-        found = [np.mean(np.abs(pit[~np.isnan(pit)] - 0.5) < 0.5 * level) for pit in (self.pit_f, self.pit_y)]
-        return float(found[0]), float(found[1])
+        return self._of_both(lambda pit: np.mean(np.abs(pit - 0.5) < 0.5 * level))
 
     @property
     def p_values(self) -> tuple[float, float]:
-        """Of Kolmogorov and Smirnov's test that the PITs of f, and of y, are uniform."""
-        found = [kstest(pit[~np.isnan(pit)], "uniform").pvalue for pit in (self.pit_f, self.pit_y)]
-        return float(found[0]), float(found[1])
+        """P-values of Kolmogorov and Smirnov's test that the PITs of f, and of y, are uniform."""
+        return self._of_both(lambda pit: kstest(pit, "uniform").pvalue)
 
     @property
     def tail_p_values(self) -> tuple[float, float]:
-        """Of Anderson and Darling's test of the same, which sees what is wrong in the tails."""
-        found = [anderson_darling(pit[~np.isnan(pit)])[1] for pit in (self.pit_f, self.pit_y)]
-        return found[0], found[1]
+        """P-values of Anderson and Darling's test of the same, which is sensitive to the tails."""
+        return self._of_both(lambda pit: anderson_darling(pit)[1])
+
+    def _of_both(self, statistic: Callable[[np.ndarray], Any]) -> tuple[float, float]:
+        f, y = (float(statistic(pit[~np.isnan(pit)])) for pit in (self.pit_f, self.pit_y))
+        return f, y
 
 
 @float64

@@ -17,8 +17,7 @@ from quantprop.likelihoods.base import Datum
 from quantprop.model import Model
 from quantprop.reference.annealing import annealed, resampled
 from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
-from quantprop.reference.guide import Guide, guide
-from quantprop.reference.slices import ChainState, start, step
+from quantprop.reference.guide import ChainState, Guide, guide, start, step
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
@@ -114,6 +113,9 @@ def _run(
 ) -> tuple[ChainState, Sums]:
     """Every chain's last state, and its sums over as many spells as `draws` has entries (second axis)."""
 
+    def terms(d: Float[Array, " n+k"]) -> Sums:
+        return Sums(d, d**2, d**4, _probability(by, new, d))
+
     def one(key: Array, state: ChainState) -> tuple[ChainState, Sums]:
         def move(i: Any, carry: tuple[Array, ChainState]) -> tuple[Array, ChainState]:
             key, state = carry
@@ -122,10 +124,10 @@ def _run(
         def spell(state: ChainState, about: tuple[Array, Array]) -> tuple[ChainState, Sums]:
             def draw(i: Any, carry: tuple[ChainState, Sums]) -> tuple[ChainState, Sums]:
                 _, state = jax.lax.fori_loop(0, thin, move, (jax.random.fold_in(about[0], i), carry[0]))
-                return state, jax.tree.map(jnp.add, carry[1], _seen(by, new, state.d))
+                return state, jax.tree.map(jnp.add, carry[1], terms(state.d))
 
-            shapes = jax.eval_shape(lambda: _seen(by, new, state.d))
-            return jax.lax.fori_loop(0, about[1], draw, (state, jax.tree.map(lambda s: jnp.zeros(s.shape), shapes)))
+            nothing = jax.tree.map(jnp.zeros_like, jax.eval_shape(terms, state.d))
+            return jax.lax.fori_loop(0, about[1], draw, (state, nothing))
 
         return jax.lax.scan(spell, state, (jax.random.split(key, len(draws)), draws))
 
@@ -141,11 +143,6 @@ def _starts(by: Guide, keys: Array, temperatures: int, seed: int) -> ChainState:
         return _started(by, keys)
     state, log_weights = annealed(by, keys, float(temperatures))
     return resampled(state, np.asarray(log_weights), seed)
-
-
-def _seen(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Sums:
-    """One draw's terms."""
-    return Sums(d, d**2, d**4, _probability(by, new, d))
 
 
 def _probability(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Float[Array, " k"]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from quantprop import infer
 from quantprop.methods import Method
@@ -15,7 +14,6 @@ from quantprop.reference.cases import SETTINGS, Data, load, names
 from quantprop.reference.diagnostics import Estimate
 
 TOL = 1e-8  # of inference
-ROUNDING = 2.0**-25  # at most, of a stored probability near 1
 
 
 @dataclass(frozen=True)
@@ -86,28 +84,6 @@ class Errors:
     evidence: float  # the method's less the truth
 
 
-class Rare(NamedTuple):
-    """The less likely class at test inputs where that has a small probability, and this is known well."""
-
-    input: Int[np.ndarray, " k"]
-    probability: Float[np.ndarray, " k"]
-    standard_error: Float[np.ndarray, " k"]
-
-    def of(self, answer: Answer, truth: Truth) -> Float[np.ndarray, " k"]:
-        """A method's probabilities of the same."""
-        p = answer.probability[self.input]
-        return np.where(truth.probability.value[self.input] < 0.5, p, 1.0 - p)
-
-
-def rare(truth: Truth, below: float = 0.01, known_to: float = 0.1) -> Rare:
-    """Of a classification set. Probabilities near 1 are stored in single precision, which counts as an error too."""
-    p = truth.probability.value
-    small = np.minimum(p, 1.0 - p)
-    error = truth.probability.standard_error + np.where(p < 0.5, 0.0, ROUNDING)
-    (chosen,) = np.nonzero((small < below) & (error < known_to * small))
-    return Rare(chosen, small[chosen], error[chosen])
-
-
 def read(path: Path) -> list[Truth]:
     """The truths of a file, checked to be those of the rows that the library has now."""
     with np.load(path) as stored:
@@ -120,24 +96,19 @@ def _truth(store: dict[str, np.ndarray], name: str, setting: str) -> Truth:
     start = f"{name}/{setting}/"
     fields = {key.removeprefix(start): value for key, value in store.items() if key.startswith(start)}
     if not np.allclose(fields["fingerprint"], load(name).fingerprint):
-        raise ValueError(f"the reference of {name} was made from other rows: run scripts/ground_truth.py again")
+        raise ValueError(f"the reference of {name} is of other rows: run studies/accuracy/ground_truth.py again")
     variance, lengthscale = (float(number) for number in fields["theta"])
     value, error, _ = (float(number) for number in fields["evidence"])
     rhat, effective, _ = (float(number) for number in fields["chains"])
 
-    def estimate(field: str) -> Estimate:
-        return Estimate(*fields[field].astype(np.float64))
-
+    of = ("mean", "variance", "new_mean", "new_variance", "probability")
+    estimates = [Estimate(*fields[field].astype(np.float64)) for field in of]
     return Truth(
-        dataset=name,
-        setting=setting,
-        variance=variance,
-        lengthscale=lengthscale,
-        posterior_mean=estimate("mean"),
-        posterior_variance=estimate("variance"),
-        new_mean=estimate("new_mean"),
-        new_variance=estimate("new_variance"),
-        probability=estimate("probability"),
+        name,
+        setting,
+        variance,
+        lengthscale,
+        *estimates,
         evidence=value,
         evidence_error=error,
         rhat=rhat,

@@ -1,4 +1,4 @@
-"""What arguments may be: one table of rules by name, checked where public functions are entered."""
+"""Rules for arguments, in one table by name, which public functions check on entry."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Rule:
-    """What an argument or a field must be, in words and as a test."""
+    """A condition for an argument or a field, in words and as a test."""
 
     words: str
     holds: Callable[[Any], bool]
     error: type[Exception] = ValueError
-    hint: Callable[[Any], str] = lambda value: ""  # of which value may have been meant
+    hint: Callable[[Any], str] = lambda value: ""  # the end of the message
 
     def check(self, name: str, value: Any) -> None:
-        """Raise where the value is something else."""
+        """Raise unless the value obeys the rule."""
         if not self.holds(value):
             raise self.error(f"{name} must be {self.words}; got {value!r:.200}{self.hint(value)}")
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is one real number; truth values and arrays are none."""
+    """Return whether it is one real number; booleans and arrays are not."""
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
@@ -86,9 +86,7 @@ RULES = {
 
 
 def checked(**own: Rule) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Check arguments before a function is entered: by `own` rules, or else by those that RULES has for their names. A
-    default passes.
-    """
+    """Check arguments before a function is entered, by `own` rules or those of RULES. A default value passes."""
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)

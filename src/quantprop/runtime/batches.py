@@ -1,4 +1,4 @@
-"""Problems of one form, stacked: how many are computed at a time, and how."""
+"""Batches of problems of one form: how many are computed at a time, and how."""
 
 from __future__ import annotations
 
@@ -13,50 +13,51 @@ from jaxtyping import Int
 from quantprop.runtime.mesh import by_device
 from quantprop.runtime.system import cores
 
-CPU_SLOTS = 64  # problems that one thread evaluates between two looks at them, at most
-CPU_ROWS = 2**15  # rows whose local rules are evaluated at a time
-DEVICE_ROWS = 2**18
-CPU_WORK = 5e8  # operations of a sweep of them together, about half a second: an interrupt waits as long
-GPU_SLOTS = 512
-VECTORISED = 16 / 7  # bytes of one problem of a batch, of those of a problem by itself
-HELD = 0.1  # of the memory for the distances of one batch's problems
-SHARE = 0.35  # of the memory of an accelerator for one batch: two are in progress at a time
+MAX_CPU_SLOTS = 64  # problems that one thread evaluates in one call
+MAX_CPU_WORK = 5e8  # operations of a sweep of all of them, about half a second: an interrupt waits as long
+MAX_DEVICE_SLOTS = 512
+MAX_CPU_ROWS, MAX_DEVICE_ROWS = 2**15, 2**18  # whose local rules are evaluated at a time
+BATCHED_MEMORY = 16 / 7  # of a problem in a batch, relative to one problem by itself
+HELD_FRACTION = 0.1  # of the memory, for the distances of one batch's problems
+BATCH_FRACTION = 0.35  # of the memory of an accelerator, for one batch: two are in progress at a time
 
 Rows = Int[np.ndarray, " k"]
 
 
 def threads() -> int:
-    """On a CPU every core drives a batch of its own; an accelerator is driven by two, so that it need not wait."""
-    return 2 if jax.default_backend() != "cpu" else cores()
+    """The number of threads with a batch each: one per core of a CPU; two for an accelerator, which never waits."""
+    return cores() if jax.default_backend() == "cpu" else 2
 
 
 def per_thread(b: int) -> int:
-    """How many of b problems one thread takes: on a CPU all cores share them, for an accelerator one takes all."""
+    """The number of b problems that one thread takes: on a CPU all cores share them, otherwise one thread takes all."""
     return max(1, -(-b // (threads() if jax.default_backend() == "cpu" else 1)))
 
 
 def slots(cost: Any, b: int) -> int:
-    """How many of b problems of this cost are computed at a time: a power of 2, so that other numbers of problems share
-    a program, or as many as there is room for. On a CPU an empty slot costs nothing, on an accelerator little.
+    """The number of b problems of this cost that are computed at a time: a power of 2, so that other numbers share a
+    program, or as many as there is room for. On a CPU an empty slot costs nothing, on an accelerator little.
     """
     if jax.default_backend() == "cpu":
-        return max(1, min(1 << (b - 1).bit_length(), CPU_SLOTS, int(CPU_WORK / cost.flops)))
-    return max(1, min(1 << (b - 1).bit_length(), GPU_SLOTS, int(SHARE * _memory() / (VECTORISED * cost.peak))))
+        room = min(MAX_CPU_SLOTS, int(MAX_CPU_WORK / cost.flops))
+    else:
+        room = min(MAX_DEVICE_SLOTS, int(BATCH_FRACTION * _memory() / (BATCHED_MEMORY * cost.peak)))
+    return max(1, min(1 << (b - 1).bit_length(), room))
 
 
 def held(cost: Any) -> int:
-    """How many problems of this cost are in progress, each with what it holds between evaluations."""
-    return max(1, int(HELD * _memory() / cost.held))
+    """The number of problems of this cost that are in progress, by the memory of each between evaluations."""
+    return max(1, int(HELD_FRACTION * _memory() / cost.held))
 
 
 def _memory() -> int:
-    """Bytes of an accelerator's memory; on a CPU, a size that any computer has."""
+    """Bytes of an accelerator's memory; on a CPU, a size that every computer has."""
     return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 2**33)
 
 
 def each(one: Callable, used: Any, *columns: Any) -> Any:
-    """`one` for every slot. An accelerator computes all of them together. A core takes one after the other: this spares
-    it the slots that are not `used` and the loops of those that have ended, and keeps one problem's matrices in cache.
+    """`one` for every slot: all at once on an accelerator, one after the other on a core. This skips the slots that are
+    not `used` and the loops that have ended, and keeps one problem's matrices in the core's cache.
     """
     if jax.default_backend() != "cpu":
         return jax.vmap(one)(*columns)
@@ -66,16 +67,15 @@ def each(one: Callable, used: Any, *columns: Any) -> Any:
 
 
 def rowwise(one: Callable, *columns: Any) -> Any:
-    """`one` for every row of the columns, on the device that has the row: all together, or of very many rows one chunk
-    after the other, since a rule that integrates takes thousands of bytes a row.
+    """`one` for every row of the columns, on the device that has the row: all at once, or in chunks if there are very
+    many, since a rule that integrates takes thousands of bytes per row.
     """
     return by_device(lambda *own: (None, _rowwise(one, *own)), *columns)[1]
 
 
 def _rowwise(one: Callable, *columns: Any) -> Any:
-    n, most = len(jax.tree.leaves(columns)[0]), CPU_ROWS if jax.default_backend() == "cpu" else DEVICE_ROWS
-    least = -(-n // most)
-    k = next(k for k in range(least, n + 1) if n % k == 0)  # padded numbers of rows have many divisors
+    n, rows = len(jax.tree.leaves(columns)[0]), MAX_CPU_ROWS if jax.default_backend() == "cpu" else MAX_DEVICE_ROWS
+    k = next(k for k in range(-(-n // rows), n + 1) if n % k == 0)  # padded numbers of rows have many divisors
     if k == 1:
         return jax.vmap(one)(*columns)
     split = jax.tree.map(lambda column: jnp.reshape(column, (k, n // k, *jnp.shape(column)[1:])), columns)
@@ -84,7 +84,7 @@ def _rowwise(one: Callable, *columns: Any) -> Any:
 
 
 def kinds(cases: Sequence[Any]) -> list[list[int]]:
-    """The cases by the form and the shapes of their trees."""
+    """The indices of the cases, grouped by the form and the shapes of their trees."""
     found: dict[Any, list[int]] = {}
     for i, case in enumerate(cases):
         leaves, form = jax.tree.flatten(case)
@@ -103,7 +103,7 @@ def of(tree: Any, rows: Any) -> Any:
 
 
 def evenly(b: int, most: int) -> list[Rows]:
-    """0 … b − 1 in as few pieces of at most so many as there can be, all of about one size."""
+    """0 … b − 1 in the fewest pieces of limited size, all of about one size."""
     return chunks(b, -(-b // -(-b // most))) if b else []
 
 

@@ -1,6 +1,6 @@
-"""What objects print: a record of numbers as the expression that makes it, a result as a few lines, in text or HTML.
+"""Text and HTML of objects: a record as the expression that makes it, a result as a heading and rows.
 
-Everything that goes into HTML is escaped. Objects are looked at, never imported: this is below all of them.
+Everything in HTML is escaped. The classes are never imported: this is below all of them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from jax.core import Tracer
 
 from quantprop.runtime.markup import element, joined
 
-LONG = 20  # entries of a vector that are written out
-SHOWN = 3  # entries at each end of a longer one
-WIDE = 96  # letters of a value on one line
+MAX_ENTRIES = 20  # of a vector that is written in full
+END_ENTRIES = 3  # at each end of a longer one
+MAX_WIDTH = 96  # letters of a value on one line
 Rows = list[tuple[str, str]]
 Form = Callable[[Any], str]
 T = TypeVar("T")
@@ -40,8 +40,8 @@ def short(number: Any) -> str:
 def expression(node: Any, form: Form = full) -> str:
     """The Python expression of a kernel, likelihood, mean, method or Parameter.
 
-    Numbers are always written, settings where they are not the default. A class attribute `_operator`, a symbol and how
-    strongly it binds, makes an infix of two fields; a method `_expression` stands for a class that says it better.
+    Numbers are always written, settings if they differ from the default. A class attribute `_operator`, a symbol and
+    how strongly it binds, makes an infix of two fields; a method `_expression` replaces all of this for its class.
     """
     if isinstance(node, type) or not dataclasses.is_dataclass(node):
         return _leaf(node, form)
@@ -49,16 +49,18 @@ def expression(node: Any, form: Form = full) -> str:
         return _infix(node, form)
     if own := getattr(node, "_expression", None):
         return own(form)
-    fields = [field for field in dataclasses.fields(node) if field.init]
-    given = [(field, getattr(node, field.name, None)) for field in fields]
-    parts = [f"{f.name}={expression(value, form)}" for f, value in given if _worth_saying(f, value)]
-    return f"{type(node).__name__}({', '.join(parts)})"
+    return f"{type(node).__name__}({', '.join(f'{name}={value}' for name, value in _parts(node, form))})"
 
 
-def _worth_saying(field: dataclasses.Field, value: Any) -> bool:
-    """Numbers are; a setting, which has none, where it is not the default."""
-    setting = field.metadata.get("static") or not jax.tree.leaves(value)
-    return value is not None and not (setting and (value is field.default or value == field.default))
+def _parts(node: Any, form: Form) -> Rows:
+    """The fields of a record that its expression names: numbers, and settings that differ from the default."""
+    given = [(field, getattr(node, field.name, None)) for field in dataclasses.fields(node) if field.init]
+    return [(field.name, expression(value, form)) for field, value in given if not _is_default(field, value)]
+
+
+def _is_default(field: dataclasses.Field, value: Any) -> bool:
+    is_setting = field.metadata.get("static") or not jax.tree.leaves(value)
+    return value is None or (is_setting and (value is field.default or value == field.default))
 
 
 def _infix(node: Any, form: Form) -> str:
@@ -85,7 +87,7 @@ def _leaf(value: Any, form: Form) -> str:
 
 
 def numbers(value: Any, form: Form = full) -> str:
-    """A number, or a list of them; of a long one its ends."""
+    """A number, or a list of them, of which a long one is shortened."""
     if isinstance(value, int):
         return repr(value)
     array = np.asarray(value)
@@ -93,9 +95,9 @@ def numbers(value: Any, form: Form = full) -> str:
         return form(array)
     if array.ndim > 1:
         return f"an array of {' × '.join(map(str, array.shape))}"
-    if (len(array) <= LONG and form is full) or len(array) <= 2 * SHOWN + 1:
+    if (len(array) <= MAX_ENTRIES and form is full) or len(array) <= 2 * END_ENTRIES + 1:
         return f"[{', '.join(form(x) for x in array)}]"
-    ends = [*(form(x) for x in array[:SHOWN]), "...", *(form(x) for x in array[-SHOWN:])]
+    ends = [*(form(x) for x in array[:END_ENTRIES]), "...", *(form(x) for x in array[-END_ENTRIES:])]
     return f"[{', '.join(ends)}]"
 
 
@@ -108,49 +110,45 @@ def expression_html(node: Any) -> str:
 
 
 def gaussians(node: Any) -> str:
-    """Normal or Natural: how many, and the first and last of them."""
-    parts = [f"{f.name}={_leaf(value, short)}" for f in dataclasses.fields(node)
-             if (value := getattr(node, f.name)) is not None]  # fmt: skip
-    return f"{type(node).__name__}({', '.join(parts)})"
+    """Normal or Natural in one line, long vectors by their ends."""
+    return f"{type(node).__name__}({', '.join(f'{name}={value}' for name, value in _vectors(node))})"
 
 
 def gaussians_html(node: Any) -> str:
-    """The same as a table."""
-    rows = [(field.name, _leaf(value, short)) for field in dataclasses.fields(node)
-            if (value := getattr(node, field.name)) is not None]  # fmt: skip
-    return html((f"{type(node).__name__}: {_size(node)}", rows))
+    """Normal or Natural as a table."""
+    rows = _vectors(node)
+    shape = np.shape(getattr(node, rows[0][0]))
+    return html((f"{type(node).__name__}: {' × '.join(map(str, shape)) if shape else 'one'}", rows))
 
 
-def _size(node: Any) -> str:
-    shape = np.shape(getattr(node, dataclasses.fields(node)[0].name))
-    return " × ".join(map(str, shape)) if shape else "one"
+def _vectors(node: Any) -> Rows:
+    given = [(field.name, getattr(node, field.name)) for field in dataclasses.fields(node)]
+    return [(name, _leaf(value, short)) for name, value in given if value is not None]
 
 
 def model_rows(model: Any) -> Rows:
     """The parts of a model with their numbers."""
-    given = [(field, getattr(model, field.name)) for field in dataclasses.fields(model)]
-    return [(field.name, expression(value, short)) for field, value in given if _worth_saying(field, value)]
+    return _parts(model, short)
 
 
 def of_solution(solution: Any) -> tuple[str, Rows]:
     """Heading and rows of a posterior."""
     n, d = solution.X.shape
-    loo = solution.loo[np.isfinite(solution.loo)]
-    more = "" if len(loo) == n else f" (of {len(loo)} rows with a proper cavity)"
     heading = f"Solution by {expression(solution.method, short)}: {n} rows, {d} feature{'s' * (d != 1)}"
-    return heading, [
-        *model_rows(solution.model),
-        ("inference", str(solution.status)),
-        ("log evidence", f"{solution.log_evidence:.6g}"),
-        ("leave-one-out", f"{loo.mean():.4g} per row{more}" if len(loo) else "no proper cavity"),
-    ]
+    return heading, [*model_rows(solution.model), ("inference", str(solution.status)), *_densities(solution)]
+
+
+def _densities(solution: Any) -> Rows:
+    loo = solution.loo[np.isfinite(solution.loo)]
+    more = "" if len(loo) == len(solution.loo) else f" (of {len(loo)} rows with a proper cavity)"
+    mean = f"{loo.mean():.4g} per row{more}" if len(loo) else "no proper cavity"
+    return [("log evidence", f"{solution.log_evidence:.6g}"), ("leave-one-out", mean)]
 
 
 def of_fitted(fitted: Any) -> tuple[str, Rows]:
-    """Heading and rows of what learning returned; parameters at a bound with their values."""
+    """Heading and rows of a learned model; parameters at a bound with their values."""
     heading, rows = of_solution(fitted.solution)
-    parts = len(model_rows(fitted.model))
-    values = fitted.hyperparameters
+    parts, values = len(model_rows(fitted.model)), fitted.hyperparameters
     ends = [f"{name} = {short(values[name])}" for name in fitted.status.at_bounds if name in values]
     bounds = [("at a bound", ", ".join(ends))] if ends else []
     learned = ("learning", str(dataclasses.replace(fitted.status, at_bounds=())))
@@ -178,31 +176,27 @@ def of_mixture(mixture: Any) -> tuple[str, Rows]:
 def of_integrated(integrated: Any) -> tuple[str, Rows]:
     """Heading and rows of a posterior with its hyperparameters integrated: the interval of each."""
     heading, _ = of_solution(integrated.components[0])
-    loo = integrated.loo[np.isfinite(integrated.loo)]
-    return f"Integrated, {heading.removeprefix('Solution ')}", [
-        *(
-            (name, f"{short(one.median)} (95 %: {short(one.lower)} to {short(one.upper)})")
-            for name, one in integrated.parameters.items()
-        ),
-        ("integration", str(integrated.status)),
-        ("log evidence", f"{integrated.log_evidence:.6g}"),
-        ("leave-one-out", f"{loo.mean():.4g} per row" if len(loo) else "no proper cavity"),
+    intervals = [
+        (name, f"{short(found.median)} (95 %: {short(found.lower)} to {short(found.upper)})")
+        for name, found in integrated.parameters.items()
     ]
+    rows = [*intervals, ("integration", str(integrated.status)), *_densities(integrated)]
+    return f"Integrated, {heading.removeprefix('Solution ')}", rows
 
 
 def text(summary: tuple[str, Rows]) -> str:
-    """A heading, and a line for every row."""
+    """A heading, and a line for each row."""
     heading, rows = summary
     width = max(len(name) for name, _ in rows)
     lines = [heading]
     for name, value in rows:
-        first, *rest = textwrap.wrap(value, WIDE, break_long_words=False) or [""]
+        first, *rest = textwrap.wrap(value, MAX_WIDTH, break_long_words=False) or [""]
         lines += [f"  {name:<{width}}  {first}", *(f"  {'':<{width}}  {more}" for more in rest)]
     return "\n".join(lines)
 
 
 def html(summary: tuple[str, Rows]) -> str:
-    """The same as a table."""
+    """A heading and a table of the rows."""
     heading, rows = summary
     style = "text-align: left"
     cells = (

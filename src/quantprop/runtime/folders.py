@@ -1,6 +1,6 @@
-"""The folder that compiled programs are kept in: where it is, that nobody else can write there, and how large it gets.
+"""The folder in which compiled programs are cached, and its files: complete, of a limited size, written by nobody else.
 
-A program is code, and whoever writes it runs it here.
+A program is code: whoever writes it runs it here.
 """
 
 from __future__ import annotations
@@ -8,32 +8,37 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
-import shutil
 import stat
 import sys
 import time
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
+
+from quantprop.runtime.system import without_waiting
 
 SWITCH = "QUANTPROP_CACHE"  # in the environment: off, or a folder
 OFF = frozenset({"off", "0", "no", "false"})
-MOST = 512 * 2**20  # bytes kept; the oldest programs go first
-STORE, WORKSPACE = "programs", "running"
-STALE = 7 * 86400  # seconds after which the workspace of a process that was killed is removed
-OTHERS = stat.S_IWGRP | stat.S_IWOTH
+MAX_BYTES = 512 * 2**20
+STORE = "programs"
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+DIGEST = 32  # bytes
+MAX_WAIT, PAUSE = 120.0, 0.05  # seconds to wait for another process, which may have been stopped
 
 
 def home(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """The folder for programs of this kind of processor: in the one given, the one of the environment, or the user's
-    cache folder. None where the environment forbids it.
+    """The cache folder for this machine: in the given one, in the one of the environment, or in the user's cache
+    folder. None if the environment forbids a cache.
     """
-    told = os.environ.get(SWITCH, "")
-    if told.casefold() in OFF:
+    given = os.environ.get(SWITCH, "")
+    if given.casefold() in OFF:
         return None
-    return Path(folder or told or _users_folder() / "quantprop").expanduser().resolve() / _machine()
+    return Path(folder or given or _users_folder() / "quantprop").expanduser().resolve() / machine()
 
 
 def _users_folder() -> Path:
-    """Where programs keep what they can do without."""
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData/Local")
     if sys.platform == "darwin":
@@ -41,35 +46,34 @@ def _users_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
-def _machine() -> str:
-    """A name for the kind of processor: programs made for one may not run on another that shares the home folder."""
+@cache
+def machine() -> str:
+    """A name for the kind of processor: machines that share a home folder may not run each other's programs."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:  # not Linux
         lines = [platform.processor()]
-    about = sorted(
-        {line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))} or lines
-    )
-    return f"{platform.machine()}-{hashlib.sha256(repr(about).encode()).hexdigest()[:12]}"
+    about = {line for line in lines if line.startswith(("flags", "Features", "model name", "CPU part"))}
+    digest = hashlib.sha256(repr(sorted(about or lines)).encode()).hexdigest()
+    return f"{platform.machine()}-{digest[:12]}"
 
 
 def opened(home: Path) -> Path:
-    """The folder of programs in this one, made where it is not there, with no more in it than is kept."""
-    store, running = home / STORE, home / WORKSPACE
-    for folder in (*reversed(store.parents), store, running):
+    """The folder of programs in a cache folder: made if missing, checked, and reduced to its maximum size."""
+    store = home / STORE
+    for folder in (*reversed(store.parents), store):
         folder.mkdir(mode=0o700, exist_ok=True)
     check_own(store)
-    check_own(running)
-    _evict(home)
+    _evict(store)
     return store
 
 
 def check_own(folder: Path) -> None:
-    """Raise where others than this user or root could have written into the folder, or put another in its place."""
+    """Raise if anybody but this user or root could have written into the folder, or could replace it."""
     for part in (folder, *folder.parents):
         about = part.stat()
-        kept = part != folder and about.st_mode & stat.S_ISVTX  # where nobody can rename what is another's
-        if not (is_own(about) or (kept and _owned(about))):
+        sticky = part != folder and about.st_mode & stat.S_ISVTX  # others cannot rename folders of this user there
+        if not (is_own(about) or (sticky and _owned(about))):
             raise PermissionError(
                 f"others could write programs into {folder}, which would run here: {part} is owned by user "
                 f"{about.st_uid}, with mode {stat.S_IMODE(about.st_mode):o}; close it to others (chmod go-w {part}) if "
@@ -78,36 +82,89 @@ def check_own(folder: Path) -> None:
 
 
 def is_own(about: os.stat_result) -> bool:
-    """Whether nobody but this user or root can have written it, as far as the system tells users apart."""
-    return _owned(about) and not (hasattr(os, "getuid") and about.st_mode & OTHERS)
+    """Return whether only this user or root can have written it, as far as the system distinguishes users."""
+    return _owned(about) and not (hasattr(os, "getuid") and about.st_mode & WRITABLE_BY_OTHERS)
 
 
 def _owned(about: os.stat_result) -> bool:
     return not hasattr(os, "getuid") or about.st_uid in (0, os.getuid())
 
 
-def _evict(home: Path, most: int = MOST) -> None:
-    """Keep no more than so many bytes, the newest, and no folders of processes that were killed long ago."""
-    for workspace in (home / WORKSPACE).iterdir():
-        if time.time() - _modified(workspace) > STALE:
-            shutil.rmtree(workspace, ignore_errors=True)
+def _evict(store: Path, max_bytes: int = MAX_BYTES) -> None:
+    """Delete the oldest files beyond a total size."""
+    found = []
+    for file in store.iterdir():
+        with suppress(FileNotFoundError):  # another process has just deleted it
+            found.append((file.stat(), file))
     total = 0
-    files = [(_modified(file), file) for file in (home / STORE).iterdir() if not file.is_dir()]
-    for _, file in sorted(files, reverse=True):
-        total += _size(file)
-        if total > most:
+    for about, file in sorted(found, key=lambda entry: -entry[0].st_mtime):
+        total += about.st_size
+        if total > max_bytes and not stat.S_ISDIR(about.st_mode):
             file.unlink(missing_ok=True)
 
 
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except FileNotFoundError:  # another process was faster
-        return 0.0
+# --- files -----------------------------------------------------------------------------------------------------------
 
 
-def _size(path: Path) -> int:
+def write(file: Path, content: bytes) -> None:
+    """Write the content, compressed, after a digest of it and the file's name, to a new file private to this user."""
+    body = zlib.compress(content, 1)
+    file.unlink(missing_ok=True)
     try:
-        return path.stat().st_size
+        with open(file, "xb", opener=_private) as new:
+            new.write(_digest(file, body) + body)
+    except OSError:
+        file.unlink(missing_ok=True)
+        raise
+
+
+def read(file: Path) -> bytes | None:
+    """The content that was written; None if the file is missing, incomplete, or was written under another name."""
+    try:
+        with open(file, "rb", opener=_regular) as opened:
+            if not is_own(os.fstat(opened.fileno())):
+                raise PermissionError(f"others than its user could have written {file}")
+            digest, body = opened.read(DIGEST), opened.read()
     except FileNotFoundError:
-        return 0
+        return None
+    return zlib.decompress(body) if _digest(file, body) == digest else None
+
+
+def _digest(file: Path, body: bytes) -> bytes:
+    return hashlib.sha256(file.name.encode() + b"\n" + body).digest()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+def _regular(path: str, flags: int) -> int:
+    opened = without_waiting(path, flags)
+    if not stat.S_ISREG(os.fstat(opened).st_mode):
+        os.close(opened)
+        raise OSError(f"{path} is not a regular file; remove it")
+    return opened
+
+
+@contextmanager
+def locked(file: Path) -> Iterator[None]:
+    """A block that one process enters at a time, if the system has locks; after MAX_WAIT it is entered without one."""
+    try:
+        import fcntl
+
+        lock = open(file.with_suffix(".lock"), "wb", opener=_private)  # noqa: SIM115
+    except (ImportError, OSError):  # Windows, or a folder that cannot be written: programs may be compiled twice
+        yield
+        return
+    with lock:
+        end = time.monotonic() + MAX_WAIT
+        while time.monotonic() < end:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                time.sleep(PAUSE)
+            except OSError:  # a file system without locks
+                break
+        yield
+    Path(lock.name).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Pausing the cyclic garbage collector where it would traverse what has just been made and find nothing."""
+"""Pausing the cyclic garbage collector while many objects are made that stay."""
 
 import gc
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Pause the collector, if it is on, until the end of the block; what was made in it counts as old from then on.
+    """Pause the collector, if it is on, until the end of the block; objects made in it then count as old.
 
-    Importing JAX and tracing programs make some hundred thousand objects that stay. To look through all of them again
-    and again took a fifth of a second of the 3.2 s of a first fit (`benchmarks/run.py --only cold`).
+    Importing JAX and tracing programs make some hundred thousand objects. Traversing them again and again took 0.2 of
+    the 3.2 s of a first fit (`benchmarks/run.py --only cold`).
     """
     running = gc.isenabled()
     gc.disable()
@@ -18,7 +18,7 @@ def uncollected() -> Iterator[None]:
         yield
     finally:
         if running:
-            if gc.get_freeze_count() == 0:  # nothing that the user has set aside
+            if gc.get_freeze_count() == 0:  # the user has frozen nothing
                 gc.freeze()
-                gc.unfreeze()  # all objects are in the oldest generation now, unseen
+                gc.unfreeze()  # all objects are in the oldest generation now
             gc.enable()

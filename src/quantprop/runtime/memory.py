@@ -1,4 +1,4 @@
-"""How much device memory a problem takes: checked before the work, and explained where it was too much."""
+"""Device memory that a problem takes: checked before the work, and explained if it was too much."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import jax
 from quantprop.runtime.jobs import answered, least_memory
 from quantprop.runtime.system import available_memory, limits
 
-SMALL = 2**26  # bytes that are not worth asking the system for, which takes a millisecond or more
+SMALL = 2**26  # bytes below which the system is not asked, since that takes a millisecond or more
 
 
 def check_memory(cost: Any) -> None:
-    """Raise before a problem of this cost takes more memory than there is. Where nothing says how much, it is tried."""
+    """Raise before a problem of this cost takes more memory than available. If that is unknown, it is tried."""
     if cost.peak < SMALL and not limits():
         return
-    have = _available()
+    have = _own_memory("bytes_in_use")
     if have is not None and cost.peak > have:
         need = f"{cost.words} takes about {_written(cost.peak)} ({cost.parts})"
         raise MemoryError(f"{need}, and at most {_written(have)} are available: {ways_out()}")
@@ -29,30 +29,26 @@ def _written(size: float) -> str:
     return f"{size / 2**30:.1f} GiB" if size >= 0.1 * 2**30 else f"{size / 2**20:.0f} MiB"
 
 
-def _available() -> int | None:
-    """Bytes available on the device that computes."""
+def _own_memory(*taken: str) -> int | None:
+    """Bytes of the device that computes, minus some that are taken; on a CPU, those available."""
     if jax.default_backend() == "cpu":
         return available_memory()
     stats = jax.local_devices()[0].memory_stats() or {}
-    return stats["bytes_limit"] - stats.get("bytes_in_use", 0) if "bytes_limit" in stats else None
+    return stats["bytes_limit"] - sum(stats.get(name, 0) for name in taken) if "bytes_limit" in stats else None
+
+
+_fixed_memory = cache(_own_memory)
 
 
 def capacity() -> int | None:
-    """The bytes that this process can count on, the same number whenever it is asked, and in every process of a job;
-    None where nothing says.
+    """The bytes that this process can count on, the same number at every call and in every process of a job; None if
+    unknown.
     """
-    return least_memory() or _own_capacity()
-
-
-@cache
-def _own_capacity() -> int | None:
-    if jax.default_backend() == "cpu":
-        return available_memory()
-    return (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit")
+    return least_memory() or _fixed_memory()
 
 
 def ways_out() -> str:
-    """What to do about too many rows, where this process computes."""
+    """Remedies for too many rows, on the device of this process."""
     if jax.default_backend() == "cpu":
         raised = f", raise the limits of the process ({', '.join(limits())})" if limits() else ""
         return (
@@ -63,8 +59,8 @@ def ways_out() -> str:
 
 @contextmanager
 def explained(arguments: Any) -> Iterator[None]:
-    """Turn XLA's error for exhausted memory into a MemoryError that says what to do, and that for a process of the job
-    which does not answer into a JobError; all other errors pass.
+    """Turn XLA's error for exhausted memory into a MemoryError with remedies, and its error for a process of the job
+    that does not answer into a JobError; all other errors pass.
     """
     try:
         with answered():
@@ -75,13 +71,13 @@ def explained(arguments: Any) -> Iterator[None]:
         raise MemoryError(advice(arguments, str(error))) from error
 
 
-def advice(arguments: Any, said: str) -> str:
-    """What was too large for which device, and the ways out."""
+def advice(arguments: Any, error: str) -> str:
+    """The size of the problem, the device on which it was too large, and the remedies."""
     sizes = [size for leaf in jax.tree.leaves(arguments) for size in getattr(leaf, "shape", ())]
     n, device = max(sizes, default=0), jax.local_devices()[0]
     limit = (device.memory_stats() or {}).get("bytes_limit")
     there = f", and it has {limit / 2**30:.1f} GiB in all" if limit else ""
     return (
         f"{device.device_kind} ran out of memory: the largest array has {n} rows{there}: {ways_out()}; with "
-        f"fit_many, fewer problems in one call. XLA said: {said.splitlines()[0][:200]}"
+        f"fit_many, fewer problems in one call. XLA said: {error.splitlines()[0][:200]}"
     )

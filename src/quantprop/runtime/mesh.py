@@ -1,9 +1,9 @@
-"""Rows divided among devices, of one process or of several: where arrays go, and how programs compute with them.
+"""Rows divided among the devices of one or several processes: placing arrays, and computing with them in programs.
 
-A program is written for all rows. Outside of it, NumPy arrays hold the rows of this process; `placed` makes of them one
-array of all rows, divided among the devices of a mesh. XLA divides plain arithmetic by itself, and adds up sums over
-rows. What must stay on a device (loops over chunks of rows, rules with loops of their own) goes through `by_device`.
-Where one device computes, nothing is divided and all of this is plain arrays and plain calls.
+A program is written for all rows. Outside of it, NumPy arrays hold the rows of this process; `placed` assembles them
+into global arrays, sharded over the devices of a mesh. XLA divides plain arithmetic, and adds up sums over rows. Loops
+over chunks of rows, and rules with loops, must stay on a device: they go through `by_device`. On one device nothing is
+divided, and all of this is plain arrays and plain calls.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache
 from typing import Any
 
 import jax
@@ -22,14 +21,13 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "quantprop rows"
 
-
 _chosen: ContextVar[np.ndarray | None] = ContextVar("devices", default=None)
 
 
 @contextmanager
 def sharded(mesh: Mesh | Sequence[Any] | None = None) -> Iterator[None]:
-    """Divide the rows of fits with inducing points among devices, in this block: those of a mesh, whatever its axes, or
-    of a list, or else all that JAX knows. In a `jax.distributed` job of several processes all are used without it.
+    """Divide the rows of fits with inducing points among devices in this block: those of a mesh, whatever its axes, or
+    of a list; by default, all devices of JAX. A `jax.distributed` job of several processes uses all without this.
 
     >>> import quantprop
     >>> with quantprop.sharded():
@@ -47,8 +45,8 @@ def sharded(mesh: Mesh | Sequence[Any] | None = None) -> Iterator[None]:
 
 
 def current() -> Mesh | None:
-    """The devices among which rows are divided: those of `sharded`, or else all of a job of several processes; None
-    where that is one device.
+    """The devices among which rows are divided: those of `sharded`, otherwise all of a job of several processes; None
+    for one device.
     """
     devices = _chosen.get()
     if devices is None:
@@ -57,12 +55,12 @@ def current() -> Mesh | None:
 
 
 def devices_here(mesh: Mesh | None) -> int:
-    """How many of the devices are this process's."""
+    """The number of these devices that belong to this process."""
     return 1 if mesh is None else sum(device.process_index == jax.process_index() for device in mesh.devices.flat)
 
 
 def placed(tree: Any, mesh: Mesh | None) -> Any:
-    """Arrays of this process's rows as arrays of all rows, divided among the devices; None stands for one device."""
+    """Arrays of this process's rows as arrays of all rows, divided among the devices; None for one device."""
     if mesh is None:
         return jax.device_put(tree)
     rows = NamedSharding(mesh, PartitionSpec(AXIS))
@@ -70,36 +68,28 @@ def placed(tree: Any, mesh: Mesh | None) -> Any:
 
 
 def is_divided(leaf: Any) -> bool:
-    """Whether an array's rows are divided among devices; not for arrays that are being traced."""
+    """Return whether the rows of an array that is not being traced are divided among devices."""
     concrete = isinstance(leaf, jax.Array) and not isinstance(leaf, Tracer)
     return concrete and len(leaf.sharding.device_set) > 1
 
 
-@cache
-def _several_devices() -> bool:
-    """Whether there are any among which arrays could be divided, accelerators or not."""
-    return any(jax.device_count(platform) > 1 for platform in (jax.default_backend(), "cpu"))
-
-
 def mesh_of(leaves: Iterable[Any]) -> AbstractContextManager:
     """The context in which a program of these arrays is traced and run."""
-    for leaf in leaves if _several_devices() else ():
-        if is_divided(leaf):
-            return jax.set_mesh(leaf.sharding.mesh)
-    return nullcontext()
+    mesh = next((leaf.sharding.mesh for leaf in leaves if is_divided(leaf)), None)
+    return nullcontext() if mesh is None else jax.set_mesh(mesh)
 
 
 # --- inside programs -------------------------------------------------------------------------------------------------
 
 
 def _devices() -> int:
-    """Among how many devices the rows of the program that is being traced are divided."""
+    """The number of devices among which the rows of the traced program are divided."""
     mesh = jax.sharding.get_abstract_mesh()
     return mesh.shape[AXIS] if AXIS in mesh.axis_names else 1
 
 
 def rows_in_one_memory(n: int) -> int:
-    """How many of the n rows of a program share a memory: those of a device, or of all devices of a CPU."""
+    """The number of the n rows of a program that share a memory: those of a device, or of all devices of a CPU."""
     devices = _devices()
     return n // devices * (min(jax.local_device_count(), devices) if jax.default_backend() == "cpu" else 1)
 
@@ -112,10 +102,9 @@ def divided(rows: Any) -> Any:
 
 
 def by_device(function: Callable[..., tuple[Any, Any]], *arguments: Any, axes: Any = 0, out: Any = 0) -> Any:
-    """function(*arguments) → (sums, rows) for each device's own rows, the sums added up over all devices.
+    """function(*arguments) → (sums, rows) for each device's own rows, the sums added up over devices in one message.
 
-    `axes` says which axis of each argument is that of the rows, and `out` the same of `rows`. All sums travel in one
-    message.
+    `axes` is the axis of the rows in each argument, `out` in the result `rows`.
     """
     if _devices() == 1:
         return function(*arguments)
@@ -126,9 +115,8 @@ def by_device(function: Callable[..., tuple[Any, Any]], *arguments: Any, axes: A
         return restored(jax.lax.psum(flat, AXIS)) if flat.size else sums, rows
 
     axes = (axes,) * len(arguments) if isinstance(axes, int) else tuple(axes)
-    taken = tuple(_along(axis) for axis in axes)
-    made = jax.shard_map(own, in_specs=taken, out_specs=(PartitionSpec(), jax.tree.map(_along, out)), check_vma=False)
-    return made(*arguments)
+    specs = tuple(map(_along, axes)), (PartitionSpec(), jax.tree.map(_along, out))
+    return jax.shard_map(own, in_specs=specs[0], out_specs=specs[1], check_vma=False)(*arguments)
 
 
 def _along(axis: int) -> PartitionSpec:

@@ -1,4 +1,4 @@
-"""What the operating system grants a process, on each kind of system: cores, memory, memory maps."""
+"""What the operating system grants a process, on each kind of system: cores, memory, memory maps; and forks."""
 
 from __future__ import annotations
 
@@ -10,24 +10,46 @@ from pathlib import Path
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-LIMITS = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}  # of a process, and what counts towards them
-COMPILER = 2**29  # bytes that threads and compiling take of them; XLA waits for ever where it gets none
-USUAL_MAPS = 65_530  # memory maps that Linux allows a process unless told otherwise
+LIMITS = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}  # of a process, and the memory that counts towards them
+COMPILER = 2**29  # bytes of them that threads and compiling take; XLA waits for ever if it gets none
+DEFAULT_MAPS = 65_530  # memory maps that Linux allows a process by default
+VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_{}")  # files and fields of control groups
+VERSION_2 = ("memory.max", "memory.current", "{}")
+
+_computing: list[int] = []  # the process that has computed: this one, or the one that it was forked from
+
+
+def check_fork() -> None:
+    """Raise in a process that was forked from one that has computed: it lacks that one's threads."""
+    if not _computing:
+        _computing.append(os.getpid())
+    if _computing[0] != os.getpid():
+        raise RuntimeError(
+            f"this process was forked from process {_computing[0]} after quantprop had computed there, and lacks the "
+            "threads that JAX started: it would wait for them for ever. Start processes afresh instead of forking them "
+            "(multiprocessing.get_context('spawn'), multiprocessing_context='spawn' of a DataLoader, joblib's default "
+            "backend 'loky'), or fork before the first computation"
+        )
+
+
+def without_waiting(path: str | os.PathLike[str], flags: int) -> int:
+    """Open a file, for `open(opener=)`; a pipe without waiting for its writer (Windows opens none)."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def cores() -> int:
-    """Cores that this process may use; where the system does not tell them apart, all that there are."""
+    """The number of cores that this process may use, or of all cores if the system does not distinguish them."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def available_memory() -> int | None:
-    """Bytes available without swapping, file caches counted as free: on Linux the kernel's estimate, or what the
-    control groups or the limits of the process leave if that is less. Elsewhere the installed memory, and None if that
-    is unknown.
+    """Bytes available without swapping, file caches counted as free: on Linux the kernel's estimate, or the memory that
+    the control groups or the limits of the process leave if that is less. Elsewhere the installed memory, and None if
+    that is unknown.
     """
-    told = [line.split() for line in _text(PROC / "meminfo").splitlines() if line.startswith("MemAvailable:")]
-    estimates = [1024 * int(words[1]) for words in told if len(words) > 1 and words[1].isdecimal()]
-    return min([*(estimates or _installed()), *_left_by_groups(), *_left_by_limits()], default=None)
+    estimate = _fields(PROC / "meminfo").get("MemAvailable")
+    known = _installed() if estimate is None else [1024 * estimate]
+    return min([*known, *_left_by_groups(), *_left_by_limits()], default=None)
 
 
 def _installed() -> list[int]:
@@ -38,27 +60,23 @@ def _installed() -> list[int]:
 
 
 def _left_by_groups() -> Iterator[int]:
-    """For each control group with a limit, of version 1 or 2, the limit less what is used, cached files not counted."""
-    for line in _text(PROC / "self" / "cgroup").splitlines():
-        if line.count(":") < 2:
+    """The limit of each control group minus its usage, in which cached files do not count."""
+    lines = [line.split(":", 2) for line in _text(PROC / "self" / "cgroup").splitlines() if line.count(":") >= 2]
+    for _, controllers, path in lines:
+        if controllers and "memory" not in controllers.split(","):
             continue
-        _, controllers, path = line.split(":", 2)
-        if controllers == "":
-            root, most, used, kinds = CGROUPS, "memory.max", "memory.current", "{}"
-        elif "memory" in controllers.split(","):
-            root, most, used, kinds = CGROUPS / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_{}"
-        else:
-            continue
+        root, (limit_in, usage_in, cached_in) = CGROUPS / ("memory" if controllers else ""), VERSION_2
+        if controllers:
+            limit_in, usage_in, cached_in = VERSION_1
         group = root / path.strip("/")
         for folder in (group, *group.parents):  # a group has no more than those it belongs to
             if not folder.is_relative_to(root):
                 break
-            limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
-            if limit.isdecimal() and taken.isdecimal():
-                pairs = [line.split() for line in _text(folder / "memory.stat").splitlines()]
-                fields = {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-                cached = sum(fields.get(kinds.format(kind), 0) for kind in ("active_file", "inactive_file"))
-                yield min(int(limit), max(0, int(limit) - int(taken) + cached))
+            limit, usage = _text(folder / limit_in).strip(), _text(folder / usage_in).strip()
+            if limit.isdecimal() and usage.isdecimal():
+                fields = _fields(folder / "memory.stat")
+                cached = sum(fields.get(cached_in.format(kind), 0) for kind in ("active_file", "inactive_file"))
+                yield min(int(limit), max(0, int(limit) - int(usage) + cached))
 
 
 def limits() -> dict[str, int]:
@@ -72,17 +90,16 @@ def limits() -> dict[str, int]:
 
 
 def _left_by_limits() -> Iterator[int]:
-    """For each limit what is left of it for arrays."""
+    """The memory that each limit leaves for arrays."""
     found = limits()
-    lines = [line.split() for line in _text(PROC / "self" / "status").splitlines()] if found else []
-    used = {words[0].rstrip(":"): 1024 * int(words[1]) for words in lines if len(words) == 3 and words[1].isdecimal()}
+    used = _fields(PROC / "self" / "status") if found else {}
     for name, limit in found.items():
         if LIMITS[name] in used:
-            yield max(0, limit - used[LIMITS[name]] - COMPILER)
+            yield max(0, limit - 1024 * used[LIMITS[name]] - COMPILER)
 
 
 def return_freed_memory() -> None:
-    """Give what the process has freed back to the system, where the C library can (glibc); elsewhere it stays here."""
+    """Return freed memory to the system, if the C library can (glibc)."""
     if sys.platform != "linux":
         return
     library = ctypes.CDLL(None)  # the process itself, and so its C library
@@ -91,24 +108,25 @@ def return_freed_memory() -> None:
 
 
 def memory_maps() -> int | None:
-    """How many memory maps the process has, where the system can tell; only Linux is known to limit them."""
-    maps = _bytes(PROC / "self" / "maps")
-    return maps.count(b"\n") if maps else None
+    """The number of memory maps of the process, if the system tells; only Linux is known to limit them."""
+    return _text(PROC / "self" / "maps").count("\n") or None
 
 
 def most_memory_maps() -> int:
-    """How many it may have."""
-    said = _text(PROC / "sys" / "vm" / "max_map_count").strip()
-    return int(said) if said.isdecimal() else USUAL_MAPS
+    """The number of memory maps that the process may have."""
+    limit = _text(PROC / "sys" / "vm" / "max_map_count").strip()
+    return int(limit) if limit.isdecimal() else DEFAULT_MAPS
+
+
+def _fields(path: Path) -> dict[str, int]:
+    """The integers in a file of names and values."""
+    rows = [line.split() for line in _text(path).splitlines()]
+    return {row[0].rstrip(":"): int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
 def _text(path: Path) -> str:
-    return _bytes(path).decode(errors="surrogateescape")  # as Python decodes paths, which may be of any bytes
-
-
-def _bytes(path: Path) -> bytes:
-    """A file of the system; empty where there is none, or none that may be read."""
+    """A file of the system; empty if it is missing or may not be read."""
     try:
-        return path.read_bytes()
+        return path.read_bytes().decode(errors="surrogateescape")  # as Python decodes paths, which may be of any bytes
     except OSError:
-        return b""
+        return ""

@@ -1,4 +1,4 @@
-"""How many threads BLAS uses: it takes all cores by itself, which is wrong for small matrices and for many at once."""
+"""The number of BLAS threads: by default all cores, which is wrong for small matrices and for many at once."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from typing import Any
 import jax
 from threadpoolctl import ThreadpoolController
 
-FEW = 1e9  # operations of a sweep (a dense one of 1,000 rows), below which one thread is enough
+SMALL_WORK = 1e9  # operations of a sweep (a dense one of 1,000 rows), below which one thread is enough
 
 _gate = Lock()
-_holders = 0
-_limits: list[Any] = []  # one at most
+_holders: list[Any] = []  # the first one with the limit, which the last one lifts
 
 
 def blas_threads_for(cost: Any) -> AbstractContextManager[None]:
@@ -24,28 +23,27 @@ def blas_threads_for(cost: Any) -> AbstractContextManager[None]:
     A second one saves nothing there, and if another process takes its core, the first waits for it many times as long
     as it works: with one of two cores busy, EP on 480 rows took 75 ms with one thread and 640 ms with two.
     """
-    return one_blas_thread() if cost.flops < FEW and jax.default_backend() == "cpu" else nullcontext()
+    return one_blas_thread() if cost.flops < SMALL_WORK and jax.default_backend() == "cpu" else nullcontext()
 
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """While several threads compute at once: those of BLAS would wait for each other far longer than they work.
+    """A block in which several threads compute: BLAS's would wait for each other far longer than they work.
 
-    The limit is the process's. Holders that overlap in time share it; taken each for itself, the one that leaves first
-    would lift it for the others, and the last would restore the limit instead of what was before.
+    The limit is the process's, so blocks that overlap in time share it: otherwise the first to end would lift it for
+    the others, and the last would restore the limit instead of the original number.
     """
-    global _holders
     with _gate:
-        _holders += 1
-        if _holders == 1:
-            _limits.append(_libraries().limit(limits=1, user_api="blas"))
+        _holders.append(None if _holders else _libraries().limit(limits=1, user_api="blas"))
     try:
         yield
     finally:
         with _gate:
-            _holders -= 1
-            if _holders == 0:
-                _limits.pop().restore_original_limits()
+            if len(_holders) == 1:
+                _holders[0].restore_original_limits()
+                _holders.clear()
+            else:
+                _holders.pop()
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Learned models as files: safe to read, written whole or not at all."""
+"""Learned models as files: safe to read, written atomically."""
 
 from quantprop.storage import integrated  # noqa: F401  # so that these can be saved
 from quantprop.storage.fitted import load, save

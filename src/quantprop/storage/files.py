@@ -1,4 +1,4 @@
-"""The file: safetensors, arrays as tensors, all else as JSON in its header; written whole or not at all."""
+"""The file format: safetensors, arrays as tensors and all else as JSON in the header; files are written atomically."""
 
 from __future__ import annotations
 
@@ -10,31 +10,51 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, deserialize
 from safetensors.numpy import save as serialized
 
-from quantprop.runtime.forks import check_fork
-from quantprop.runtime.system import available_memory
-from quantprop.storage.records import Unreadable, refusing, require
+from quantprop.runtime.system import available_memory, check_fork, without_waiting
 
 FORMAT, VERSION = "quantprop", 2
 READABLE = (1, 2)  # version 1 had no checksum
-FULL = (errno.ENOSPC, errno.EDQUOT)  # no room for a file
-HEADER = 100_000_000  # bytes of a header at most, as safetensors has it
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+MAX_HEADER = 100_000_000  # bytes, as in safetensors
 COPIES = 2  # of a file's bytes while it is read
 DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
 
 Path = str | os.PathLike[str]
+T = TypeVar("T")
+
+
+class Unreadable(ValueError):
+    """Why a file is not a model."""
+
+
+def require(condition: Any, reason: str) -> None:
+    """Raise Unreadable unless the condition holds."""
+    if not condition:
+        raise Unreadable(reason)
+
+
+@contextlib.contextmanager
+def refusing(where: str) -> Iterator[None]:
+    """Turn what the library's own checks raise here into an error in the file."""
+    try:
+        yield
+    except (Unreadable, MemoryError):
+        raise
+    except Exception as error:
+        raise Unreadable(f"{where}: {error}") from error
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """What a file holds: what it is a model of, JSON, arrays by name, and what its writer noted beside (JSON)."""
+    """The content of a file: the kind of model, JSON, arrays by name, and its writer's note (JSON)."""
 
     kind: str
     content: Any
@@ -62,12 +82,12 @@ def write(document: ModelFile, path: Path) -> None:
 
 
 def checksum(metadata: Mapping[str, str], tensors: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of all that a file says: every entry of its metadata but this one, and every tensor with its name, type
-    and shape. It finds damage, not malice: whoever can write the file can write the sum.
+    """SHA-256 of every other entry of a file's metadata, and of every tensor with its name, type and shape. It finds
+    damage, not malice: whoever can write the file can write the sum.
     """
     shapes = {name: [array.dtype.str, array.shape] for name, array in tensors.items()}
-    told = {key: text for key, text in metadata.items() if key != "sha256"}
-    digest = hashlib.sha256(json.dumps([told, shapes], sort_keys=True).encode())
+    others = {key: text for key, text in metadata.items() if key != "sha256"}
+    digest = hashlib.sha256(json.dumps([others, shapes], sort_keys=True).encode())
     for name in sorted(tensors):
         digest.update(np.ascontiguousarray(tensors[name]).tobytes())
     return digest.hexdigest()
@@ -81,14 +101,14 @@ def _library_version() -> str:
 
 
 def replace_file(path: str, data: bytes) -> None:
-    """Put a complete, synced file in the place of the old one."""
+    """Replace a file atomically."""
     with replacing(path) as temporary, open(temporary, "xb") as file:
         file.write(data)
 
 
 @contextlib.contextmanager
 def replacing(path: str) -> Iterator[str]:
-    """The name of a file to write in this block, which then takes the place of the old one, complete and synced; after
+    """The name of a temporary file to write in this block, which then replaces the old one, complete and synced; after
     any error the old one is intact.
     """
     if os.path.exists(path) and not os.path.isfile(path):
@@ -103,21 +123,17 @@ def replacing(path: str) -> Iterator[str]:
     except BaseException as error:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
-        if isinstance(error, OSError) and error.errno in FULL:
+        if isinstance(error, OSError) and error.errno in DISK_FULL:
             raise OSError(error.errno, f"{error.strerror} (make room, or choose another place)", path) from error
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = path
         raise
     with contextlib.suppress(OSError):  # the file is complete; some file systems cannot sync a folder
-        _sync_folder(folder)
-
-
-def _sync_folder(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -129,7 +145,7 @@ class OtherVersion(Unreadable):
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Errors name the file."""
+    """Make errors about a file name it."""
     check_fork()
     try:
         yield
@@ -140,8 +156,8 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def read(path: Path) -> ModelFile:
-    """The checked envelope of a file; its content is still to be decoded."""
-    with open(path, "rb", opener=_without_waiting) as file:
+    """A file, with its format and checksum checked; its content is not decoded yet."""
+    with open(path, "rb", opener=without_waiting) as file:
         system = os.fstat(file.fileno())
         require(stat.S_ISREG(system.st_mode), "it is no file, but a pipe or a device")
         metadata = _checked_metadata(file, system.st_size)
@@ -160,9 +176,9 @@ def read(path: Path) -> ModelFile:
 
 
 def _checked_metadata(file: BinaryIO, size: int) -> dict[str, Any]:
-    """The metadata in the header of a file, which must be ours, of the size that its header says, and fit in memory."""
+    """The metadata in the header of a file, which must have our format, the right size, and fit in memory."""
     length = int.from_bytes(file.read(8), "little")
-    require(0 < length <= min(size - 8, HEADER), "it does not begin with the length of a header")
+    require(0 < length <= min(size - 8, MAX_HEADER), "it does not begin with the length of a header")
     header = _parsed(file.read(length))
     require(isinstance(header, dict), "its header is not an object")
     metadata = header.pop("__metadata__", None)
@@ -176,11 +192,6 @@ def _checked_metadata(file: BinaryIO, size: int) -> dict[str, Any]:
         need = COPIES * size
         raise MemoryError(f"{file.name} takes {need / 2**30:.1f} GiB to read, and {have / 2**30:.1f} GiB are available")
     return metadata
-
-
-def _without_waiting(path: Path, flags: int) -> int:
-    """Opening a pipe that nobody writes to must not wait for one."""
-    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))  # Windows opens none
 
 
 def _check_version(version: str, library: str) -> None:
@@ -211,7 +222,7 @@ def _array(name: str, entry: Mapping[str, Any]) -> np.ndarray:
 
 
 class Shelf:
-    """The tensors of a document; each is taken once, and none may be left."""
+    """The tensors of a document: each is taken once, and none may remain."""
 
     def __init__(self, tensors: Mapping[str, np.ndarray]) -> None:
         self.left = dict(tensors)
@@ -237,5 +248,13 @@ class Shelf:
         return array
 
     def close(self) -> None:
-        """Refuse tensors that nothing asked for."""
+        """Raise an error if tensors remain."""
         require(not self.left, f"it holds unknown tensors: {', '.join(sorted(self.left)[:5])}")
+
+
+def whole(document: ModelFile, unpack: Callable[[Any, str, Shelf], T]) -> T:
+    """The object that `unpack` makes of a document, whose tensors it must all take."""
+    shelf = Shelf(document.tensors)
+    found = unpack(document.content, "", shelf)
+    shelf.close()
+    return found

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -20,33 +21,29 @@ from quantprop.parameters import declared, free
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.prior import InducingPredictor
 from quantprop.runtime.precision import float64
-from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, whole, write
 from quantprop.storage.records import (
+    NAMES,
     REGISTRY,
+    TEXT,
     Kind,
     Registry,
     Rule,
-    built,
     decode,
+    decoded_fields,
     encode,
+    encoded_fields,
     instance,
     refusing,
     require,
+    rules_of,
 )
 
 KIND = "fitted"
-
-TEXT = instance("text", str)
-COUNT = Rule("a whole number", lambda value: type(value) is int and value >= 0)
 FLOAT = instance("a number", float)  # NaN or infinite after a failure: a result, not an input
-NAMES = Rule("names", lambda value: isinstance(value, tuple) and all(isinstance(name, str) for name in value))
-
-STATUS = Kind("status", Status, {
-    "reason": TEXT, "sweeps": COUNT, "residual": FLOAT, "tol": FLOAT, "schedule": TEXT, "negative_sites": COUNT,
-})  # fmt: skip
-ENDING = Kind("ending", Ending, {
-    "reason": TEXT, "evaluations": COUNT, "failed": COUNT, "gradient": FLOAT, "at_bounds": NAMES, "remaining": FLOAT,
-}, later={"remaining": math.nan})  # fmt: skip
+STATUS = Kind("status", Status, rules_of(Status, FLOAT))
+ENDING = Kind("ending", Ending, rules_of(Ending, FLOAT))
+ROWS = ("sites.nu", "sites.tau", "marginals.mean", "marginals.variance", "loo")
 _SCALARS = {"log_evidence": FLOAT, "objective": TEXT, "objective_value": FLOAT, "reasons": NAMES}
 _PARTS = ("model", "method", "status", "ending", *_SCALARS)
 _POSTERIOR = ("inverse", "centre")
@@ -54,7 +51,7 @@ _STEPS = {"restart": int, "value": float, "gradient": float, "sweeps": int, "sec
 
 
 def save(fitted: Fitted, path: Path) -> None:
-    """Write a learned model to one file, whole or not at all.
+    """Write a learned model to one file, atomically.
 
     >>> import os, tempfile
     >>> import numpy as np
@@ -79,7 +76,7 @@ WRITERS[Fitted] = save
 
 
 def load(path: Path) -> Fitted:
-    """A learned model from a file that `save` wrote; whatever a file holds, nothing in it is run."""
+    """A learned model from a file that `save` wrote; nothing in a file is run."""
     with reading(path):
         return loaded(read(path))
 
@@ -88,43 +85,21 @@ def loaded(document: ModelFile) -> Fitted:
     """A learned model from the document that holds nothing else."""
     known = f"storage.load reads {KIND!r}, quantprop.load also estimators and integrated models"
     require(document.kind == KIND, f"it is of the kind {document.kind!r}; {known}")
-    shelf = Shelf(document.tensors)
-    fitted = unpacked(document.content, "", shelf)
-    shelf.close()
-    return fitted
+    return whole(document, unpacked)
 
 
 # --- writing ---------------------------------------------------------------------------------------------------------
 
 
 def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
-    """A learned model as JSON; its arrays go to `tensors`, their names behind the prefix."""
+    """A learned model as JSON; its arrays go to `tensors`, with the prefix before their names."""
     fitted = as_factors(fitted)
     solution, trace = fitted.solution, fitted.trace
     if fitted.model is not solution.model:
         raise ValueError("fitted.model and fitted.solution.model must be the same object")
-    content = {
-        "model": encode(fitted.model, "model"),
-        "method": encode(solution.method, "method"),
-        "status": {name: encode(getattr(solution.status, name), f"solution.status.{name}") for name in STATUS.rules},
-        "ending": {name: encode(getattr(fitted.status, name), f"status.{name}") for name in ENDING.rules},
-        "log_evidence": encode(float(solution.log_evidence), "log_evidence"),
-        "objective": fitted.objective,
-        "objective_value": encode(float(fitted.objective_value), "objective_value"),
-        "reasons": encode(tuple(step.reason for step in trace), "trace"),
-    }
-    arrays = {
-        "X": solution.X, "sites.nu": solution.sites.nu, "sites.tau": solution.sites.tau,
-        "marginals.mean": solution.marginals.mean, "marginals.variance": solution.marginals.variance,
-        "theta": fitted.theta,
-    }  # fmt: skip
-    for name, array in arrays.items():
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} holds NaN or infinity: inference failed ({solution.status.reason}), and a model "
-                             "that cannot predict is not stored")  # fmt: skip
-    theta = np.array([step.theta for step in trace]).reshape(len(trace), len(fitted.theta))
-    steps = {f"trace.{name}": np.array([getattr(s, name) for s in trace], kind) for name, kind in _STEPS.items()}
-    named = {**arrays, "loo": solution.loo, "trace.theta": theta}
+    named = {"X": solution.X, "theta": fitted.theta, **dict(zip(ROWS, attrgetter(*ROWS)(solution), strict=True))}
+    check_finite(named, solution.status.reason)
+    named["trace.theta"] = np.array([step.theta for step in trace]).reshape(len(trace), len(fitted.theta))
     if solution.weights is not None:
         named["solution.weights"] = solution.weights
     if solution.data is not None:
@@ -132,8 +107,26 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
     if solution.posterior is not None:
         named |= {f"posterior.{name}": getattr(solution.posterior, name) for name in _POSTERIOR}
     tensors |= {prefix + name: np.asarray(array, dtype=np.float64) for name, array in named.items()}
-    tensors |= {prefix + name: array for name, array in steps.items()}
-    return content
+    for name, kind in _STEPS.items():
+        tensors[f"{prefix}trace.{name}"] = np.array([getattr(step, name) for step in trace], kind)
+    return {
+        "model": encode(fitted.model, "model"),
+        "method": encode(solution.method, "method"),
+        "status": encoded_fields(STATUS, solution.status, "solution.status"),
+        "ending": encoded_fields(ENDING, fitted.status, "status"),
+        "log_evidence": encode(float(solution.log_evidence), "log_evidence"),
+        "objective": fitted.objective,
+        "objective_value": encode(float(fitted.objective_value), "objective_value"),
+        "reasons": encode(tuple(step.reason for step in trace), "trace"),
+    }
+
+
+def check_finite(arrays: dict[str, Any], status: Any) -> None:
+    """Raise if inference failed; leave-one-out densities may be missing."""
+    for name, array in arrays.items():
+        if name != "loo" and not np.isfinite(array).all():
+            raise ValueError(f"{name} holds NaN or infinity: inference failed ({status}), and a model that cannot "
+                             "predict is not stored")  # fmt: skip
 
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -144,32 +137,37 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has other parts")
     model, method = decode(content["model"], "model"), decode(content["method"], "method")
     require(isinstance(model, Model) and isinstance(method, Method), "model and method are something else")
-    x = shelf.take_finite(f"{prefix}X", (None, None))
-    require(x.size, "X is empty")
+    x, rows = inputs_and_rows(prefix, shelf)
     check_shapes(model, x)
-    rows = {name: shelf.take_finite(f"{prefix}{name}", (len(x),)) for name in (
-        "sites.nu", "sites.tau", "marginals.mean", "marginals.variance",
-    )}  # fmt: skip
-    loo = shelf.take_any(f"{prefix}loo", (len(x),))
-    require(loo.dtype == np.float64, "tensor loo holds no floats")
     scalars = fields_of(content, _SCALARS)
     size = sum(np.size(parameter.value) for parameter in free(declared(model)))
     theta = shelf.take_finite(f"{prefix}theta", (size,))
-    solution = Solution(
-        model, method, x, Natural(rows["sites.nu"], rows["sites.tau"]),
-        Normal(rows["marginals.mean"], rows["marginals.variance"]),
-        scalars["log_evidence"], loo, ended(STATUS, content["status"]), weights_of(prefix, len(x), shelf),
-        _data(model, prefix, len(x), shelf),
-        _posterior(prefix, model, shelf),
+    solution = solution_of(
+        model, method, x, rows, scalars["log_evidence"], ended(STATUS, content["status"]),
+        weights_of(prefix, len(x), shelf), _data(model, prefix, len(x), shelf), _posterior(prefix, model, shelf),
     )  # fmt: skip
-    trace = _trace(scalars["reasons"], size, prefix, shelf)
-    ending = ended(ENDING, content["ending"])
-    fitted = Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
-    return as_classes(fitted)
+    trace, ending = _trace(scalars["reasons"], size, prefix, shelf), ended(ENDING, content["ending"])
+    return as_classes(Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending))
+
+
+def inputs_and_rows(prefix: str, shelf: Shelf, *shape: int) -> tuple[np.ndarray, list[np.ndarray]]:
+    """X, and an array of all rows, or one for each of several solutions, for every name in ROWS."""
+    x = shelf.take_finite(f"{prefix}X", (None, None))
+    require(x.size, "X is empty")
+    rows = [shelf.take_finite(f"{prefix}{name}", (*shape, len(x))) for name in ROWS[:-1]]
+    loo = shelf.take_any(f"{prefix}loo", (*shape, len(x)))
+    require(loo.dtype == np.float64, "tensor loo holds no floats")
+    return x, [*rows, loo]
+
+
+def solution_of(model: Model, method: Method, x: Any, rows: Sequence[Any], log_evidence: float, *more: Any) -> Solution:
+    """The solution with these arrays in the order of ROWS."""
+    nu, tau, mean, variance, loo = rows
+    return Solution(model, method, x, Natural(nu, tau), Normal(mean, variance), log_evidence, loo, *more)
 
 
 def weights_of(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
-    """How often rows count; not in the file where each counts once."""
+    """Weights of the rows; None, and not in the file, if each counts once."""
     name = f"{prefix}solution.weights"
     if name not in shelf.left:
         return None
@@ -179,7 +177,7 @@ def weights_of(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
 
 
 def _data(model: Model, prefix: str, n: int, shelf: Shelf) -> Datum | None:
-    """The observations; not in files of versions that did not keep them."""
+    """The observations, which some versions did not store."""
     if f"{prefix}solution.y" not in shelf.left:
         return None
     columns, likelihood = model.plain_likelihood.columns, model.plain_likelihood
@@ -191,7 +189,7 @@ def _data(model: Model, prefix: str, n: int, shelf: Shelf) -> Datum | None:
 
 
 def _posterior(prefix: str, model: Model, shelf: Shelf) -> InducingPredictor | None:
-    """What predictions need of rows that are not all in the file; not in the file where they are."""
+    """The posterior at the inducing points, if the file does not hold all rows."""
     first, second = (f"{prefix}posterior.{name}" for name in _POSTERIOR)
     if first not in shelf.left:
         return None
@@ -210,13 +208,11 @@ def fields_of(content: Any, rules: dict[str, Rule], registry: Registry = REGISTR
 
 
 def ended(kind: Kind, node: Any) -> Any:
-    """The record of an end, checked to be one that has words."""
-    fits = isinstance(node, dict) and set(kind.rules) - set(kind.later) <= set(node) <= set(kind.rules)
-    require(fits, f"the {kind.name} has the wrong fields")
-    ended = built(kind, {**kind.later, **{name: decode(field, name) for name, field in node.items()}}, kind.name)
+    """The record of what happened, checked to have a reason that is known."""
+    found = decoded_fields(kind, node, f"the {kind.name}")
     with refusing(f"the {kind.name} has an unknown reason"):
-        str(ended)
-    return ended
+        str(found)
+    return found
 
 
 def _trace(reasons: tuple[str, ...], size: int, prefix: str, shelf: Shelf) -> tuple[Step, ...]:
@@ -234,7 +230,7 @@ def _trace(reasons: tuple[str, ...], size: int, prefix: str, shelf: Shelf) -> tu
 
 @float64
 def check_shapes(model: Model, x: np.ndarray) -> None:
-    """Refuse a model that does not fit its inputs; everything is traced, nothing computed."""
+    """Refuse a model that does not fit its inputs, by tracing it."""
     n = len(x)
     likelihood = model.plain_likelihood
     data = Datum(np.zeros((n, likelihood.columns) if likelihood.columns > 1 else n), np.ones(n), np.ones(n))

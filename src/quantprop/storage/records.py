@@ -1,64 +1,45 @@
-"""Objects as JSON and back. Types are looked up by name in a table, and every field is checked: nothing is run."""
+"""Objects as JSON and back: types are looked up by name, their fields are checked, and nothing is run."""
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal, Optional, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
+from jaxtyping import AbstractArray
 
 from quantprop import kernels, likelihoods, means
 from quantprop.kernels.base import MAX_DEPTH
-from quantprop.likelihoods.softmax import SoftmaxFactor
-from quantprop.methods import EP, VB, Laplace
-from quantprop.model import DEFAULT_PROCESS, Model
+from quantprop.methods import Method
+from quantprop.model import Model
 from quantprop.parameters import LogNormal, Parameter, is_parameter
-from quantprop.priors import PROCESSES, Inducing, Process
+from quantprop.priors import Process
 from quantprop.priors.inducing import Message
-from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.projections import Projection
+from quantprop.records import Record, is_record
 from quantprop.runtime.arguments import Rule
+from quantprop.storage.files import Unreadable, refusing, require  # noqa: F401  # taken from here by others
 
 DEPTH = MAX_DEPTH + 20
 INLINE = ("bool", *(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64)), "float32", "float64")
 
 
-class Unreadable(ValueError):
-    """Why a file is not a model."""
-
-
-def require(condition: Any, reason: str) -> None:
-    """Refuse a file."""
-    if not condition:
-        raise Unreadable(reason)
-
-
-@contextlib.contextmanager
-def refusing(where: str) -> Iterator[None]:
-    """Whatever the library's own checks raise here is a fault of the file."""
-    try:
-        yield
-    except (Unreadable, MemoryError):
-        raise
-    except Exception as error:
-        raise Unreadable(f"{where}: {error}") from error
-
-
-# --- what may be stored ----------------------------------------------------------------------------------------------
+# --- rules of fields -------------------------------------------------------------------------------------------------
 
 
 def numeric(value: Any, dimensions: int = 1) -> bool:
-    """Whether a value is a number or an array of numbers without NaN."""
+    """Return whether a value is a number or an array of numbers without NaN."""
     array = np.asarray(value)
     return array.dtype.kind in "iuf" and array.ndim <= dimensions and not np.isnan(array).any()
 
 
 def finite(value: Any, dimensions: int = 1) -> bool:
-    """Whether a value is a finite number or an array of them."""
+    """Return whether a value is a finite number or an array of them."""
     return numeric(value, dimensions) and bool(np.isfinite(value).all())
 
 
@@ -67,79 +48,96 @@ def instance(words: str, *kinds: type) -> Rule:
     return Rule(words, lambda value: isinstance(value, kinds))
 
 
-def _is_bounds(value: Any) -> bool:
-    return value is None or (isinstance(value, (list, tuple)) and len(value) == 2 and all(map(numeric, value)))
-
-
 NUMBERS = Rule("finite numbers", finite)
-NUMBER = Rule("a finite number", lambda value: finite(value) and np.ndim(value) == 0)
+NUMBER = Rule("a finite number", lambda value: finite(value, 0))
 FLAG = instance("true or false", bool, np.bool_)
-LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value) or finite(value))
-TABLE = Rule("finite numbers, a table of them or a Parameter", lambda value: is_parameter(value) or finite(value, 2))
+TEXT = instance("text", str)
+NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
+LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value) or finite(value, 2))
 LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
     "a number, a Parameter, means.Linear or means.PerClass (a function cannot be stored)",
     lambda value: is_parameter(value) or isinstance(value, (means.Linear, means.PerClass)) or finite(value),
 )
-NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
-COUNT = Rule("a whole number above 0 or None", lambda value: value is None or (type(value) is int and value > 0))
-RULES = {  # by the name of the field; all others are LEARNED
-    **dict.fromkeys(("kernel", "left", "right", "base"), instance("a kernel", kernels.Kernel)),
-    **dict.fromkeys(("exponent", "power", "p", "median", "deviation", "seed", "jitter"), NUMBER),
-    **dict.fromkeys(("fixed", "ordered", "learn"), FLAG),
-    "points": TABLE,
-    "functions": instance("inducing points", Inducing),
-    "message": instance("None or the message of earlier rows", type(None), Message),
-    "columns": Rule(
-        "None or a tuple of names or positions",
-        lambda value: value is None or (isinstance(value, tuple) and all(type(c) in (int, str) for c in value)),
+BY_FIELD = {  # if the annotation allows more, or fewer dimensions
+    (Model, "mean"): MEAN,
+    (means.PerClass, "means"): Rule(
+        "a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))
     ),
-    "names": NAMES,
-    **dict.fromkeys(("rank", "levels", "classes"), COUNT),
-    "kernels": Rule(
-        "a tuple of kernels",
-        lambda value: isinstance(value, tuple) and all(isinstance(k, kernels.Kernel) for k in value),
+    (Parameter, "value"): Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
+    (Parameter, "bounds"): Rule(
+        "None or (lower, upper)",
+        lambda ends: ends is None or (isinstance(ends, (list, tuple)) and len(ends) == 2 and all(map(numeric, ends))),
     ),
-    "likelihoods": Rule(
-        "a tuple of likelihoods",
-        lambda value: isinstance(value, tuple) and all(isinstance(part, likelihoods.Likelihood) for part in value),
-    ),
-    "means": Rule("a tuple of means", lambda value: isinstance(value, tuple) and all(map(MEAN.holds, value))),
-    "weights": Rule(f"None, {TABLE.words}", lambda value: value is None or TABLE.holds(value)),
-    **dict.fromkeys(
-        ("own", "centre"), Rule(f"None, {LEARNED.words}", lambda value: value is None or LEARNED.holds(value))
-    ),
-    **dict.fromkeys(("text", "rows"), instance("text", str)),
-    "likelihood": LIKELIHOOD,
-    "mean": MEAN,
-    "process": instance("a process", Process),
-    "projection": instance("a projection", Projection),
-    "link": instance("the name of a link", str),
-    "lanes": instance("None or a whole number", type(None), int),
-    "harmonics": instance("a whole number", int),
-    "value": Rule("finite numbers, or a table of them", lambda value: finite(value, 2)),
-    "bounds": Rule("None or (lower, upper)", _is_bounds),
-    "prior": Rule(
+    (Parameter, "prior"): instance(
         "None or LogNormal (another function cannot be stored, and predictions do not need it: drop the prior)",
-        lambda value: value is None or isinstance(value, LogNormal),
+        type(None), LogNormal,
     ),
-}
+}  # fmt: skip
+BY_TYPE = {
+    Any: LEARNED, float: NUMBER, bool: FLAG, str: TEXT, type(None): instance("None", type(None)),
+    int: Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool)),
+}  # fmt: skip
+OF_USERS = Rule(
+    "finite numbers, a setting, or a part of the library",
+    lambda value: is_record(value) or value is None or isinstance(value, (bool, str, tuple)) or finite(value, 2),
+)
+
+
+def rule_of(annotation: Any, number: Rule = NUMBER) -> Rule | None:
+    """The rule for values of a type, and for its numbers; None if such values cannot be stored, such as functions."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if annotation is float:
+        return number
+    if annotation in BY_TYPE:
+        return BY_TYPE[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, (AbstractArray, Record)):
+        return instance(f"a {annotation.__name__.lower()}", annotation) if issubclass(annotation, Record) else LEARNED
+    if origin is Literal:
+        return Rule(f"one of {', '.join(parts)}", lambda value: value in parts)
+    rules: list[Any] = [rule_of(part, number) for part in parts if part is not Ellipsis]
+    if not rules or None in rules:
+        return None
+    words = " or ".join(rule.words for rule in rules)
+    if origin is tuple:
+        each = rules[0].holds
+        return Rule(f"a tuple, each {words}", lambda value: isinstance(value, tuple) and all(map(each, value)))
+    return Rule(words, lambda value: any(rule.holds(value) for rule in rules))
+
+
+def rules_of(make: Any, number: Rule = NUMBER) -> dict[str, Any]:
+    """The rules of a dataclass's fields, from their annotations."""
+    hints, rules = get_type_hints(make), {}
+    for field in _fields(make):
+        kind = Optional[hints[field.name]] if field.default is None else hints[field.name]  # noqa: UP045
+        rules[field.name] = BY_FIELD.get((make, field.name)) or rule_of(kind, number)
+    return rules
+
+
+def _fields(make: Any) -> list[dataclasses.Field]:
+    return [field for field in dataclasses.fields(make) if field.init] if dataclasses.is_dataclass(make) else []
+
+
+# --- what may be stored ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A type that may be stored, and the rules of its fields; `later` ones are missing in files of older versions."""
+    """A type that may be stored. The rules of its fields follow from their annotations, unless they are given."""
 
     name: str
-    make: type
-    rules: Mapping[str, Rule]
-    later: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    make: Any
+    given: Mapping[str, Rule] | None = None
 
+    @cached_property
+    def rules(self) -> Mapping[str, Any]:
+        """A rule for each field; None for one that cannot be stored."""
+        return rules_of(self.make) if self.given is None else self.given
 
-def record(folder: str, make: type, rest: Rule = LEARNED, **later: Any) -> Kind:
-    """A kind whose fields are those of a dataclass; `rest` holds for those without a rule by their name."""
-    names = [field.name for field in dataclasses.fields(make) if field.init]
-    return Kind(f"{folder}.{make.__name__}", make, {name: RULES.get(name, rest) for name in names}, later)
+    @cached_property
+    def later(self) -> frozenset[str]:
+        """Fields that a file of an older version may lack: those with a default."""
+        return frozenset(field.name for field in _fields(self.make) if field.default is not dataclasses.MISSING)
 
 
 @dataclass(frozen=True)
@@ -150,20 +148,24 @@ class Registry:
 
     def named(self, name: Any, where: str) -> Kind:
         """The kind of a name in a file."""
-        found = [kind for kind in (*self.kinds, *_own.values()) if kind.name == name]
+        found = self._first("name", name)
         remedy = "a type of your own must be registered before a file is read that holds it (storage.register)"
         require(found, f"{where} has the unknown type {name!r}; {remedy}")
-        return found[0]
+        return found
 
     def of(self, value: Any, where: str) -> Kind:
         """The kind of an object, or an error that says that it cannot be stored."""
-        found = [kind for kind in (*self.kinds, *_own.values()) if kind.make is type(value)]
-        if not found:
+        found = self._first("make", type(value))
+        if found is None:
             raise TypeError(
                 f"{where}: {type(value).__name__} is not a type of the library, so it cannot be stored; a type of your "
                 "own whose fields are numbers can be registered (storage.register)"
             )
-        return found[0]
+        return found
+
+    def _first(self, attribute: str, value: Any) -> Any:
+        known = (kind for kind in (*self.kinds, *_own.values()) if getattr(kind, attribute) == value)
+        return next((kind for kind in known if None not in kind.rules.values()), None)
 
 
 _own: dict[str, Kind] = {}  # types that users have registered
@@ -174,7 +176,7 @@ def register(make: type) -> type:
 
     Usable as a decorator. A file names the type; it can be read wherever a type of that name has been registered.
     """
-    kind = record("own", make, TABLE)
+    kind = Kind(f"own.{make.__name__}", make, {field.name: OF_USERS for field in _fields(make)})
     before = _own.get(kind.name)
     if before is not None and before.make.__qualname__ != make.__qualname__:
         raise ValueError(f"a type named {make.__name__} is registered already; a file could not tell the two apart")
@@ -182,30 +184,24 @@ def register(make: type) -> type:
     return make
 
 
-_KERNELS = (
-    "Sum", "Product", "Power", "SquaredExponential", "Matern12", "Matern32", "Matern52", "RationalQuadratic",
-    "Periodic", "Oscillation", "IntegratedWiener", "Constant", "White", "Columns", "Categories", "Coregion",
-    "Terms", "PerClass", "Difference",
-)  # fmt: skip
-_LIKELIHOODS = (
-    "Gaussian", "Probit", "Logit", "Heaviside", "Poisson", "NegativeBinomial", "Binomial", "StudentT",
-    "DoubleExponential", "Gamma", "Beta", "Ordinal", "Censored", "Weibull", "LogLogistic", "ZeroInflatedPoisson",
-    "ZeroInflatedNegativeBinomial", "Warped", "MultinomialProbit", "Softmax", "ByOutput",
-)  # fmt: skip
+def _final(base: type, folder: str) -> Iterator[type]:
+    """The library's classes below a base that no other of its classes derives from: the others are abstract."""
+    below = [make for make in base.__subclasses__() if make.__module__.startswith(f"quantprop.{folder}.")]
+    for make in below:
+        yield from _final(make, folder)
+    if not below:
+        yield base
+
+
+FOLDERS = {"kernels": kernels.Kernel, "likelihoods": likelihoods.Likelihood, "methods": Method,
+           "projections": Projection, "priors": Process}  # fmt: skip
+NAMED = {"priors": "processes"}  # as files have them
 REGISTRY = Registry((
-    *(record("kernels", getattr(kernels, name)) for name in _KERNELS),
-    record("kernels", kernels.Linear, centre=None),
-    *(record("likelihoods", getattr(likelihoods, name)) for name in _LIKELIHOODS),
-    record("likelihoods", SoftmaxFactor),
-    *(record("methods", make) for make in (EP, VB, Laplace)),
-    *(record("projections", make) for make in (KL, Wasserstein)),
-    *(record("processes", make) for make in PROCESSES if make is not Inducing),
-    record("processes", Inducing, message=None),
-    record("processes", Message, TABLE),
-    record("models", Model, process=DEFAULT_PROCESS),
-    *(record("models", make) for make in (Parameter, LogNormal)),
-    record("models", means.Linear, columns=None),
-    record("models", means.PerClass),
+    *(Kind(f"{NAMED.get(folder, folder)}.{make.__name__}", make)
+      for folder, base in FOLDERS.items() for make in _final(base, folder)),
+    Kind("kernels.Terms", kernels.Terms),
+    Kind("processes.Message", Message),
+    *(Kind(f"models.{make.__name__}", make) for make in (Model, Parameter, LogNormal, means.Linear, means.PerClass)),
 ))  # fmt: skip
 
 
@@ -216,24 +212,27 @@ def encode(value: Any, where: str, registry: Registry = REGISTRY, depth: int = 0
     """An object as JSON; `where` names it in errors."""
     if depth > DEPTH:
         raise ValueError(f"{where} is nested more than {DEPTH} deep, so it cannot be stored")
-    if value is None or isinstance(value, (bool, str)):
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or isinstance(value, (bool, int, str)):
         return value
-    if isinstance(value, (np.bool_, int, np.integer)):
-        return value.item() if isinstance(value, np.generic) else int(value)
-    if isinstance(value, (float, np.floating)):
-        return float(value) if math.isfinite(value) else {"number": str(float(value))}
+    if isinstance(value, float):
+        return value if math.isfinite(value) else {"number": str(value)}
     if isinstance(value, (list, tuple)):
         entries = [encode(entry, f"{where}[{i}]", registry, depth + 1) for i, entry in enumerate(value)]
         return {"tuple" if isinstance(value, tuple) else "list": entries}
     if isinstance(value, (np.ndarray, jax.Array)):
         return _encoded_array(np.asarray(value), where)
     kind = registry.of(value, where)
-    fields = {name: getattr(value, name) for name in kind.rules}
+    return {"type": kind.name, "fields": encoded_fields(kind, value, where, registry, depth)}
+
+
+def encoded_fields(kind: Kind, value: Any, where: str, registry: Registry = REGISTRY, depth: int = 0) -> dict[str, Any]:
+    """The fields of an object as JSON, checked by their rules."""
     for name, rule in kind.rules.items():
-        if not rule.holds(fields[name]):
-            raise TypeError(f"{where}.{name} must be {rule.words}; got {fields[name]!r}")
-    parts = {name: encode(field, f"{where}.{name}", registry, depth + 1) for name, field in fields.items()}
-    return {"type": kind.name, "fields": parts}
+        if not rule.holds(getattr(value, name)):
+            raise TypeError(f"{where}.{name} must be {rule.words}; got {getattr(value, name)!r}")
+    return {name: encode(getattr(value, name), f"{where}.{name}", registry, depth + 1) for name in kind.rules}
 
 
 def _encoded_array(array: np.ndarray, where: str) -> dict[str, Any]:
@@ -264,18 +263,23 @@ def decode(node: Any, where: str, registry: Registry = REGISTRY, depth: int = 0)
     if keys == {"array", "shape", "values"}:
         return _decoded_array(node["array"], node["shape"], node["values"], where)
     require(keys == {"type", "fields"}, f"{where} is of no known form")
-    kind, fields = registry.named(node["type"], where), node["fields"]
-    known = isinstance(fields, dict) and set(fields) | set(kind.later) == set(kind.rules)
+    return decoded_fields(registry.named(node["type"], where), node["fields"], where, registry, depth)
+
+
+def decoded_fields(kind: Kind, fields: Any, where: str, registry: Registry = REGISTRY, depth: int = 0) -> Any:
+    """An object of a kind from its fields as JSON."""
+    known = isinstance(fields, dict) and set(fields) <= set(kind.rules) <= set(fields) | kind.later
     require(known, f"{where} has the wrong fields")
     parts = {name: decode(field, f"{where}.{name}", registry, depth + 1) for name, field in fields.items()}
-    return built(kind, {**kind.later, **parts}, where)
+    return built(kind, parts, where)
 
 
 def built(kind: Kind, fields: Mapping[str, Any], where: str) -> Any:
     """An object of a kind, or the reason why its own checks refuse the fields."""
     with refusing(where):
-        for name, rule in kind.rules.items():
-            require(rule.holds(fields[name]), f"{where}.{name} must be {rule.words}")
+        for name, value in fields.items():
+            rule = kind.rules[name]
+            require(rule.holds(value), f"{where}.{name} must be {rule.words}")
         return kind.make(**fields)
 
 
