@@ -26,15 +26,9 @@ from typer.testing import CliRunner
 import quantprop
 from quantprop import kernels, likelihoods, means, projections
 from quantprop.cli import app
-<<<<<<< HEAD
 from quantprop.inference import engine, status
 from quantprop.learning import quasi_newton
-from quantprop.runtime import stored
-=======
-from quantprop.inference import engine, results, solution
-from quantprop.learning import ascent
 from quantprop.runtime import disk_cache
->>>>>>> main
 
 ROOT = Path(__file__).resolve().parent.parent
 QUICK = ("README.md", "docs/index.md", "docs/status.md", "docs/compilation.md")

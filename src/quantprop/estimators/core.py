@@ -237,31 +237,19 @@ def build(
         task.model, task, options.method, options.objective, True, INFERENCE_TOLERANCE, options.max_sweeps
     )
     theta, bounds = packed(landscape.parts), box(landscape.parts)
-<<<<<<< HEAD
-    if warm is not None and all_true(len(warm.nu) == len(task.x)):
-        landscape = landscape.warmed(theta, warm)
-    if recipe.optimizer is None or not len(theta):
-        return Core(choice, landscape, _unlearned(recipe, landscape, theta, x, y, rows))
-    theta = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
-    if callable(recipe.optimizer):
-        return Core(choice, landscape, _by_callable(recipe, choice, landscape, theta, bounds))
-    landscape.compile()
-    starts = [theta, *random_starts(recipe, bounds)]
-    return Core(choice, landscape, learn(landscape, starts, bounds, MAX_EVALUATIONS, FTOL))
-=======
     if warm is not None and has_one_site_per_row(warm, task.x):
-        landscape.warmed(theta, warm)
+        landscape = landscape.warmed(theta, warm)
     start = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if options.optimizer is None or not len(theta):
         fitted = _unlearned(options, landscape, theta, x, y, rows)
     elif callable(options.optimizer):
         fitted = _learned_by(options.optimizer, spec, landscape, [start, *random_starts(options, bounds)], bounds)
     else:
+        landscape.compile()
         starts = [start, *random_starts(options, bounds)]
         fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)
->>>>>>> main
 
 
 def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:

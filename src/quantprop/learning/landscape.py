@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -33,7 +33,7 @@ from quantprop.parameters import packed, values, without_bounds
 from quantprop.records import changed
 from quantprop.runtime.jobs import gathered, own_part
 from quantprop.runtime.precision import float64
-from quantprop.runtime.programs import compiling_ahead, program
+from quantprop.runtime.programs import compile_ahead, program
 
 PREPARED = ("inputs", "question")
 _inputs = program(inputs_of)
@@ -177,15 +177,18 @@ class Landscape:
             problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
             problem = problem.with_few_nodes()
             leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
-            with compiling_ahead((form, tuple(np.shape(leaf) for leaf in leaves), self.exact)) as ahead:
-                solving = (problem, self.cold, self.tol, self.max_sweeps)
-                ahead(PROGRAMS.solved, *solving)  # the large ones first
-                ahead(PROGRAMS.prior, theta, self.unbounded, self.inputs)
-                out, prior, factor = PROGRAMS.solved.shapes(*solving)
-                differentiating = (replace(problem, prior=prior), self.objective, out.at, factor)
-                ahead(PROGRAMS.gradient, *differentiating, exact=self.exact)
-                value, by = PROGRAMS.gradient.shapes(*differentiating, exact=self.exact)
-                ahead(PROGRAMS.pull_back, theta, self.unbounded, self.inputs, value, by)
-                left_out = for_loo(self.method, likelihood, self.task.weight)
-                ahead(loo_program, *left_out, self.task.data, self.task.weight, out.at)
-                return meanwhile()
+            key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
+            left_out = for_loo(self.method, likelihood, self.task.weight)
+            return compile_ahead(key, self._programs(theta, problem, left_out), meanwhile)
+
+    def _programs(self, theta: Float[np.ndarray, " theta"], problem: InferenceProblem, left_out: Any) -> Iterator[Any]:
+        """All programs that will be needed, the large ones first."""
+        solving = (problem, self.cold, self.tol, self.max_sweeps)
+        yield PROGRAMS.solved.ahead(*solving)
+        yield PROGRAMS.prior.ahead(theta, self.unbounded, self.inputs)
+        out, prior, factor = PROGRAMS.solved.shapes(*solving)
+        differentiating = (replace(problem, prior=prior), self.objective, out.at, factor)
+        yield PROGRAMS.gradient.ahead(*differentiating, exact=self.exact)
+        value, by = PROGRAMS.gradient.shapes(*differentiating, exact=self.exact)
+        yield PROGRAMS.pull_back.ahead(theta, self.unbounded, self.inputs, value, by)
+        yield loo_program.ahead(*left_out, self.task.data, self.task.weight, out.at)

@@ -4,14 +4,9 @@ from __future__ import annotations
 
 import gc
 import os
-<<<<<<< HEAD
-from collections.abc import Callable, Hashable, Iterable, Iterator
-=======
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
->>>>>>> main
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache, update_wrapper
 from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar
@@ -200,35 +195,6 @@ def _compiler_options() -> dict[str, Any]:
 
 
 def _unless_chosen(options: dict[str, Any]) -> dict[str, Any]:
-<<<<<<< HEAD
-    """Options of XLA, but for those that the user has set."""
-    told = os.environ.get("XLA_FLAGS", "")
-    return {name: value for name, value in options.items() if name not in told}
-
-
-@contextmanager
-def compiling_ahead(key: Hashable) -> Iterator[Callable[..., None]]:
-    """Compile programs in threads, unless those of this key are there: XLA does it without Python's lock, and mostly on
-    one core for each. The function that the block gets is given a program and its arguments, or shapes in their place.
-    The block may do other work meanwhile; it ends once all are compiled.
-    """
-    if key in _cache.ahead:
-        yield lambda program, *args, **kwargs: None
-        return
-    with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        tasks = []
-
-        def ahead(program: Program, *args: Any, **kwargs: Any) -> None:
-            compiled, leaves = program._compiled(args, kwargs)
-            with mesh_of(leaves):
-                tasks.append(threads.submit(compiled.lower(*leaves).compile))
-
-        yield ahead
-        for task in tasks:
-            task.result()
-    _cache.ahead.add(key)
-=======
     """Options of XLA, except those that the user has set."""
     flags = os.environ.get("XLA_FLAGS", "")
     return {name: value for name, value in options.items() if name not in flags}
->>>>>>> main
