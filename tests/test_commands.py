@@ -91,12 +91,12 @@ def test_help_does_not_wait_for_jax():
 
 
 def test_choices_in_help_are_those_of_the_library():
+    from quantprop import methods
     from quantprop.cli import options
-    from quantprop.inference import task
     from quantprop.tables import dates, models, reading, targets
 
     assert set(options.LIKELIHOODS) == set(targets.LIKELIHOODS)
-    assert set(options.METHODS) == set(task.METHODS)
+    assert set(options.METHODS) == set(methods.METHODS)
     assert (tuple(models.KERNELS), dates.DATES, (".", ",")) == (options.KERNELS, options.DATES, reading.DECIMALS)
 
 

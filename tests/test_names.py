@@ -23,8 +23,8 @@ from quantprop import (
 )
 from quantprop.cli import app, options
 from quantprop.experiments.sweep import Plan
-from quantprop.inference.task import METHODS
 from quantprop.learning.objectives import OBJECTIVES
+from quantprop.methods import METHODS
 from quantprop.runtime.names import nearest
 
 X, Y = np.linspace(0.0, 1.0, 6)[:, None], np.array([0, 1, 1, 0, 1, 0])

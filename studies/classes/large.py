@@ -25,8 +25,9 @@ from quantprop import Inducing, Model, fit, infer, kernels, likelihoods
 from quantprop.inference.classes import factors_of
 from quantprop.inference.engine.fixed_point import InferenceProblem, swept
 from quantprop.inference.prediction import prior_at
-from quantprop.inference.task import as_method, prepare, settled, starting_sites
+from quantprop.inference.task import prepare, settled, starting_sites
 from quantprop.learning.fitting import watched
+from quantprop.methods import by_name as method_by_name
 from quantprop.runtime.precision import float64
 from studies.classes.run import Counts
 from studies.classes.softmax_svgp import learned_by_svgp
@@ -92,7 +93,7 @@ def sweep(name: str, given: argparse.Namespace) -> None:
     X, y, _, _ = divided(name, given.data, given.seed, given.rows)
     model = Model(start_of(X, given), likelihoods.MultinomialProbit(int(y.max()) + 1), process=Inducing(given.points))
     model, rows, ones = factors_of(model, X, y)
-    model, method = settled(model, rows), as_method("ep")
+    model, method = settled(model, rows), method_by_name("ep")
     task = prepare(model, rows, ones, method, None, None, None)
     problem = InferenceProblem.of(model.plain_likelihood, method, prior_at(model, task), task.data, task.weight)
     sites = starting_sites(problem.likelihood, task, None)

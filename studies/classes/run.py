@@ -40,9 +40,10 @@ from quantprop.experiments.pool import in_processes
 from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.summary import difference
 from quantprop.inference.classes import factors_of
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
+from quantprop.methods import by_name as method_by_name
 from quantprop.parameters import packed
 from studies.shared.parts import ON_CPU
 
@@ -215,8 +216,8 @@ def evaluation(X: np.ndarray, y: np.ndarray, method: str) -> Callable:
     """One evaluation of the objective with its gradient, from the likelihood's own sites."""
     kernel = kernels.SquaredExponential(4.0, 1.0)
     model, rows, ones = factors_of(Model(kernel, likelihoods.MultinomialProbit(int(y.max()) + 1)), X, y)
-    task = prepare(model, rows, ones, as_method(method), None, None, None)
-    landscape = Landscape(model, task, as_method(method), as_objective("evidence"))
+    task = prepare(model, rows, ones, method_by_name(method), None, None, None)
+    landscape = Landscape(model, task, method_by_name(method), as_objective("evidence"))
     return lambda: landscape.from_cold(packed(landscape.parts))
 
 

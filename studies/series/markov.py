@@ -21,7 +21,8 @@ from quantprop import Markov, Model, fit, kernels, likelihoods
 from quantprop.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.inference.prediction import padded_prior
-from quantprop.inference.task import as_method, prepare, starting_sites
+from quantprop.inference.task import prepare, starting_sites
+from quantprop.methods import by_name as method_by_name
 from quantprop.runtime.programs import program
 
 REPEATS = 5
@@ -63,7 +64,7 @@ whole = program(lambda problem, sites: swept(problem, sites)[0])
 def sweep(n: int, method: str) -> tuple[Seconds, Seconds]:
     """Seconds of filter and smoother, and of a whole sweep."""
     x, y = counts(n)
-    model, rule = series_model(), as_method(method)
+    model, rule = series_model(), method_by_name(method)
     with jax.enable_x64(True):
         task = prepare(model, x, y, rule, None, None, None)
         problem = jax.device_put(

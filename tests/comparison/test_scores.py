@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from quantprop import likelihoods, report
+from quantprop import likelihoods, methods, report
 from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
 from quantprop.comparison.scores import DRAWS, difference, drawn_pit, estimate
 from quantprop.gaussian import Normal
-from quantprop.inference import results, task
+from quantprop.inference import results
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.status import REMEDIES
 from quantprop.report import names
@@ -143,7 +143,7 @@ def test_conclusions():
 
 
 def test_everything_has_a_name_for_people():
-    assert {*task.METHODS, *BASELINES} == set(names.METHODS)
+    assert {*methods.METHODS, *BASELINES} == set(names.METHODS)
     assert set(names.REASONS) == set(REMEDIES)
     ending = results.Ending("max-evaluations", 1, 0, 0.1, ("kernel.left.lengthscale[1]", "likelihood.scale", "mean"))
     said = names.learning_ended(ending, ["age", "height"])

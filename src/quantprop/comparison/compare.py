@@ -26,7 +26,7 @@ from quantprop.comparison.scores import (
 )
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.inference.solution import Solution
-from quantprop.inference.task import as_method
+from quantprop.methods import by_name as method_by_name
 from quantprop.parameters import Parameter
 from quantprop.runtime.threads import one_blas_thread
 from quantprop.tables import Problem, TableModel
@@ -196,7 +196,7 @@ def compare(
     if problem.target.y.ndim > 1 or problem.target.units.log:
         raise ValueError("methods are scored on y as it was observed: neither on censored y nor on its logarithm")
     for method in methods:
-        as_method(method)  # which refuses a name before the first is learned
+        method_by_name(method)  # which refuses a name before the first is learned
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         evaluate = partial(_evaluated, problem, division, report)

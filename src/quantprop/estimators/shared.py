@@ -29,11 +29,11 @@ from quantprop.estimators.foreign import Source
 from quantprop.estimators.rows import row_count
 from quantprop.estimators.translate import KernelSpec, check_theirs
 from quantprop.inference.results import write
-from quantprop.inference.task import as_method
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.objectives import as_objective
 from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
 from quantprop.methods import Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.parameters import box, labels, values
 from quantprop.priors import Inducing, Markov, Process
@@ -192,7 +192,7 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
 
     def _fit_options(self, max_sweeps: int) -> FitOptions:
         options = FitOptions(
-            as_method(self.method), as_objective(self.objective), self.optimizer,
+            method_by_name(self.method), as_objective(self.objective), self.optimizer,
             self.n_restarts_optimizer, self.random_state, max_sweeps, self.hyperparameters == "integrated",
         )  # fmt: skip
         if options.integrated and options.optimizer is None:

@@ -22,13 +22,14 @@ from quantprop.inference.engine.fixed_point import outcome
 from quantprop.inference.engine.sequential import one_by_one
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import prepare
 from quantprop.learning.evaluation import PROGRAMS, Precision, evaluated
 from quantprop.learning.fitting import starting_point
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.methods.base import Renewal, Weight
 from quantprop.parameters import at, declared
 from quantprop.priors import Prior
@@ -146,7 +147,7 @@ def as_coded(experiment: Experiment, method: str, parts: TrainTest) -> Learned:
 
     best = optimum(experiment).solution
     model = model_at(model_of(experiment, method, parts.x.shape[1]), hyperparameters(best.model))
-    rule, objective = as_method(method), as_objective(experiment.objective)
+    rule, objective = method_by_name(method), as_objective(experiment.objective)
     task = prepare(model, parts.x, parts.y, rule, None, None, None)
     landscape = Landscape(model, task, rule, objective, exact=False)
     walk = Walk(landscape, landscape.padded_sites(best.sites))

@@ -17,9 +17,10 @@ from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outc
 from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, as_method, leaves_residuals, prepare, starting_sites
+from quantprop.inference.task import Task, leaves_residuals, prepare, starting_sites
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
 from quantprop.priors import Prior
 from quantprop.priors.base import finite
@@ -82,7 +83,7 @@ def infer(
     >>> solution.converged, solution.marginals.mean.round(3).tolist()
     (True, [-0.755, -0.634, 0.575])
     """
-    method = as_method(method)
+    method = method_by_name(method)
     if schedule == "sequential" and not isinstance(method, EP):
         raise ValueError(
             f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"

@@ -26,18 +26,16 @@ from quantprop.inference.factors import factors_of, is_multi_class
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import warn_of_levels
 from quantprop.likelihoods.base import Datum
-from quantprop.methods import EP, QP, VB, Laplace, Method, PowerEP
+from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Cost, Process
 from quantprop.runtime.jobs import all_true, counted, largest, meet, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
-from quantprop.runtime.names import check_name
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
-METHODS = {"qp": QP, "ep": EP, "power-ep": lambda: PowerEP(0.5), "vb": VB, "laplace": Laplace}
 PROBES = 16  # rows at which a kernel is tested for white noise
 
 
@@ -118,14 +116,6 @@ def settled(model: Model, x: np.ndarray) -> Model:
     """The model with all that its process leaves to the data chosen from x."""
     process = model.process
     return replace(model, process=process.settled(model.plain_kernel, x)) if process.from_data else model
-
-
-def as_method(method: Method | str) -> Method:
-    """A method by name or as given."""
-    if isinstance(method, Method):
-        return method
-    check_name("method", method, METHODS, " or a Method")
-    return METHODS[method]()
 
 
 def weight_of(total: np.ndarray, size: int) -> Weight:

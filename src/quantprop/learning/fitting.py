@@ -19,7 +19,7 @@ from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import prepare
 from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
@@ -27,6 +27,7 @@ from quantprop.learning.remaining import FLAT, converged
 from quantprop.learning.search import FTOL, Climb, End
 from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
 from quantprop.methods import QP, Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
 from quantprop.parameters import at, box, declared, is_parameter, labels, packed
 from quantprop.runtime.arguments import a, checked
@@ -96,7 +97,7 @@ def fit(
     >>> fitted.status.reason
     'converged'
     """
-    method, objective = as_method(method), as_objective(objective)
+    method, objective = method_by_name(method), as_objective(objective)
     objective.check(method)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(task.model, task, method, objective, gradient == "exact", tol)

@@ -9,13 +9,14 @@ from typing import Any
 
 from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
-from quantprop.inference.task import as_method, prepare
+from quantprop.inference.task import prepare
 from quantprop.learning.batch_search import BatchSearch
 from quantprop.learning.fitting import MOST
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FTOL
 from quantprop.methods import QP, Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
 from quantprop.runtime.arguments import SEQUENCE, Rule, checked, several
 from quantprop.runtime.batches import evenly, held, kinds, threads
@@ -76,7 +77,7 @@ def fit_many(
     >>> [fitted.status.reason for fitted in fits]
     ['converged', 'converged']
     """
-    method, objective = as_method(method), as_objective(objective)
+    method, objective = method_by_name(method), as_objective(objective)
     objective.check(method)
     total = len(X)
     models = [model] * total if isinstance(model, Model) else list(model)

@@ -21,7 +21,7 @@ from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of,
 from quantprop.inference.inferring import all_finite
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, as_method, prepare, starting_sites, weight_of
+from quantprop.inference.task import Task, prepare, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
@@ -33,6 +33,7 @@ from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import EP, Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.methods.base import Weight, renewal
 from quantprop.model import Model
 from quantprop.parameters import at as at_theta
@@ -107,7 +108,7 @@ def fit_streamed(
     >>> fit_streamed(model, Arrays(X, np.sign(np.sin(2 * X[:, 0]))), max_evaluations=2).solution.converged
     True
     """
-    method = as_method(method)
+    method = method_by_name(method)
     if not isinstance(model.process, Inducing) or not isinstance(method, EP) or not method.stationary:
         raise ValueError(
             "rows that do not fit in memory are learned from by process=Inducing(points) and EP or power EP, whose "

@@ -22,9 +22,10 @@ from quantprop.inference.engine import InferenceProblem, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.predictive import Predictive
-from quantprop.inference.task import as_method, settled
+from quantprop.inference.task import settled
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
+from quantprop.methods import by_name as method_by_name
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Prior
@@ -99,7 +100,7 @@ def calibrate(simulated: Simulated, method: Method | str, seed: int = 0, observe
     ones = np.ones(simulated.y.shape)
     data = Datum(y, ones, ones)
     with one_blas_thread():
-        latent, converged = to_numpy(_posteriors(model, as_method(method), simulated.x, simulated.x_new, data))
+        latent, converged = to_numpy(_posteriors(model, method_by_name(method), simulated.x, simulated.x_new, data))
     pit_f = ndtr((simulated.f_new - latent.mean) / np.sqrt(latent.variance))
     predictive = Predictive(model.plain_likelihood, latent, np.ones(rows), np.ones(rows))
     pit_y = _randomised(predictive, simulated.y_new, np.random.default_rng(seed).uniform(size=rows))
