@@ -17,8 +17,8 @@ from scipy.linalg import lapack
 from timing import elapsed, ratio
 
 from quantprop import EP, QP, Model, datasets, fit, fit_many, infer, kernels, likelihoods
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.experiments.protocol import Experiment, split
-from quantprop.gaussian import Natural, Normal
 from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.likelihoods import Datum
 from quantprop.methods.base import Weight

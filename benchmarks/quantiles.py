@@ -13,10 +13,10 @@ from jax.scipy.special import ndtr
 from timing import elapsed
 
 from quantprop import likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
 from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods import Likelihood
-from quantprop.parameters import values
 
 ROWS, LEVELS, ROUNDS = 1000, np.array([0.05, 0.5, 0.95]), 3
 RATES, PROBABILITIES = ("exp", "square", "softplus"), ("probit", "logit")

@@ -14,7 +14,7 @@ import numpy as np
 from timing import ratio
 
 from quantprop import EP, QP, likelihoods
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.methods.base import Weight

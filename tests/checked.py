@@ -11,7 +11,7 @@ from beartype import BeartypeConf, beartype
 from jaxtyping import install_import_hook
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))  # an int is a float, as type checkers have it
-CORE = ("gaussian", "sites", "kernels", "methods", "priors", "inference.engine", "learning.implicit")
+CORE = ("core.gaussian", "core.sites", "kernels", "methods", "priors", "inference.engine", "learning.implicit")
 
 
 def install(*modules: str) -> None:

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import integrate, stats
 
 from quantprop import Model, fit, infer, kernels, likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import declared, free, is_parameter, packed, unpacked
 from quantprop.likelihoods import Datum
-from quantprop.parameters import declared, free, is_parameter, packed, unpacked
 
 CAVITIES = ((0.3, 1.2), (-1.0, 0.05), (0.0, 9.0))
 RNG = np.random.default_rng(0)

@@ -13,14 +13,14 @@ import jax
 import numpy as np
 import quick
 
-from quantprop.data import encode
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.parameters import values
+from quantprop.core.sites import renewed
 from quantprop.likelihoods import Likelihood
 from quantprop.likelihoods.base import Moments
-from quantprop.parameters import values
+from quantprop.likelihoods.encoding import encode
 from quantprop.projections import KL, Wasserstein
 from quantprop.runtime import programs
-from quantprop.sites import renewed
 
 BLOCK = 112
 

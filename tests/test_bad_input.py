@@ -23,7 +23,7 @@ from quantprop import (
     likelihoods,
     project,
 )
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-2.0, 2.0, (6, 2))

@@ -5,10 +5,10 @@ import pytest
 
 import quantprop
 from quantprop import EP, QP, VB, Laplace, Model, PowerEP, fit, infer, integrate, kernels, likelihoods
+from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 
 N = 20
 RNG = np.random.default_rng(0)

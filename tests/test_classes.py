@@ -33,12 +33,12 @@ from quantprop import (
     load,
     means,
 )
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.parameters import packed
 from quantprop.inference.classes import ClassPredictive, ClassSolution, factors_of, predictive
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 
 LONGER = partial(pytest.param, marks=pytest.mark.campaign)
 RNG = np.random.default_rng(5)

@@ -25,12 +25,12 @@ from quantprop import (
     likelihoods,
     load,
 )
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import packed
 from quantprop.inference.classes import ClassSolution, factors_of
 from quantprop.inference.task import prepare, settled
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 from quantprop.priors.classes import process as process_module
 
 LONGER = partial(pytest.param, marks=pytest.mark.campaign)

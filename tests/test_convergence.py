@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quantprop import EP, Model, datasets, infer, kernels, likelihoods
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.inference.task import prepare, starting_sites
 from quantprop.priors import DensePrior

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from quantprop import EP, QP, LogNormal, Model, Parameter, infer, kernels, likelihoods
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.runtime import compiled, disk_cache, executables, folders, programs
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -167,7 +167,7 @@ def test_to_read_a_program_runs_no_code(folder, monkeypatch):
         assert one.dtype == other.dtype
     for module in ("os", "subprocess"):
         with pytest.raises(ValueError, match=module):
-            executables.loaded(executables.unpacked(content.replace(b"quantprop.gaussian", module.encode())))
+            executables.loaded(executables.unpacked(content.replace(b"quantprop.core.gaussian", module.encode())))
 
 
 def infer_parts(x, scale, power, unused):

@@ -23,11 +23,11 @@ from quantprop import (
     means,
     projections,
 )
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.records import field
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Ending
 from quantprop.projections import KL, Wasserstein
-from quantprop.records import field
 
 SE, LINEAR, CONSTANT = kernels.SquaredExponential(2.5, [1.0, 0.1]), kernels.Linear(1 / 3), kernels.Constant(2.0)
 RECORDS = [

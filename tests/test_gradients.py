@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from quantprop import EP, QP, VB, Laplace, Model, Parameter, PowerEP, kernels, likelihoods, means
+from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 
 N = 24
 RNG = np.random.default_rng(0)

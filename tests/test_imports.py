@@ -17,16 +17,12 @@ PACKAGE = "quantprop"
 # A module or folder may import from those before it, never from those after it.
 LAYERS = (
     "runtime",
-    "records",
-    "gaussian",
+    "core",
     "numerics",
-    "parameters",
     "kernels",
     "means",
     "likelihoods",
-    "data",
     "projections",
-    "sites",
     "priors",
     "methods",
     "model",
@@ -103,7 +99,7 @@ def test_imports_follow_the_layers(path):
         ("quantprop.numerics.special", "from .. import inference", "inference comes after it"),
         ("quantprop.priors.dense", "from ..inference import run", "inference comes after it"),
         ("quantprop.priors.dense", "def f():\n    from quantprop import inference", "line 2: priors imports"),
-        ("quantprop.projections.kl", "from quantprop.sites import Site", "sites comes after it"),
+        ("quantprop.projections.kl", "from quantprop.methods.ep import EP", "methods comes after it"),
         ("quantprop.numerics.special", "from quantprop import Model", "from its own module"),
         ("quantprop.kernels", "from sklearn.gaussian_process import kernels", "only estimators"),
         ("quantprop.novelty", "", "place 'novelty' in LAYERS"),
@@ -134,6 +130,25 @@ def test_no_module_imports_itself_by_way_of_others():
         graph[name] = (reached & set(known)) - {name, PACKAGE}
     graph[PACKAGE] = set()  # imports everything, on first use
     graphlib.TopologicalSorter(graph).prepare()  # raises a CycleError that names the circle
+
+
+def test_the_tree_can_be_held_in_one_head():
+    """Entries at the first level, imports between them (A uses B counts once), and the longest chain of these."""
+    uses = {layer: set() for layer in LAYERS}
+    for path in MODULES:
+        module = dotted(path)
+        if module == (PACKAGE,):
+            continue
+        found = imported(ast.parse(path.read_text(encoding="utf-8")), module, path.name == "__init__.py")
+        tops = {name.split(".")[1] for _, name in found if name.startswith(PACKAGE + ".")}
+        uses[module[1]] |= (tops & set(LAYERS)) - {module[1]}
+    entries = [path for path in (SOURCE / PACKAGE).iterdir() if path.name != "__pycache__"]
+    assert len(entries) <= 24
+    assert sum(map(len, uses.values())) <= 135
+    longest: dict[str, int] = {}
+    for layer in LAYERS:  # imports only from layers before it
+        longest[layer] = 1 + max((longest[used] for used in uses[layer]), default=0)
+    assert max(longest.values()) <= 14
 
 
 def test_only_the_default_names_the_dense_prior_outside_its_folder():

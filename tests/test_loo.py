@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 
 from quantprop import EP, QP, Model, datasets, fit, infer, kernels, likelihoods
+from quantprop.core.parameters import packed
 from quantprop.inference.leave_one_out import loo_at, loo_of
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
-from quantprop.parameters import packed
 
 
 def standardised(name):

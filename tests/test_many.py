@@ -6,7 +6,7 @@ from scipy.optimize import rosen, rosen_der
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from quantprop import Dense, Model, Parameter, fit, fit_many, kernels, likelihoods, means, predict_many
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.learning import ascent as ascent_module
 from quantprop.learning.ascent import FAILED, FLAT, GOING, MAX_EVALUATIONS, Ascent
 from quantprop.learning.warm_starts import WarmStarts

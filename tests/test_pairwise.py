@@ -8,10 +8,10 @@ import tinygp
 from tinygp import kernels as theirs
 
 from quantprop import EP, Model, Parameter, fit, kernels, likelihoods
+from quantprop.core.parameters import declared, labels, packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import declared, labels, packed
 
 RNG = np.random.default_rng(4)
 X = RNG.uniform(-2.0, 2.0, size=(24, 2))

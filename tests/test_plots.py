@@ -16,7 +16,7 @@ from matplotlib.collections import QuadMesh
 from scipy.stats import binom, norm, poisson
 
 from quantprop import EP, Dense, Model, infer, kernels, likelihoods, plots
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status

@@ -14,12 +14,12 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 import quantprop
 from quantprop import Model, kernels, likelihoods
+from quantprop.core.parameters import packed
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.methods import QP
-from quantprop.parameters import packed
 from quantprop.priors import Dense
 from quantprop.runtime import programs
 from quantprop.runtime.garbage import uncollected

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from quantprop import Inducing, Parameter, kernels, likelihoods
-from quantprop.records import Record, changed, field, is_record
+from quantprop.core.records import Record, changed, field, is_record
 
 
 class Base(Record):
@@ -146,7 +146,7 @@ def test_classes_of_a_script_come_back_in_another_process_with_their_numbers():
     """As loky and Dask send them: an empty class, whose attributes are set later."""
     script = (
         "import cloudpickle, sys\n"
-        "from quantprop.records import Record, field\n"
+        "from quantprop.core.records import Record, field\n"
         "class Mine(Record):\n"
         "    number: float = 1.0\n"
         "    word: str = field(default='plain', static=True)\n"

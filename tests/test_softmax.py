@@ -10,12 +10,12 @@ import pytest
 from scipy.special import log_softmax, softmax
 
 from quantprop import VB, Inducing, Laplace, Model, fit, infer, kernels, likelihoods, load
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import packed
 from quantprop.inference.classes import ClassPredictive, factors_of
 from quantprop.inference.task import prepare, settled
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 
 LONGER = partial(pytest.param, marks=pytest.mark.campaign)
 RNG = np.random.default_rng(5)

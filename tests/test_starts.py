@@ -19,9 +19,9 @@ from quantprop import (
     kernels,
     likelihoods,
 )
+from quantprop.core.parameters import declared, values
 from quantprop.inference.prediction import gram_of
 from quantprop.learning.starts import BLOCK, scaled, typical_distance
-from quantprop.parameters import declared, values
 from quantprop.runtime.precision import float64
 
 RNG = np.random.default_rng(1)

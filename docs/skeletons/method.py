@@ -5,10 +5,10 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
-from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
 
 class MomentMatching(Method):

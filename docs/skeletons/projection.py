@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments
 from quantprop.projections import Projection, relative, tilted_scores
 

@@ -11,6 +11,7 @@ from quantprop.runtime.garbage import uncollected
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
+    from quantprop.core.parameters import LogNormal, Parameter
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRanker, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
     from quantprop.inference.batched import predict_many
@@ -26,7 +27,6 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.learning.starts import KernelWarning
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
-    from quantprop.parameters import LogNormal, Parameter
     from quantprop.priors import Dense, Inducing, Markov
     from quantprop.projections.single import project
     from quantprop.runtime.compiled import cache
@@ -38,7 +38,7 @@ _HOME = {
     **dict.fromkeys(("GaussianProcessClassifier", "GaussianProcessRanker", "GaussianProcessRegressor"), "estimators"),
     **dict.fromkeys(("load", "save"), "estimators.storage"),
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
-    **dict.fromkeys(("LogNormal", "Parameter"), "parameters"),
+    **dict.fromkeys(("LogNormal", "Parameter"), "core.parameters"),
     **dict.fromkeys(("Solution", "Status"), "inference.solution"),
     **dict.fromkeys(("Dense", "Inducing", "Markov"), "priors"),
     "Fitted": "inference.results",

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
-from quantprop.records import Record, field
+from quantprop.core.records import Record, field
 
 ANY = (-float("inf"), float("inf"))
 

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import finite_array
+from quantprop.core.data import finite_array
+from quantprop.core.parameters import Parameter, declared, named, values
+from quantprop.core.records import Record, is_record
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
-from quantprop.parameters import Parameter, declared, named, values
 from quantprop.priors import Dense, Process
-from quantprop.records import Record, is_record
 from quantprop.runtime.arguments import Rule, a
 from quantprop.runtime.display import html, model_rows
 

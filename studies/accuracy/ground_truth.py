@@ -21,9 +21,9 @@ import jax
 import numpy as np
 
 from quantprop import infer, reference
+from quantprop.core.gaussian import Natural
 from quantprop.experiments.learning import by_the_text
 from quantprop.experiments.protocol import split
-from quantprop.gaussian import Natural
 from quantprop.reference import cases
 from quantprop.reference.guide import guiding_sites
 

@@ -36,6 +36,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 from sklearn.model_selection import StratifiedKFold
 
 from quantprop import GaussianProcessClassifier, LogNormal, Model, Parameter, fit, infer, kernels, likelihoods
+from quantprop.core.parameters import packed
 from quantprop.experiments.pool import in_processes
 from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.summary import difference
@@ -44,7 +45,6 @@ from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.methods import by_name as method_by_name
-from quantprop.parameters import packed
 from studies.shared.parts import ON_CPU
 
 BINS = 10

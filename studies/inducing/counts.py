@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from scipy.stats import kstest
 
 from quantprop import Inducing, Model, Parameter, fit, kernels, likelihoods
+from quantprop.core.parameters import declared, packed, unpacked
 from quantprop.likelihoods import Datum, Likelihood
-from quantprop.parameters import declared, packed, unpacked
 from studies.inducing.data import Data, read
 
 LEVEL = 0.9

@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop import EP, GaussianProcessRegressor, Inducing, kernels, likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.sites import renewed
 from quantprop.likelihoods import Datum
 from quantprop.priors.inducing.rows import Basis
-from quantprop.sites import renewed
 from studies.inducing.data import Data, synthetic
 
 LIKELIHOODS = {"probit": likelihoods.Probit, "poisson": likelihoods.Poisson}

@@ -9,13 +9,13 @@ import jax
 import numpy as np
 
 from quantprop import EP, Fitted, Integrated, LogNormal, Model, Parameter, fit, integrate, kernels, likelihoods
+from quantprop.core.parameters import box
 from quantprop.experiments.protocol import Experiment, TrainTest, by_fold, model_of, split
 from quantprop.inference.task import prepare
 from quantprop.learning.integration.hyperprior import hyperprior_of
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.likelihoods.base import Datum
-from quantprop.parameters import box
 from studies.integration.joint_chains import Target, chain, target_of
 from studies.shared.more_sets import MORE, load
 from studies.shared.parts import Row

@@ -19,10 +19,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop import Fitted, fit, infer
+from quantprop.core.parameters import at, declared
 from quantprop.experiments.protocol import TrainTest
 from quantprop.inference.leave_one_out import loo_log_prob
 from quantprop.learning.objectives import LeaveOneOut
-from quantprop.parameters import at, declared
 from studies.integration.run import STORED as INTEGRATED
 from studies.integration.run import turn
 from studies.integration.work import division, judged

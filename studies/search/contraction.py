@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop import EP, Model, fit, kernels, likelihoods
+from quantprop.core.gaussian import Natural
 from quantprop.experiments.protocol import Experiment, split
-from quantprop.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.inference.task import prepare
 from quantprop.priors import DensePrior

@@ -26,7 +26,7 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import chisquare, nbinom
 
 from quantprop import Markov, Model, fit, infer, kernels, likelihoods, means
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Fitted
 

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop import Markov, Model, fit, kernels, likelihoods
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, swept
 from quantprop.inference.prediction import padded_prior
 from quantprop.inference.task import prepare, starting_sites

@@ -10,7 +10,7 @@ from quantprop import likelihoods, methods, report
 from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
 from quantprop.comparison.scores import DRAWS, difference, drawn_pit, estimate
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
 from quantprop.inference import results
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.status import REMEDIES

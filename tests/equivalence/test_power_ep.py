@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from quantprop import EP, VB, Model, PowerEP, infer, kernels, likelihoods
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.engine import Evaluation, InferenceProblem, swept
 from quantprop.likelihoods import Datum, Likelihood
 from quantprop.likelihoods.with_few_nodes import Remainder, Tempered

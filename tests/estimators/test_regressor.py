@@ -17,7 +17,7 @@ from quantprop import (
     Inducing,
     likelihoods,
 )
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 
 RNG = np.random.default_rng(11)
 X = np.sort(RNG.uniform(0, 6, 40))[:, None]

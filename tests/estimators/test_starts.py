@@ -18,10 +18,10 @@ from quantprop import (
     fit,
     likelihoods,
 )
+from quantprop.core.parameters import declared, named
 from quantprop.estimators.first_kernel import WEAK_PRIOR
 from quantprop.learning.starts import size_of
 from quantprop.likelihoods import Gaussian, Likelihood
-from quantprop.parameters import declared, named
 
 N = 30
 RNG = np.random.default_rng(0)

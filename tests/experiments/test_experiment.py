@@ -11,11 +11,11 @@ from experiments.pretend import made_up
 from scipy import integrate, stats
 
 from quantprop import Model, PrecisionWarning, fit, infer, kernels, likelihoods
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.experiments import as_coded, experiment, learning
 from quantprop.experiments.experiment import Forecast, carry_out, negative_binomial
 from quantprop.experiments.learning import hyperparameters, model_at, starts
 from quantprop.experiments.protocol import METHODS, Experiment, model_of, split
-from quantprop.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Ending
 from quantprop.inference.task import prepare

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from quantprop import EP, QP, VB, Laplace, Model, fit, kernels, likelihoods
-from quantprop.data import bucket
+from quantprop.core.data import bucket
 from quantprop.runtime import programs
 
 SELF = Path("/proc/self")

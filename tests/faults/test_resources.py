@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from quantprop import QP, Model, fit, infer, kernels, likelihoods
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem
 from quantprop.inference.task import prepare
 from quantprop.learning import evaluation, implicit, landscape

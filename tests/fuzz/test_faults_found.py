@@ -22,7 +22,7 @@ from quantprop import (
     project,
     projections,
 )
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods.base import Datum
 from quantprop.priors import Dense, DensePrior

@@ -15,7 +15,7 @@ from scipy import stats
 from scipy.special import expit, log_expit, log_ndtr, ndtr
 
 from quantprop import Model, Solution, infer, kernels, likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
 
 METHODS = ("ep", "qp", "vb", "laplace")
 TRAINING, HELD_OUT, INPUTS = 200, 100, 4

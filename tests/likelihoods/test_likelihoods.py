@@ -11,10 +11,10 @@ from scipy import integrate, stats
 from scipy.special import comb, expit
 
 from quantprop import likelihoods, project, projections
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import changed
 from quantprop.likelihoods import Datum
 from quantprop.numerics.special import log_ndtr
-from quantprop.records import changed
 
 F = np.linspace(-5.2, 4.7, 12)
 PROBIT, LOGIT = stats.norm.cdf, expit

@@ -7,9 +7,9 @@ import pytest
 from scipy import stats
 
 from quantprop import likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
 from quantprop.inference.predictive import Predictive
-from quantprop.parameters import values
 
 M = np.array([0.0, 1.0, -0.4])
 # A likelihood, scipy's distribution of y given f, and a y.

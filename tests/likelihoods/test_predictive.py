@@ -17,10 +17,10 @@ from scipy import stats
 from scipy.special import expit
 
 from quantprop import likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
 from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods import Datum, moment_matched_negative_binomial
-from quantprop.parameters import values
 
 MEANS, VARIANCES = np.array([0.3, -0.6, 1.0, 0.5]), np.array([0.3, 0.5, 0.2, 0.05])
 EXPOSURE = {"exposure": np.array([1.0, 2.5, 0.7, 4.0])}

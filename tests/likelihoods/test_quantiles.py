@@ -10,9 +10,9 @@ from scipy import stats
 from scipy.special import expit
 
 from quantprop import likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
 from quantprop.inference.predictive import Predictive
-from quantprop.parameters import values
 
 LEVELS = (0.05, 0.5, 0.95)
 RATES = {"exp": np.exp, "square": np.square, "softplus": lambda f: np.logaddexp(0.0, f)}

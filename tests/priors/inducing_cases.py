@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from quantprop import EP, QP, VB, Laplace, Model, PowerEP, kernels, likelihoods
+from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare, settled
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 from quantprop.runtime.precision import float64
 
 RNG = np.random.default_rng(0)

@@ -10,9 +10,9 @@ from typing import Any
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.sites import Marginal
 from quantprop.priors.base import Conditioned, Cost, Predictor, Prior, Process
-from quantprop.sites import Marginal
 from quantprop.storage import register
 
 

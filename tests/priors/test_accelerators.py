@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from quantprop import Inducing, kernels
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.numerics import triangular
 from quantprop.priors import DensePrior, Prior
 from quantprop.priors.base import Cotangent

@@ -13,7 +13,8 @@ import pytest
 from priors.lowrank import LowRank, LowRankPrior
 
 from quantprop import kernels
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.sites import Marginal
 from quantprop.kernels.per_class import ClassRows
 from quantprop.priors import (
     Classes,
@@ -31,7 +32,6 @@ from quantprop.priors import (
 )
 from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves
 from quantprop.priors.inducing.message import Belief, Message
-from quantprop.sites import Marginal
 
 N, NEW = 12, 5
 KERNEL = kernels.Matern32(2.0, 0.7) + kernels.White(0.05)

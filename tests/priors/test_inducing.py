@@ -27,7 +27,7 @@ from quantprop import (
     likelihoods,
     predict_many,
 )
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.priors.base import Cotangent
 from quantprop.priors.inducing import rows
 

@@ -20,7 +20,7 @@ from quantprop import (
     likelihoods,
     load,
 )
-from quantprop.parameters import declared, packed
+from quantprop.core.parameters import declared, packed
 
 HALVES = slice(None, None, 2), slice(1, None, 2)
 

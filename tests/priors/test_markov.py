@@ -29,12 +29,12 @@ from quantprop import (
     load,
     means,
 )
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import packed
 from quantprop.estimators.shared import chosen_process
-from quantprop.gaussian import Natural
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.parameters import packed
 from quantprop.priors.markov import applies
 from quantprop.priors.markov.forms import form
 

@@ -13,7 +13,8 @@ from scipy.special import ndtri
 from scipy.stats import norm, t
 
 from quantprop import Model, infer, kernels, likelihoods
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
@@ -24,7 +25,6 @@ from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods import EP, QP
 from quantprop.numerics.selection import BLOCK, MIN_ROWS, unless_trusted
 from quantprop.numerics.special import normal_score
-from quantprop.parameters import packed
 from quantprop.projections.wasserstein import few_node_w2, panel_w2
 
 ROWS = 96

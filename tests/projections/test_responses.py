@@ -7,8 +7,8 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from quantprop import likelihoods
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.records import Datum
+from quantprop.core.gaussian import Normal
+from quantprop.core.moments import Datum
 from quantprop.likelihoods.tilted import panel_moments, quadrature_moments, tilt
 from quantprop.projections.wasserstein import narrowed, panel_w2, quadrature_gap
 

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.model import Model
 from quantprop.reference.guide import Guide, guide
 from quantprop.runtime.precision import float64

@@ -153,10 +153,10 @@ def learned(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 
 
 def at_start(rows: dict[str, np.ndarray], likelihood: Any, y: str, points: int = 128) -> dict[str, Any]:
     """QP's evidence with its gradient, and predictions, where learning starts."""
+    from quantprop.core.parameters import packed
     from quantprop.inference.task import prepare, settled
     from quantprop.learning.landscape import Landscape
     from quantprop.learning.objectives import Evidence
-    from quantprop.parameters import packed
 
     model = Model(kernels.SquaredExponential(1.0, np.ones(2)), likelihood, process=Inducing(points))
     model = settled(model, rows["x"])
@@ -207,12 +207,12 @@ def collectives_of_qp(rows: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def sent(rows: dict[str, np.ndarray], method: Any, learn: bool) -> dict[str, list[str]]:
     """Every collective of the programs of an evaluation: its kind and how many numbers it sends."""
+    from quantprop.core.parameters import packed
     from quantprop.inference.engine import InferenceProblem
     from quantprop.inference.task import prepare, settled
     from quantprop.learning.evaluation import PROGRAMS
     from quantprop.learning.landscape import Landscape
     from quantprop.learning.objectives import Evidence
-    from quantprop.parameters import packed
     from quantprop.runtime.precision import float64
 
     model = Model(kernels.SquaredExponential(), likelihoods.Probit(), process=Inducing(16, learn=learn))

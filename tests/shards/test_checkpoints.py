@@ -5,13 +5,13 @@ import pytest
 
 import quantprop
 from quantprop import EP, Inducing, Model, Parameter, fit, kernels, likelihoods
+from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.checkpoints import Checkpoint, opened, problem_of
 from quantprop.learning.fingerprints import of_rows
 from quantprop.learning.fitting import watched
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
-from quantprop.parameters import packed
 from quantprop.storage import files
 from shards.job import NEW, problem
 

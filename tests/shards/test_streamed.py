@@ -8,13 +8,13 @@ import polars
 import pytest
 
 from quantprop import EP, QP, Inducing, Model, Parameter, fit, infer, kernels, likelihoods, tables
+from quantprop.core.parameters import as_fixed, packed
 from quantprop.inference.engine import streamed as engine
 from quantprop.inference.task import prepare, settled
 from quantprop.learning import streamed
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.streamed import Arrays, StreamedLandscape, fit_streamed
-from quantprop.parameters import as_fixed, packed
 from shards.job import NEW, problem
 
 

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from quantprop import QP, Model, Parameter, kernels, likelihoods, means
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.parameters import declared, packed
 from quantprop.estimators.storage import load, save
-from quantprop.gaussian import Natural, Normal
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
-from quantprop.parameters import declared, packed
 
 RNG = np.random.default_rng(3)
 X = RNG.normal(size=(24, 2))

@@ -24,10 +24,10 @@ from quantprop.comparison.scores import (
     estimate,
     joined,
 )
+from quantprop.core.parameters import Parameter
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.inference.solution import Solution
 from quantprop.methods import by_name as method_by_name
-from quantprop.parameters import Parameter
 from quantprop.runtime.threads import one_blas_thread
 from quantprop.tables import Problem, TableModel
 

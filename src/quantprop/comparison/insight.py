@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.parameters import declared, labels
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.solution import Solution
@@ -19,7 +20,6 @@ from quantprop.inference.terms import MEAN, FixedEffect
 from quantprop.kernels import Columns, Kernel, columns_of, written
 from quantprop.kernels.structure import leaves
 from quantprop.kernels.terms import quoted
-from quantprop.parameters import declared, labels
 from quantprop.tables import TableModel
 from quantprop.tables.targets import TIMES
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import refuse_others
+from quantprop.core.data import refuse_others
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves

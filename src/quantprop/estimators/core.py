@@ -12,9 +12,10 @@ from jaxtyping import Bool, Float
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils import check_random_state
 
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import box, packed
 from quantprop.estimators.rows import Rows, has_one_site_per_row, of_first_process, weighted_sum
 from quantprop.estimators.translate import KernelSpec
-from quantprop.gaussian import Natural
 from quantprop.inference.classes import ClassPredictive, ClassSolution, as_classes
 from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
@@ -27,7 +28,6 @@ from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import box, packed
 
 MAX_EVALUATIONS = 300
 INFERENCE_TOLERANCE = 1e-8

@@ -12,6 +12,8 @@ from jaxtyping import Float
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
+from quantprop.core.parameters import LogNormal, Parameter
+from quantprop.core.records import changed
 from quantprop.estimators.columns import Coding, level_counts
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.rows import column_moments
@@ -22,8 +24,6 @@ from quantprop.kernels.grammar import parsed
 from quantprop.kernels.structure import centred, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.starts import typical_distance, variance_bounds
-from quantprop.parameters import LogNormal, Parameter
-from quantprop.records import changed
 
 WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # of a variance: 95 % of its root between 1/22,000 and 22,000
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form

@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
-from quantprop.data import real_array
+from quantprop.core.data import real_array
 from quantprop.estimators.observations import codes
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive

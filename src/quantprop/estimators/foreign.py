@@ -11,9 +11,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.gaussian_process import kernels as sk
 
+from quantprop.core.parameters import Parameter
+from quantprop.core.records import field
 from quantprop.kernels import Kernel, Pairs
-from quantprop.parameters import Parameter
-from quantprop.records import field
 
 
 class Source:

@@ -9,7 +9,8 @@ import numpy as np
 from scipy.linalg import lapack
 from scipy.special import ndtri
 
-from quantprop.data import bucket, pad
+from quantprop.core.data import bucket, pad
+from quantprop.core.parameters import Parameter
 from quantprop.estimators.core import FittedCore
 from quantprop.estimators.first_kernel import has_white
 from quantprop.estimators.rows import label_counts, unique_values
@@ -20,7 +21,6 @@ from quantprop.likelihoods import KINDS, Gaussian, Likelihood, Ordinal
 from quantprop.likelihoods.binary import Binary
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.model import DEFAULT_PROCESS
-from quantprop.parameters import Parameter
 from quantprop.runtime.precision import float64
 
 DEFAULT_ALPHA = 1e-10

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from quantprop.data import row_weights
+from quantprop.core.data import row_weights
 from quantprop.estimators.core import build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES

@@ -11,7 +11,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_consistent_length
 
 from quantprop import means
-from quantprop.data import refuse_others, refuse_sizes
+from quantprop.core.data import refuse_others, refuse_sizes
+from quantprop.core.parameters import Parameter, values
 from quantprop.estimators.core import FittedCore, build
 from quantprop.estimators.first_kernel import DefaultKernel, with_unknown_mean
 from quantprop.estimators.forecasts import Forecasts
@@ -36,7 +37,6 @@ from quantprop.kernels import Constant, summands
 from quantprop.learning.starts import size_of, with_noise_from
 from quantprop.likelihoods import ByOutput, Gaussian, Likelihood, Ordinal
 from quantprop.model import Model
-from quantprop.parameters import Parameter, values
 
 
 class GaussianProcessRegressor(Forecasts):

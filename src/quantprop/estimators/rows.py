@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import row_weights
-from quantprop.gaussian import Natural
+from quantprop.core.data import row_weights
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import values
 from quantprop.inference.task import has_white_noise
 from quantprop.model import Model
-from quantprop.parameters import values
 from quantprop.runtime import jobs
 
 Rows = dict[str, Any]  # what else was given for each row: weights, exposure, trials

@@ -21,7 +21,8 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from quantprop.data import refuse_masked, refuse_others, refuse_sizes
+from quantprop.core.data import refuse_masked, refuse_others, refuse_sizes
+from quantprop.core.parameters import box, labels, values
 from quantprop.estimators import columns
 from quantprop.estimators.core import FitOptions, FittedCore, LearnedAttributes
 from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, kernel_spec
@@ -35,7 +36,6 @@ from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
 from quantprop.methods import Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import DEFAULT_PROCESS
-from quantprop.parameters import box, labels, values
 from quantprop.priors import Inducing, Markov, Process
 from quantprop.priors.markov import applies
 from quantprop.runtime.memory import capacity

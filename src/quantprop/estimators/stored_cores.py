@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from sklearn.gaussian_process import kernels as sk
 
+from quantprop.core.parameters import Parameter, is_parameter
+from quantprop.core.parameters import packed as theta_of
 from quantprop.estimators.columns import Coding
 from quantprop.estimators.core import INFERENCE_TOLERANCE, FittedCore
 from quantprop.estimators.foreign import Foreign, Source
@@ -20,8 +22,6 @@ from quantprop.kernels import Difference, Kernel, PerClass
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.model import Model
-from quantprop.parameters import Parameter, is_parameter
-from quantprop.parameters import packed as theta_of
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
 from quantprop.storage import records

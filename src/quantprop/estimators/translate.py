@@ -14,10 +14,10 @@ from jaxtyping import Float
 from sklearn.gaussian_process import kernels as sk
 
 from quantprop import kernels
+from quantprop.core.parameters import Parameter, declared, free, is_parameter, named
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.kernels import Kernel
 from quantprop.kernels.base import check_size
-from quantprop.parameters import Parameter, declared, free, is_parameter, named
 
 
 @dataclass(frozen=True)

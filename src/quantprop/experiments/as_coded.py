@@ -14,9 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import at, declared
+from quantprop.core.sites import Marginal
 from quantprop.experiments.learning import Failed, Learned, by_the_text, hyperparameters, model_at
 from quantprop.experiments.protocol import Experiment, TrainTest, model_of, split
-from quantprop.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem, Outcome, swept
 from quantprop.inference.engine.fixed_point import outcome
 from quantprop.inference.engine.sequential import one_by_one
@@ -31,11 +33,9 @@ from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.methods import Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.methods.base import Renewal, Weight
-from quantprop.parameters import at, declared
 from quantprop.priors import Prior
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
-from quantprop.sites import Marginal
 
 SWEEPS = 3  # per evaluation, at most
 CHANGE = 1e-6  # mean square change of ν, and of τ, in a sweep below which no other follows

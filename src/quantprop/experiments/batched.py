@@ -15,14 +15,14 @@ import numpy as np
 from loky import cpu_count
 
 from quantprop import Fitted, Model, fit_many, predict_many
-from quantprop.data import bucket
+from quantprop.core.data import bucket
+from quantprop.core.gaussian import Normal
 from quantprop.experiments.experiment import Forecast, described, forecasts, hyperparameters_of_ep, no_result, row_of
 from quantprop.experiments.learning import LIMITS, Failed, Learned, best_of, gradient_of, starts
 from quantprop.experiments.pool import ENVIRONMENT, in_processes
 from quantprop.experiments.protocol import METHODS, Experiment, TrainTest, follows_ep, model_of, split
 from quantprop.experiments.rows import Row, lines
 from quantprop.experiments.sweep import Done, Results, Unit
-from quantprop.gaussian import Normal
 from quantprop.inference.predictive import Predictive
 
 MEMORY = 0.9  # of an accelerator, for all processes together

@@ -19,11 +19,11 @@ from scipy.special import gammaln
 
 import quantprop
 from quantprop import PrecisionWarning, infer
+from quantprop.core.gaussian import Normal
 from quantprop.experiments.as_coded import as_coded
 from quantprop.experiments.learning import Failed, Hyperparameters, Learned, by_the_text, hyperparameters, model_at
 from quantprop.experiments.protocol import Experiment, TrainTest, follows_ep, model_of, split
 from quantprop.experiments.rows import Row
-from quantprop.gaussian import Normal
 from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods import moment_matched_negative_binomial
 

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from quantprop import Fitted, Model, Solution, fit
+from quantprop.core.parameters import declared, named
+from quantprop.core.records import changed
 from quantprop.experiments.protocol import Experiment, TrainTest, follows_ep, model_of
-from quantprop.parameters import declared, named
-from quantprop.records import changed
 
 LIMITS: dict[str, Any] = {"max_evaluations": 1000, "ftol": 1e-9}  # of the optimiser: those of the paper
 

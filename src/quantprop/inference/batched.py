@@ -9,8 +9,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, inputs, pad
-from quantprop.gaussian import Normal
+from quantprop.core.data import bucket, inputs, pad
+from quantprop.core.gaussian import Normal
 from quantprop.inference.prediction import above_rounding, padded_rows, prior_of
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import with_mean_uncertainty

@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import encode, observed, row_weights
+from quantprop.core.data import row_weights
 from quantprop.kernels import PerClass
 from quantprop.likelihoods import Probit, Softmax
+from quantprop.likelihoods.encoding import encode, observed
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.likelihoods.softmax import SoftmaxFactor
 from quantprop.means import PerClass as PerClassMean

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.classes import in_terms_of
 from quantprop.inference.continuation import continued
 from quantprop.inference.engine import PATIENCE, REASONS, InferenceProblem, Outcome, solve_parallel, solve_sequential

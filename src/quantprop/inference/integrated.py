@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import inputs, scales
-from quantprop.gaussian import Normal
+from quantprop.core.data import inputs
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import declared, free, labels, logarithms
 from quantprop.inference.batched import predict_given_means
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.prediction import draws, proper
@@ -20,8 +21,8 @@ from quantprop.inference.solution import Solution
 from quantprop.inference.status import in_words
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.by_output import of_output
+from quantprop.likelihoods.encoding import scales
 from quantprop.model import Model
-from quantprop.parameters import declared, free, labels, logarithms
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_integrated, summarised
 from quantprop.runtime.names import check_name

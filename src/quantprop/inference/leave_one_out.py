@@ -8,7 +8,8 @@ import jax
 import numpy as np
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.sites import Marginal, Removal, cavity
 from quantprop.inference.engine import Evaluation
 from quantprop.inference.task import Task
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
@@ -18,7 +19,6 @@ from quantprop.priors import Prior
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program, seldom
-from quantprop.sites import Marginal, Removal, cavity
 
 
 def loo_log_prob(likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Scalar:

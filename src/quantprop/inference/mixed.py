@@ -10,8 +10,8 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import ndtr
 
-from quantprop.data import real_array
-from quantprop.gaussian import LOG_2PI, Normal
+from quantprop.core.data import real_array
+from quantprop.core.gaussian import LOG_2PI, Normal
 from quantprop.inference.predictive import Predictive, quantiles
 from quantprop.numerics.mixtures import Fineness
 from quantprop.numerics.quantiles import Axis, QuantileGuess, solve

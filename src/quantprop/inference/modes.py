@@ -8,8 +8,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from quantprop.data import bucket, pad
-from quantprop.gaussian import Natural
+from quantprop.core.data import bucket, pad
+from quantprop.core.gaussian import Natural
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.prediction import padded_prior, padded_rows
 from quantprop.runtime.precision import float64

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, pad
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.data import bucket, pad
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.task import Task, weight_of
 from quantprop.kernels import Kernel
 from quantprop.methods import Method

@@ -13,15 +13,16 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Float
 from scipy.special import ndtri
 
-from quantprop.data import bucket, encode, pad, real_array, scales, spread
-from quantprop.gaussian import Normal
+from quantprop.core.data import bucket, pad, real_array, spread
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import changed
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.likelihoods.by_output import of_output
+from quantprop.likelihoods.encoding import encode, scales
 from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
 from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
-from quantprop.records import changed
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.display import of_predictive, summarised

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.parameters import declared, free, labels
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import Ending
 from quantprop.model import Model
-from quantprop.parameters import declared, free, labels
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import html, of_fitted, text
 

@@ -9,8 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import inputs
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.data import inputs
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.parameters import as_fixed
 from quantprop.inference.corrections.corrected import Corrected, correct
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
@@ -27,7 +28,6 @@ from quantprop.inference.terms import (
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import as_fixed
 from quantprop.priors.base import Predictor
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_solution, summarised

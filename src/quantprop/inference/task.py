@@ -9,23 +9,13 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from quantprop.data import (
-    ROUNDING,
-    bucket,
-    encode,
-    finite_array,
-    first_bad,
-    inputs,
-    observed,
-    pad,
-    refuse_sizes,
-    row_weights,
-)
-from quantprop.gaussian import Natural
+from quantprop.core.data import ROUNDING, bucket, finite_array, first_bad, inputs, pad, refuse_sizes, row_weights
+from quantprop.core.gaussian import Natural
 from quantprop.inference.factors import factors_of, is_multi_class
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import warn_of_levels
 from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.encoding import encode, observed
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model

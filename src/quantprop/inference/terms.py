@@ -13,8 +13,9 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from quantprop import means
-from quantprop.data import bucket, pad
-from quantprop.gaussian import Normal
+from quantprop.core.data import bucket, pad
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import declared, is_parameter
 from quantprop.inference.prediction import (
     MAX_INPUTS,
     above_rounding,
@@ -27,7 +28,6 @@ from quantprop.inference.prediction import (
 )
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
 from quantprop.model import Model
-from quantprop.parameters import declared, is_parameter
 from quantprop.priors.base import Cost, Predictor
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.memory import check_memory

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.parameters import bounded as bounded
-from quantprop.records import Record, changed, field
+from quantprop.core.parameters import bounded as bounded
+from quantprop.core.records import Record, changed, field
 from quantprop.runtime.display import Form, expression, expression_html
 
 Point = Float[Array, " d"]

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.parameters import is_parameter
+from quantprop.core.records import field
 from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points, bounded
-from quantprop.parameters import is_parameter
-from quantprop.records import field
 
 ANY: Bounds = (-float("inf"), float("inf"))
 START = 0.5  # size of the weights that learning starts from: at 0 their derivative vanishes

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.parameters import Parameter, is_parameter
+from quantprop.core.records import field, is_record
 from quantprop.kernels.base import Kernel, Point, check_size
-from quantprop.parameters import Parameter, is_parameter
-from quantprop.records import field, is_record
 from quantprop.runtime.display import Form, expression
 
 RANGE = (1e-5, 1e5)  # of a positive number, relative to where it starts

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from quantprop.core.records import field
 from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
-from quantprop.records import field
 
 WEIGHTS, DATUM = "weights of classes", "datum"  # names of pieces of pairs
 

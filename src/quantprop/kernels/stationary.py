@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.parameters import is_parameter, vector
+from quantprop.core.records import changed, field
 from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 from quantprop.kernels.distances import root, squared_distances, squares
-from quantprop.parameters import is_parameter, vector
-from quantprop.records import changed, field
 
 _SQRT3, _SQRT5 = 3.0**0.5, 5.0**0.5
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from quantprop.core.parameters import Parameter, is_parameter
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import Categories, Coregion
 from quantprop.kernels.grammar import Call, Chain, TermError, Tree, parsed
@@ -22,7 +23,6 @@ from quantprop.kernels.stationary import (
     RationalQuadratic,
     SquaredExponential,
 )
-from quantprop.parameters import Parameter, is_parameter
 from quantprop.runtime.names import nearest
 
 PLAIN = re.compile(r"[^\W\d][\w.]*")

@@ -7,7 +7,8 @@ import time
 import jax
 import numpy as np
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import unpacked, values
 from quantprop.inference.engine import Evaluation
 from quantprop.inference.engine.fixed_point import CONVERGED, MAX_SWEEPS
 from quantprop.inference.leave_one_out import loo_of
@@ -32,7 +33,6 @@ from quantprop.learning.search import FTOL, End, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
-from quantprop.parameters import unpacked, values
 from quantprop.runtime.batches import Rows, chunks, each, of, slots, stacked
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program

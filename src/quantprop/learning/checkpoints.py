@@ -19,13 +19,13 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import box, labels, values
 from quantprop.learning.evaluation import Declared
 from quantprop.learning.fingerprints import of_numbers
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, Memory
 from quantprop.model import is_opaque
-from quantprop.parameters import box, labels, values
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from quantprop.data import pad
-from quantprop.gaussian import Natural
+from quantprop.core.data import pad
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import Parameter, declared, log_prior, unpacked
 from quantprop.inference.engine import REASONS, InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.task import Task
 from quantprop.learning.implicit import Gradient, gradient
@@ -21,7 +22,6 @@ from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model, is_opaque, mean_at
-from quantprop.parameters import Parameter, declared, log_prior, unpacked
 from quantprop.priors import Prior
 from quantprop.runtime.programs import program
 

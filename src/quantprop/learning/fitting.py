@@ -13,7 +13,8 @@ import jax
 import numpy as np
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import at, box, declared, is_parameter, labels, packed
 from quantprop.inference.classes import in_terms_of
 from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
@@ -29,7 +30,6 @@ from quantprop.learning.starts import StartRule, at_bounds, blindness, further_s
 from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
-from quantprop.parameters import at, box, declared, is_parameter, labels, packed
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 

@@ -24,16 +24,16 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
+from quantprop.core.sites import Marginal, change, moved
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, conditioned
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, Weight, renewal
 from quantprop.numerics.krylov import minimal_residual
 from quantprop.priors.base import Cotangent, Prior, Response
-from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
-from quantprop.sites import Marginal, change, moved
 
 TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
 SHARE = 0.1  # and relative to inference's residual: the gradient's error is of first order in that one too

@@ -13,7 +13,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import packed, values, without_bounds
+from quantprop.core.records import changed
 from quantprop.inference.continuation import by_newton, continued
 from quantprop.inference.engine import PATIENCE, InferenceProblem, Outcome
 from quantprop.inference.leave_one_out import for_loo, loo_program
@@ -36,8 +38,6 @@ from quantprop.learning.warm_starts import Memory, WarmStarts
 from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
-from quantprop.parameters import packed, values, without_bounds
-from quantprop.records import changed
 from quantprop.runtime.jobs import agreed, gathered, own_part
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import compile_ahead, program

@@ -7,14 +7,14 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
+from quantprop.core.sites import Marginal
 from quantprop.inference.leave_one_out import loo_log_prob
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight
 from quantprop.methods.vb import VB
-from quantprop.records import Record
 from quantprop.runtime.names import check_name
-from quantprop.sites import Marginal
 
 
 class Objective(Record):

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.parameters import free, logarithmic
 from quantprop.inference.results import Step
 from quantprop.learning import limited_memory
 from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, projected, steepness
@@ -17,7 +18,6 @@ from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
 from quantprop.learning.remaining import FLAT, Seen, converged, remaining_gain
 from quantprop.learning.starts import units
-from quantprop.parameters import free, logarithmic
 
 ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12

@@ -11,13 +11,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from quantprop import means
-from quantprop.data import bucket, pad
+from quantprop.core.data import bucket, pad
+from quantprop.core.parameters import Parameter, at, declared, free, is_parameter, labels, named, packed, values
+from quantprop.core.records import changed
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import VARIANCE, Columns, Constant, Kernel, Power, Product, Sum, summands
 from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
-from quantprop.parameters import Parameter, at, declared, free, is_parameter, labels, named, packed, values
-from quantprop.records import changed
 from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
 

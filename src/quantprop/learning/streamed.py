@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float, Int
 
-from quantprop.data import encode, inputs, pad, row_weights
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.data import inputs, pad, row_weights
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.parameters import at as at_theta
+from quantprop.core.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
 from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of, solve_streamed, total
 from quantprop.inference.inferring import all_finite
@@ -32,12 +34,11 @@ from quantprop.learning.remaining import FLAT
 from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.encoding import encode
 from quantprop.methods import EP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.methods.base import Weight, renewal
 from quantprop.model import Model
-from quantprop.parameters import at as at_theta
-from quantprop.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
 from quantprop.priors.inducing.prior import InducingPredictor

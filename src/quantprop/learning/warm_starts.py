@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 
 MEMORY = 6
 TINY = 1e-100

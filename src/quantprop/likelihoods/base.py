@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import Normal
-from quantprop.likelihoods.records import Datum, Moments, Scalar, Split
+from quantprop.core.gaussian import Normal
+from quantprop.core.moments import Datum, Moments, Scalar, Split
+from quantprop.core.parameters import bounded as bounded
+from quantprop.core.records import Record
 from quantprop.likelihoods.tilted import latent_nodes, panel_moments, quadrature_expectation, smooth_moments
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
 from quantprop.numerics.mixtures import places as places
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quadrature import landmarks as landmarks
 from quantprop.numerics.quantiles import axis
-from quantprop.parameters import bounded as bounded
-from quantprop.records import Record
 from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import program
 

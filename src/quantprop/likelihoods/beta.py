@@ -7,6 +7,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import betainc
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import TINY, Datum, Landmarks, Places, Scalar, bounded, landmarks
 from quantprop.likelihoods.probabilities import (
     Probability,
@@ -16,7 +17,6 @@ from quantprop.likelihoods.probabilities import (
     probabilities_array,
     probability_places,
 )
-from quantprop.records import field
 
 
 class Beta(Probability):

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import betainc
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Places, Scalar, is_count, landmarks
 from quantprop.likelihoods.probabilities import (
     Probability,
@@ -16,7 +17,6 @@ from quantprop.likelihoods.probabilities import (
     probability_places,
 )
 from quantprop.numerics.special import log_factorial
-from quantprop.records import field
 
 
 class Binomial(Probability):

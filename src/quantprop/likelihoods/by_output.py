@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.likelihoods.with_few_nodes import Tempered
-from quantprop.records import field
 
 ANYWHERE = 1.0  # a value, mean and variance of f at which every likelihood and its derivatives are finite
 INSIDE = (1.0, 0.5, 0.0)  # one of them is a possible y of every likelihood

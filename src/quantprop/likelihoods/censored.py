@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 import numpy as np
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Landmarks, Normal, Scalar, Split
 from quantprop.likelihoods.gaussian import Gaussian, GaussianNoise
 from quantprop.likelihoods.tilted import OUTERMOST, quadrature_expectation

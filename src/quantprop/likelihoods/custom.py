@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Scalar, landmarks
 from quantprop.numerics.mixtures import ELEMENTS
-from quantprop.records import field
 from quantprop.runtime.display import Form
 from quantprop.runtime.programs import program
 

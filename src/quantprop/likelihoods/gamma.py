@@ -9,10 +9,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import gammainc
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import TINY, Datum, Landmarks, Normal, Places, Scalar, bounded, landmarks, places
 from quantprop.likelihoods.rates import Rate, RateLink, log_rate, rate, rate_peaks, rate_places, rate_start
 from quantprop.numerics.mixtures import joined
-from quantprop.records import field
 
 
 class Gamma(Rate):

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtr
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 from quantprop.likelihoods.additive import Additive
 from quantprop.likelihoods.base import FINE, Datum, Fineness, Moments, Normal, Scalar
 

@@ -9,10 +9,10 @@ import numpy as np
 from jax.scipy.special import log_ndtr, logsumexp
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_probabilities
-from quantprop.records import field
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
 FARTHEST = 9.0  # standard deviations of u

@@ -10,6 +10,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import betainc
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Places, Scalar, bounded, landmarks, places
 from quantprop.likelihoods.rates import (
     Counts,
@@ -23,7 +24,6 @@ from quantprop.likelihoods.rates import (
 )
 from quantprop.numerics.mixtures import joined
 from quantprop.numerics.special import log_factorial
-from quantprop.records import field
 
 # B_2k/(2k(2k − 1)), k = 1, 2, ...: log Γ(x) = (x − ½) log x − x + ½ log 2π + Σ c_k x^(1 − 2k) (Stirling).
 _STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)

@@ -7,12 +7,12 @@ import numpy as np
 from jax.scipy.special import ndtr
 from scipy import special
 
-from quantprop.gaussian import Vector
+from quantprop.core.gaussian import Vector
+from quantprop.core.parameters import is_parameter, vector
+from quantprop.core.records import changed, field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, bounded, is_count
 from quantprop.numerics.mixtures import FINE, Fineness, Places, places
 from quantprop.numerics.special import log_ndtr_difference
-from quantprop.parameters import is_parameter, vector
-from quantprop.records import changed, field
 
 
 class Ordinal(Likelihood):

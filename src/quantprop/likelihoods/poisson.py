@@ -10,6 +10,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from scipy.special import gammaincc
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Normal, Places, Scalar, is_count, landmarks
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.rates import (
@@ -23,7 +24,6 @@ from quantprop.likelihoods.rates import (
     rate_start,
 )
 from quantprop.numerics.special import expected_log_square, log_factorial, log_laguerre_ratio
-from quantprop.records import field
 from quantprop.runtime.precision import float64
 
 

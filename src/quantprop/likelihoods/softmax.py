@@ -7,7 +7,7 @@ import numpy as np
 from jax.nn import log_softmax
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, landmarks
 from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.numerics.largest import FINE, log_mean_softmax

@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.parameters import LogNormal, Parameter, is_parameter, vector
+from quantprop.core.records import changed, field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, bounded, landmarks
 from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import frozen, integrate, panels
-from quantprop.parameters import LogNormal, Parameter, is_parameter, vector
-from quantprop.records import changed, field
 
 ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
 BISECTIONS = 60

@@ -6,11 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.records import field
 from quantprop.likelihoods.base import FINE, Datum, Fineness, Landmarks, Normal, Places, Scalar, bounded
 from quantprop.likelihoods.negative_binomial import NegativeBinomial
 from quantprop.likelihoods.poisson import Poisson
 from quantprop.likelihoods.rates import Counts, RateLink, rate_peaks
-from quantprop.records import field
 
 NOTHING = 45.0  # exp(−45) beside 1 is below rounding
 INFLATION = 1e-4, 1.0 - 1e-4

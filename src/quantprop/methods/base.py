@@ -7,12 +7,12 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import Natural, Vector
+from quantprop.core.gaussian import Natural, Vector
+from quantprop.core.records import Record
+from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.records import Record
 from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import part
-from quantprop.sites import Marginal
 
 
 class Weight(NamedTuple):

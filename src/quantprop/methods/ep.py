@@ -5,15 +5,15 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural, Normal, Vector
+from quantprop.core.gaussian import Natural, Normal, Vector
+from quantprop.core.records import field
+from quantprop.core.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.with_few_nodes import Remainder, Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
-from quantprop.records import field
 from quantprop.runtime.arguments import is_number
 from quantprop.runtime.display import Form, expression
-from quantprop.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 
 
 class EP(Method):

@@ -8,10 +8,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
-from quantprop.sites import Marginal
 
 
 class Laplace(Method):

@@ -7,10 +7,10 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural, Normal, Vector
+from quantprop.core.gaussian import Natural, Normal, Vector
+from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
-from quantprop.sites import Marginal
 
 
 class VB(Method):

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import ndtr
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 from quantprop.numerics.special import norm_logpdf, truncated_normal
 
 STEP, FIRST, LAST = 0.1, -2e7, 16.0  # of t; and the outermost nodes x

@@ -11,7 +11,7 @@ from jax.nn import log_softmax
 from jax.scipy.special import erfc, logsumexp, ndtri
 from jaxtyping import Array, Float, Int
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 from quantprop.numerics.special import norm_logpdf
 
 SHIFT = 0.25  # of a step: in one dimension the midpoint rule, and no coordinate is 0 or 1 after the tent map

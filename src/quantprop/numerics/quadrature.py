@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.records import Record
+from quantprop.core.records import Record
 
 EQUAL_PANELS = 10
 GRADED_PANELS = 14

@@ -7,9 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr, ndtri
 
-from quantprop.gaussian import LOG_2PI, Vector
+from quantprop.core.gaussian import LOG_2PI, Vector
+from quantprop.core.records import Record
 from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate
-from quantprop.records import Record
 from quantprop.runtime.display import gaussians, gaussians_html
 from quantprop.runtime.precision import float64
 

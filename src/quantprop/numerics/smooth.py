@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 from scipy.special import sici
 
-from quantprop.records import Record
+from quantprop.core.records import Record
 
 COUNT = 48
 DEPTH = 34.0  # nodes end where the density is exp(−DEPTH) of its maximum

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erfc, gammaln, ndtri
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 from quantprop.numerics.quadrature import NODES, WEIGHTS
 
 # Chebyshev coefficients of (1 + x²) D(x) in t = (x − 3)/(x + 3), x ≥ 0, where D(x) is the variance of a standard

@@ -9,8 +9,9 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import binom
 
-from quantprop.data import encode, finite_array
+from quantprop.core.data import finite_array
 from quantprop.inference.predictive import Predictive
+from quantprop.likelihoods.encoding import encode
 from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, axes_of, calibrated, class_styles, labelled
 from quantprop.runtime.arguments import SEQUENCE, checked, whole
 
@@ -158,7 +159,7 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
 
     >>> import numpy as np
     >>> from quantprop import likelihoods, plots
-    >>> from quantprop.gaussian import Normal
+    >>> from quantprop.core.gaussian import Normal
     >>> from quantprop.inference.predictive import Predictive  # or solution.predict_y(X)
     >>> latent = Normal(mean=np.array([0.0, 0.5, 0.2]), variance=np.full(3, 0.1))
     >>> predictive = Predictive(likelihoods.Poisson(), latent, exposure=np.ones(3), trials=np.ones(3))

@@ -9,7 +9,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtri
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import terms_of
 from quantprop.kernels import Columns, Kernel, Periodic, columns_of, groups_of

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from scipy.special import ndtri
 
-from quantprop.data import inputs
+from quantprop.core.data import inputs
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.binary import Binary

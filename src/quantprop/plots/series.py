@@ -10,8 +10,8 @@ import numpy as np
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from quantprop.data import finite_array
-from quantprop.gaussian import Normal
+from quantprop.core.data import finite_array
+from quantprop.core.gaussian import Normal
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.predictive import Predictive
 from quantprop.inference.solution import Solution

@@ -18,13 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.records import Record, changed
+from quantprop.core.sites import Marginal, Removal, cavity
 from quantprop.kernels import Kernel, summands
 from quantprop.likelihoods.base import Scalar
 from quantprop.numerics.triangular import transposed
-from quantprop.records import Record, changed
 from quantprop.runtime.mesh import is_divided
-from quantprop.sites import Marginal, Removal, cavity
 
 Moves = Float[Array, "2 n"]
 

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
 from quantprop.numerics.triangular import (
     assembled,
     block_rows,
@@ -25,7 +26,6 @@ from quantprop.numerics.triangular import (
     squares_above,
     squares_beside,
 )
-from quantprop.records import Record
 from quantprop.runtime.programs import program
 
 TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)

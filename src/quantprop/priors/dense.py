@@ -16,13 +16,13 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.records import Record
+from quantprop.core.sites import Marginal, unit
 from quantprop.kernels import Kernel, Pairs
 from quantprop.numerics.triangular import folded_gram, folded_product, transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import Factor, LowRankSplit, dominant, factorize, negative_part
-from quantprop.records import Record
-from quantprop.sites import Marginal, unit
 
 SPLIT_VARIANCE = 1e6  # variance from which the dominant part is split off
 MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import Record
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.tilted import Tilted, tilt
 from quantprop.numerics.special import normal_score
-from quantprop.records import Record
 from quantprop.runtime.display import expression, expression_html
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
 from quantprop.likelihoods.base import Datum, Likelihood, Moments
 from quantprop.projections.base import Projection
 

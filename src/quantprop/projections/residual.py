@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from quantprop.core.records import Record
 from quantprop.likelihoods.base import Scalar
 from quantprop.numerics.quadrature import TO_SERIES, WEIGHTS
 from quantprop.projections.series import Roots, legendre, sign_changes
-from quantprop.records import Record
 
 PIECE_NODES = 20
 SMOOTH_FROM = 5.0  # from this p on |e|^{p−1} sgn e has enough derivatives for the panels' own nodes

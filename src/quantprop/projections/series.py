@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from quantprop.core.records import Record
 from quantprop.numerics.quadrature import NODES, TO_SERIES, WEIGHTS, Density
-from quantprop.records import Record
 
 MAX_ROOTS = 8  # the most sign changes that are looked for; five are the most seen
 MIN_MASS = 1e-10  # mass of a panel below which its sign changes do not matter

@@ -8,12 +8,13 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, encode, finite_array, first_bad, pad, real_array
-from quantprop.gaussian import Normal
+from quantprop.core.data import bucket, finite_array, first_bad, pad, real_array
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
+from quantprop.core.records import Record
 from quantprop.likelihoods.base import Likelihood
-from quantprop.parameters import values
+from quantprop.likelihoods.encoding import encode
 from quantprop.projections import KL, Projection
-from quantprop.records import Record
 from quantprop.runtime.arguments import Rule, a, checked
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program

@@ -13,7 +13,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.by_output import ByOutput
@@ -27,7 +28,6 @@ from quantprop.numerics.special import normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
-from quantprop.records import field
 from quantprop.runtime.arguments import is_number
 
 MIN_TAIL = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10

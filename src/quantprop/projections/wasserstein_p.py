@@ -23,7 +23,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import changed
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside
 from quantprop.likelihoods.by_output import ByOutput
@@ -34,7 +35,6 @@ from quantprop.numerics.quadrature import Density, frozen, integrate, landmarks,
 from quantprop.numerics.special import normal_score
 from quantprop.projections.residual import Curve, Level, curve, level
 from quantprop.projections.series import fine_tails
-from quantprop.records import changed
 
 MIN_DISTANCE = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.model import Model
 from quantprop.reference.guide import ChainState, Guide, guide, start, step
 from quantprop.runtime.precision import float64

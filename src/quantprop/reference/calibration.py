@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import ndtr
 from scipy.stats import kstest
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.engine import InferenceProblem, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.prediction import prior_of

@@ -16,14 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.data import encode, inputs
-from quantprop.gaussian import Natural, Vector
+from quantprop.core.data import inputs
+from quantprop.core.gaussian import Natural, Vector
+from quantprop.core.records import Record
 from quantprop.inference.inferring import infer
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.likelihoods.encoding import encode
 from quantprop.methods import EP
 from quantprop.model import Model
-from quantprop.records import Record
 
 FRACTION = 0.8  # of EP's sites: tails wider than the posterior's, so that no chain is held in them
 

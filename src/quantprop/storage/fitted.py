@@ -9,7 +9,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.parameters import declared, free
 from quantprop.inference.classes import as_classes, as_factors
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.results import WRITERS, Ending, Fitted, Step
@@ -17,7 +18,6 @@ from quantprop.inference.solution import Solution, Status
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model, mean_at
-from quantprop.parameters import declared, free
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.prior import InducingPredictor
 from quantprop.runtime.precision import float64

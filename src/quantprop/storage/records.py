@@ -14,14 +14,14 @@ import numpy as np
 from jaxtyping import AbstractArray
 
 from quantprop import kernels, likelihoods, means
+from quantprop.core.parameters import LogNormal, Parameter, is_parameter
+from quantprop.core.records import Record, is_record
 from quantprop.kernels.base import MAX_DEPTH
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.parameters import LogNormal, Parameter, is_parameter
 from quantprop.priors import Process
 from quantprop.priors.inducing import Message
 from quantprop.projections import Projection
-from quantprop.records import Record, is_record
 from quantprop.runtime.arguments import Rule
 from quantprop.storage.files import Unreadable, refusing, require  # noqa: F401  # taken from here by others
 

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, encode, pad
-from quantprop.gaussian import Normal
+from quantprop.core.data import bucket, pad
+from quantprop.core.gaussian import Normal
+from quantprop.likelihoods.encoding import encode
 from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
 from quantprop.numerics.largest import Rule, lattice
 from quantprop.runtime.arguments import checked

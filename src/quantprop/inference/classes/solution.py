@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.data import bucket, inputs, pad
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.data import bucket, inputs, pad
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.classes.predictive import ClassPredictive
 from quantprop.inference.factors import one_function
 from quantprop.inference.modes import Modes

@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.sites import moved
 from quantprop.inference.continuation.paths import Path
 from quantprop.inference.engine import Evaluation, InferenceProblem, conditioned, swept
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import renewal
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
-from quantprop.sites import moved
 
 
 class Visit(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.inference.continuation.equations import Visit, solved, stepped, visited
 from quantprop.inference.continuation.paths import Flat, Narrow, Path
 from quantprop.inference.engine import Evaluation, InferenceProblem, climb

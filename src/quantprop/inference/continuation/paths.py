@@ -6,11 +6,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.records import Record, changed
 from quantprop.inference.engine import Evaluation, InferenceProblem
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Weight
 from quantprop.priors.base import Joint
-from quantprop.records import Record, changed
 
 
 class Path(Record):

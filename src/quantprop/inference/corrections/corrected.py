@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.data import bucket, inputs, pad
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.data import bucket, inputs, pad
+from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.corrections.expansion import Shifts, Vertices, cumulants, evidence_shift, shifts, vertices
 from quantprop.inference.prediction import above_rounding, at_new, in_pieces, padded_prior, padded_rows
 from quantprop.inference.predictive import Predictive, predictive_of

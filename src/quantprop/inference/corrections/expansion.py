@@ -21,14 +21,14 @@ from functools import partial
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
+from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood
 from quantprop.likelihoods.tilted import tilt
 from quantprop.methods import EP
 from quantprop.methods.base import Weight
-from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
-from quantprop.sites import Marginal
 
 
 class Cumulants(Record):

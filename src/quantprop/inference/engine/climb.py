@@ -7,7 +7,7 @@ from collections.abc import Callable
 import jax
 import numpy as np
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, swept
 from quantprop.inference.engine.parallel import improved
 from quantprop.runtime.precision import to_numpy

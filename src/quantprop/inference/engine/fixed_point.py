@@ -10,16 +10,16 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
+from quantprop.core.sites import Marginal, unit
 from quantprop.inference.status import CONVERGED, IMPROPER_CAVITIES, IMPROPER_START, MAX_SWEEPS, STALLED
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
-from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
-from quantprop.sites import Marginal, unit
 
 RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
 FARTHEST = 2.0  # standard deviations that means may move before the precisions respond

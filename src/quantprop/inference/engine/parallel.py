@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, Outcome, outcome, scaled, swept
 from quantprop.likelihoods.base import Scalar
 

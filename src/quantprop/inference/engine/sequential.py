@@ -8,12 +8,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.sites import Marginal
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, Outcome, conditioned, outcome, swept
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import renewal
 from quantprop.priors.base import Conditioned
-from quantprop.sites import Marginal
 
 
 class JointPosterior(NamedTuple):

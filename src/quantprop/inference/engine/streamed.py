@@ -21,12 +21,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
 from quantprop.inference.engine.fixed_point import FARTHEST, InferenceProblem, scaled
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods.base import Summary, renewal
 from quantprop.priors.inducing.prior import InducingPrior, factorised
-from quantprop.records import Record
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program

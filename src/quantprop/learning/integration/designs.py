@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.special import expit, gammaln
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
 
 log_sum = np.logaddexp.reduce
 Ask = Callable[[Float[np.ndarray, "k theta"]], Float[np.ndarray, " k"]]  # log densities at several θ; −inf: none

@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import log_ndtr, ndtr
 
-from quantprop.gaussian import LOG_2PI
+from quantprop.core.gaussian import LOG_2PI
+from quantprop.core.parameters import LogNormal, Parameter, box, free, labels, logarithms, named
 from quantprop.kernels import Columns
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.starts import NOISE, size_in, typical_distance, units
-from quantprop.parameters import LogNormal, Parameter, box, free, labels, logarithms, named
 
 # Standard deviations of logarithms, and of entries without a logarithm in their unit.
 LENGTHSCALE_SD = 2.0  # 95 % within a factor of 50 of the typical distance between rows

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
+from quantprop.core.parameters import as_fixed, at, box, declared, labels, packed
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.integrated import Integrated, IntegrationStatus
 from quantprop.inference.leave_one_out import loo_at
@@ -25,7 +26,6 @@ from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.search import FTOL, Climb
 from quantprop.learning.starts import units
-from quantprop.parameters import as_fixed, at, box, declared, labels, packed
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 

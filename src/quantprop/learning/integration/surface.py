@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import box, log_prior
 from quantprop.inference.engine import InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.leave_one_out import for_loo, loo_of
@@ -20,7 +21,6 @@ from quantprop.learning.integration.hyperprior import HyperPrior
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.warm_starts import MEMORY, WarmStarts
 from quantprop.methods import Method
-from quantprop.parameters import box, log_prior
 from quantprop.runtime.batches import chunks, each, of, per_thread, slots, threads
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import one_blas_thread

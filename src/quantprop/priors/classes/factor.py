@@ -9,10 +9,10 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import Record
 from quantprop.priors.base import Predictor
 from quantprop.priors.cholesky import Factor, LowRankSplit, factorize
-from quantprop.records import Record
 
 Grid = Float[Array, "classes m"]
 Matrices = Float[Array, "classes m m"]

@@ -24,13 +24,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record, field
+from quantprop.core.sites import Marginal
 from quantprop.numerics.triangular import gram_of_upper, triangular_inverse
 from quantprop.priors.base import Conditioned, Prior
 from quantprop.priors.classes.layout import LAYOUTS, Layout, without_datum
 from quantprop.priors.classes.stack import Grid, Square, Stack, StackPredictor
-from quantprop.records import Record, field
-from quantprop.sites import Marginal
 
 
 class Local(Record):

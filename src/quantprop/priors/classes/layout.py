@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from quantprop.records import Record, field
+from quantprop.core.records import Record, field
 
 
 class Layout(Record):

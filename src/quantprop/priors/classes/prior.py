@@ -21,7 +21,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Int
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.records import field
+from quantprop.core.sites import Marginal
 from quantprop.numerics.triangular import transposed
 from quantprop.priors.base import Conditioned, Cotangent, Joint, Linearised, Moves, Predictor, Prior, Response
 from quantprop.priors.classes.factor import (
@@ -34,8 +36,6 @@ from quantprop.priors.classes.factor import (
 )
 from quantprop.priors.classes.layout import LAYOUTS, Layout, without_datum
 from quantprop.priors.dense import DensePrior
-from quantprop.records import field
-from quantprop.sites import Marginal
 
 
 class ClassesPrior(Prior):

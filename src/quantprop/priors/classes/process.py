@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.records import changed, field
 from quantprop.kernels import Kernel, Pairs
 from quantprop.kernels.per_class import ClassRows, functions_of
 from quantprop.likelihoods.softmax import FLAT
@@ -19,7 +20,6 @@ from quantprop.priors.classes.prior import ClassesPrior
 from quantprop.priors.dense import Dense
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes
-from quantprop.records import changed, field
 from quantprop.runtime.names import check_name
 
 OWN = {"differences": 1.0, "sums": FLAT}  # ω

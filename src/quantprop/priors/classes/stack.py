@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import Record, field
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes.factor import ClassesCross
 from quantprop.priors.inducing.rows import in_turn
-from quantprop.records import Record, field
 
 Grid = Float[Array, "classes n"]
 Square = Float[Array, "cm cm"]

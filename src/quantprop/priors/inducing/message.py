@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
-from quantprop.records import Record
+from quantprop.core.records import Record
 
 
 class Belief(Record):

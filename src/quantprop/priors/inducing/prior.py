@@ -24,14 +24,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural, Normal
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.records import Record, changed, field
+from quantprop.core.sites import Marginal, unit
 from quantprop.numerics.triangular import gram_of_upper, lower_product, transposed, triangular_inverse, weighted_gram
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
-from quantprop.records import Record, changed, field
 from quantprop.runtime.mesh import divided, is_divided
-from quantprop.sites import Marginal, unit
 
 
 class Factor(Record):

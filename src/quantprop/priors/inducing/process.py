@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.parameters import Parameter, is_parameter
+from quantprop.core.records import field
 from quantprop.kernels import Kernel
-from quantprop.parameters import Parameter, is_parameter
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.inducing.choice import count_of, points_for
 from quantprop.priors.inducing.message import Message
 from quantprop.priors.inducing.prior import InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes, means_given
-from quantprop.records import field
 from quantprop.runtime.arguments import BOOLEAN, is_number, whole
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory

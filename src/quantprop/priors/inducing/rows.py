@@ -16,9 +16,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from quantprop.core.records import Record, changed, field
 from quantprop.kernels import Kernel
 from quantprop.numerics.triangular import lower_product, pivoted_cholesky, weighted_gram
-from quantprop.records import Record, changed, field
 from quantprop.runtime.mesh import by_device
 
 CPU_CHUNK = 2**24  # bytes of one chunk of V: about the size of a core's cache

@@ -9,13 +9,13 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from quantprop.gaussian import Normal
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import field
 from quantprop.priors.base import Predictor
 from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.forms import Form
 from quantprop.priors.markov.recursion import Chain, Filtered, cavity, moved_back, moved_on, pivot, updated
 from quantprop.priors.markov.slots import Slots, in_line
-from quantprop.records import field
 
 
 class Ties(NamedTuple):

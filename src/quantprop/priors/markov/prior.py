@@ -17,7 +17,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural
+from quantprop.core.gaussian import Natural
+from quantprop.core.sites import Marginal, unit
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Prior, Response
 from quantprop.priors.markov.algebra import Matrix, Vector, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.prediction import MarkovPredictor
@@ -25,7 +26,6 @@ from quantprop.priors.markov.recursion import Chain, Filtered, cavity, filtered,
 from quantprop.priors.markov.response import Flow, flow_of, flowed
 from quantprop.priors.markov.slots import Layout, Slots, before, to_rows, to_slots
 from quantprop.runtime.programs import part
-from quantprop.sites import Marginal, unit
 
 
 class MarkovPrior(Prior):

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.records import field
 from quantprop.kernels import Kernel, summands
 from quantprop.kernels.structure import bare, columns_of
 from quantprop.priors.base import Cost, Process
@@ -18,7 +19,6 @@ from quantprop.priors.markov.prediction import Ties, ties_of
 from quantprop.priors.markov.prior import MarkovPrior
 from quantprop.priors.markov.recursion import Chain
 from quantprop.priors.markov.slots import Layout, Slots, lanes_for, layout_of, to_slots
-from quantprop.records import field
 from quantprop.runtime.arguments import whole
 
 NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gradient, three states

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from quantprop.records import Record
+from quantprop.core.records import Record
 from quantprop.runtime.display import gaussians, gaussians_html
 
 LOG_2PI = 1.8378770664093453

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.records import Record, changed, field, is_record
+from quantprop.core.records import Record, changed, field, is_record
 from quantprop.runtime.arguments import BOOLEAN
 from quantprop.runtime.display import Form, expression, full
 

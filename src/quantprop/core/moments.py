@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from quantprop.gaussian import Normal, Vector
-from quantprop.records import Record
+from quantprop.core.gaussian import Normal, Vector
+from quantprop.core.records import Record
 
 Scalar = Any  # one number: a Python float, or a JAX array of shape ()
 Factor = Any  # a Likelihood, which needs what is imported here

@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.gaussian import Natural, Normal
-from quantprop.likelihoods.base import Moments, Scalar
-from quantprop.records import Record
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.moments import Moments, Scalar
+from quantprop.core.records import Record
 
 
 class Marginal(Record):

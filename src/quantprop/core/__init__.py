@@ -1,0 +1,1 @@
+"""Records, Gaussians, parameters, sites and checks of arrays: what everything else is written in."""
