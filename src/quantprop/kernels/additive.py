@@ -1,0 +1,293 @@
+"""The orthogonal additive kernel (Lu, Boukouvalas and Hensman 2022): a sum of functions of one, two and three columns.
+
+Each factor is a kernel of one column whose functions integrate to 0 over the distribution of this column in the data:
+k̃(x, z) = k(x, z) − a(x) a(z)/c with a(x) = Σ_m w_m k(x, z_m) and c = Σ_m w_m a(z_m). So a main effect contains no
+constant, an interaction no main effect, and every component of f is identified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+from math import comb
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.core.parameters import LogNormal, Parameter, is_parameter, vector
+from quantprop.core.records import changed, field
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points, bounded
+from quantprop.kernels.stationary import SquaredExponential, Stationary
+from quantprop.runtime.display import Form, expression
+
+MAX_ORDER = 3  # Newton's identities lose digits beyond: 1e-13 at order 3 and 60 columns
+MAX_NODES = 32  # of the distribution of a column
+LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
+START = 2.0  # lengthscale, in standard deviations
+PRIOR = LogNormal(START, 1.0)
+ORDER_PRIOR = LogNormal(1.0, 2.0)  # of each variance, in units of its start
+CONSTANT, PAIR, WORD, CURVE = "constant", "pair", "word", "curve"  # kinds of factors
+_ONE = Parameter(1.0, fixed=True)
+
+
+def _shape(base: Any) -> Any:
+    """A stationary kernel of variance and lengthscale 1."""
+    if not isinstance(base, Stationary):
+        raise TypeError(f"Additive: base must be a stationary kernel such as kernels.Matern52(); got {base!r}")
+    return changed(base, variance=_ONE, lengthscale=_ONE)
+
+
+class Additive(Kernel):
+    """Σ_q variance_q e_q(k̃_1, ..., k̃_D)/C(D, q) for q = 0, ..., order, where e_q sums the products of q factors.
+
+    `base` is the correlation in each column. `lengthscale` has one entry for each column of more than two values, in
+    standard deviations of the column. Columns of two values have none, and `factors` says which columns of X belong
+    together: 0-1 columns of the levels of one variable are one factor. `kinds`, `nodes` and `weights` describe the
+    distribution of each factor. `fit` chooses them from the rows that count, with starts, bounds and priors of the
+    lengthscales, unless they are given; `measured` does the same.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> kernel = kernels.Additive(order=1, variance=[0.5, 1.0]).measured(np.array([[0.0], [1.0], [1.0]]))
+    >>> kernel.gram(np.array([[0.0], [1.0]])).round(2).tolist()
+    [[1.3, 0.1], [0.1, 0.7]]
+    """
+
+    order: int = field(default=2, static=True)
+    base: Stationary = field(default=SquaredExponential(), converter=_shape)
+    variance: Any = field(default=None, converter=vector)
+    lengthscale: Any = field(default=None, converter=vector)
+    factors: tuple[tuple[int, ...], ...] | None = field(default=None, static=True)
+    kinds: tuple[str, ...] = field(default=(), static=True)
+    nodes: Any = None
+    weights: Any = None
+
+    bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE)
+
+    def __check_init__(self) -> None:
+        if self.order not in range(MAX_ORDER + 1):
+            raise ValueError(f"Additive: order must be 0, 1, 2 or 3; got {self.order!r}")
+        given = self.variance.value if is_parameter(self.variance) else self.variance
+        if given is not None and np.shape(given) != (self.order + 1,):
+            raise ValueError(f"Additive: variance must have one entry for each order from 0 to {self.order}; "
+                             f"got shape {np.shape(given)}")  # fmt: skip
+        columns = [column for factor in self.factors or () for column in factor]
+        if len(set(columns)) < len(columns):
+            raise ValueError("Additive: factors must not share a column")
+        if self.kinds and self.order > self.count:
+            raise ValueError(f"Additive: order={self.order} needs {self.order} columns that vary, and X has "
+                             f"{self.count}: use order={self.count}")  # fmt: skip
+
+    @property
+    def inner_kernels(self) -> dict[str, Kernel]:
+        """None: `base` is a setting, and the kernel one term."""
+        return {}
+
+    @property
+    def count(self) -> int:
+        """The number of factors that vary."""
+        return sum(kind != CONSTANT for kind in self.kinds)
+
+    @property
+    def varying(self) -> list[tuple[int, ...]]:
+        """The columns of each factor that varies."""
+        return [factor for factor, kind in zip(self._factors, self.kinds, strict=True) if kind != CONSTANT]
+
+    def sets(self) -> list[tuple[int, ...]]:
+        """The factors of each component, by their places in `varying`, from order 0 upwards."""
+        return [some for q in range(self.order + 1) for some in combinations(range(self.count), q)]
+
+    def _expression(self, form: Form) -> str:
+        kind = type(self.base).__name__
+        base = "" if kind == "SquaredExponential" else f", base={kind}()"
+        given = [(name, getattr(self, name)) for name in ("variance", "lengthscale", "factors")]
+        more = "".join(f", {name}={expression(value, form)}" for name, value in given if value is not None)
+        return f"Additive(order={self.order}{base}{more})"
+
+    def by_column(self, count: int) -> Kernel:
+        """Itself: it has a lengthscale for each column."""
+        return self
+
+    # --- the distribution of the columns -----------------------------------------------------------------------------
+
+    def measured(self, x: Any, counts: Any = None) -> Additive:
+        """The kernel with the distribution of each factor in rows x, of which row i counts `counts[i]` times; itself if
+        it has one. Lengthscales that are not given start at 2 standard deviations, with the prior LogNormal(2, 1), and
+        variances at 1, with the prior LogNormal(1, 2).
+        """
+        if self.kinds:
+            return self
+        x = np.asarray(x, dtype=np.float64)
+        share = np.ones(len(x)) if counts is None else np.asarray(counts, dtype=np.float64)
+        factors = tuple((j,) for j in range(x.shape[1])) if self.factors is None else self.factors
+        found = [_distribution(x[:, list(factor)][share > 0], share[share > 0]) for factor in factors]
+        width = max([MAX_NODES, *(len(one.weights) for one in found)])
+        nodes = np.stack([np.pad(one.nodes, (0, width - len(one.nodes)), mode="edge") for one in found])
+        weights = np.stack([np.pad(one.weights, (0, width - len(one.weights))) for one in found])
+        curves = sum(one.kind == CURVE for one in found)
+        lengthscale = Parameter(np.full(curves, START), LENGTHSCALE, PRIOR, fixed=not curves)
+        variance = Parameter(np.ones(self.order + 1), VARIANCE, ORDER_PRIOR)
+        return Additive(
+            self.order, self.base, variance if self.variance is None else self.variance,
+            lengthscale if self.lengthscale is None else self.lengthscale,
+            factors, tuple(one.kind for one in found), nodes, weights,
+        )  # fmt: skip
+
+    @property
+    def _factors(self) -> tuple[tuple[int, ...], ...]:
+        if not self.kinds or self.factors is None:
+            raise ValueError("Additive: the distribution of its columns is not known: learn with fit, which chooses it "
+                             "from the rows, or use kernel.measured(X)")  # fmt: skip
+        return self.factors
+
+    def points(self) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "count m"]]:
+        """Rows that hold node after node of every factor, and the weights of the nodes for each factor that varies."""
+        nodes, weights = np.asarray(self.nodes), np.asarray(self.weights)
+        x = np.zeros((nodes.shape[1], 1 + max(column for factor in self._factors for column in factor)))
+        for factor, kind, own in zip(self._factors, self.kinds, nodes, strict=True):
+            for i, column in enumerate(factor):
+                x[:, column] = own if kind != WORD else own[i] + np.where(np.arange(len(x)) == i + 1, 1.0, -1.0)
+        return x, weights[[kind != CONSTANT for kind in self.kinds]]
+
+    # --- its factors -------------------------------------------------------------------------------------------------
+
+    def _of(self, kind: str) -> list[int]:
+        return [i for i, (_, own) in enumerate(zip(self._factors, self.kinds, strict=True)) if own == kind]
+
+    def _pairs(self, x: Points) -> Float[Array, "n pairs"]:
+        """h(x) of every two-valued column, whose factor is h(x) h(z): linear, and that of a word of two levels."""
+        at = self._of(PAIR)
+        (low, high), (p, q) = jnp.asarray(self.nodes)[at, :2].T, jnp.asarray(self.weights)[at, :2].T
+        of_high = (x[:, [self._factors[i][0] for i in at]] - low) / (high - low)
+        return ((1.0 - of_high) * q - of_high * p) / jnp.sqrt(p**2 + q**2)
+
+    def _words(self, x: Points) -> list[tuple[Float[Array, "n levels"], Float[Array, "levels levels"]]]:
+        """The level of each row, 1 in its column, and the factor δ − w wᵀ/Σw² of two levels; level 0 is of rows that
+        are 0 in all columns of the word.
+        """
+        found = []
+        for i in self._of(WORD):
+            columns = list(self._factors[i])
+            high = x[:, columns] > jnp.asarray(self.nodes)[i, : len(columns)]
+            level = jnp.where(jnp.any(high, axis=1), 1 + jnp.argmax(high, axis=1), 0)
+            w = jnp.asarray(self.weights)[i, : len(columns) + 1]
+            table = jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2)
+            found.append((jax.nn.one_hot(level, len(w), dtype=table.dtype), table))
+        return found
+
+    def _curves(self) -> _Curves:
+        """Lengthscales in the units of X, nodes and weights of the columns of more than two values."""
+        at = self._of(CURVE)
+        nodes, weights = jnp.asarray(self.nodes)[jnp.array(at)], jnp.asarray(self.weights)[jnp.array(at)]
+        centre = jnp.sum(weights * nodes, axis=1, keepdims=True)
+        deviation = jnp.sqrt(jnp.sum(weights * (nodes - centre) ** 2, axis=1))
+        return _Curves(deviation * jnp.asarray(self.lengthscale), nodes, weights)
+
+    def _curve(self, x: Float[Array, " n"], z: Float[Array, " k"], curve: _Curves) -> Matrix:
+        """k̃ of one column."""
+        length, nodes, w = curve
+
+        def correlation(x: Array, z: Array) -> Array:
+            return self.base.profile(((x[:, None] - z) / length) ** 2)
+
+        root = jnp.sqrt(w @ correlation(nodes, nodes) @ w)
+        return correlation(x, z) - (correlation(x, nodes) @ w / root)[:, None] * (correlation(z, nodes) @ w / root)
+
+    def each(self, x: Points, z: Others) -> Float[Array, "count n k"]:
+        """k̃(x_i, z_j) of all factors that vary, in their order."""
+        h, g = self._pairs(x).T, self._pairs(z).T
+        words = [a @ table @ b.T for (a, table), (b, _) in zip(self._words(x), self._words(z), strict=True)]
+        at = [self._factors[i][0] for i in self._of(CURVE)]
+        curves = jax.vmap(self._curve)(x.T[jnp.array(at)], z.T[jnp.array(at)], self._curves()) if at else []
+        found = {PAIR: iter(h[:, :, None] * g[:, None]), WORD: iter(words), CURVE: iter(curves)}
+        return jnp.stack([next(found[kind]) for kind in self.kinds if kind != CONSTANT])
+
+    # --- their sums of products --------------------------------------------------------------------------------------
+
+    def amplitudes(self) -> list[Any]:
+        """The variance of each component, by its order."""
+        variance = jnp.asarray(self.variance)
+        return [variance[q] / comb(self.count, q) for q in range(self.order + 1)]
+
+    def _total(self, sums: Sequence[Any]) -> Any:
+        """The kernel from the power sums p_s = Σ_d k̃_d^s: q e_q = Σ_s (−1)^(s−1) e_{q−s} p_s (Newton and Girard)."""
+        e: list[Any] = [1.0]
+        for q in range(1, self.order + 1):
+            e.append(sum((-1) ** (s - 1) * e[q - s] * sums[s - 1] for s in range(1, q + 1)) / q)
+        return sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True))
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        """The factors of words and of two values by products of matrices; of curves, one after the other, forward and
+        in the derivative, so that no n × k × D array is formed.
+        """
+        powers = range(1, self.order + 1)
+        h, g = self._pairs(x), self._pairs(z)
+        words = list(zip(self._words(x), self._words(z), strict=True))
+        sums = []
+        for s in powers:
+            left = jnp.concatenate([h**s, *(one @ table**s for (one, table), _ in words)], axis=1)
+            sums.append(left @ jnp.concatenate([g**s, *(other for _, (other, _) in words)], axis=1).T)
+
+        @jax.checkpoint
+        def raised(x: Array, z: Array, curve: _Curves) -> list[Array]:
+            k = self._curve(x, z, curve)
+            return [k**s for s in powers]
+
+        def add(sums: list[Array], column: Any) -> tuple[list[Array], None]:
+            return [own + more for own, more in zip(sums, raised(*column), strict=True)], None
+
+        at = [self._factors[i][0] for i in self._of(CURVE)]
+        if at and self.order:
+            columns = jnp.array(at)
+            sums = jax.lax.scan(add, sums, (x.T[columns], z.T[columns], self._curves()))[0]
+        return self._total(sums) * jnp.ones((len(x), len(z)))
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        own = jax.vmap(lambda row: self.each(row[None], row[None])[:, 0, 0])(x).T
+        return self._total([jnp.sum(own**s, axis=0) for s in range(1, self.order + 1)]) * jnp.ones(len(x))
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.cross(x[None], z[None])[0, 0]
+
+
+class _Curves(NamedTuple):
+    """Lengthscale, nodes and weights of one column or of several."""
+
+    length: Any
+    nodes: Any
+    weights: Any
+
+
+class _Distribution(NamedTuple):
+    """The kind of a factor, and the distribution of its column: nodes with weights, which sum to 1. Of a word the nodes
+    are the middles of its columns, and the weights those of no column and of each.
+    """
+
+    kind: str
+    nodes: Float[np.ndarray, " m"]
+    weights: Float[np.ndarray, " m"]
+
+
+def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) -> _Distribution:
+    """The distribution of the columns of one factor. More than 32 values become at most 32 means of equal mass."""
+    share = counts / counts.sum()
+    if x.shape[1] > 1:
+        middle = 0.5 * (x.min(axis=0) + x.max(axis=0))
+        high = x > middle
+        if (high.sum(axis=1) > 1).any():
+            raise ValueError(f"Additive: the columns of one factor are levels that exclude each other, and row "
+                             f"{int(np.argmax(high.sum(axis=1) > 1))} of X has two")  # fmt: skip
+        weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
+        return _Distribution(WORD if high.any() else CONSTANT, middle, weights)
+    values, place = np.unique(x[:, 0], return_inverse=True)
+    mass = np.bincount(place, share)
+    if len(values) > MAX_NODES:
+        group = np.floor(MAX_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
+        _, group = np.unique(np.clip(group, 0, MAX_NODES - 1), return_inverse=True)
+        whole = np.bincount(group, mass)
+        values, mass = np.bincount(group, mass * values) / whole, whole
+    kind = {1: CONSTANT, 2: PAIR}.get(len(values), CURVE)
+    return _Distribution(kind, values, mass)
