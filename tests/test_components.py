@@ -63,8 +63,10 @@ def test_components_are_those_of_dense_algebra(name):
     total = sum(part.mean for part in found.values())
     np.testing.assert_allclose(total, solution.predict(NEW).mean, rtol=0, atol=1e-10)
     chosen = solution.components(NEW, order=1)
-    assert list(chosen) == [*NAMES[:4], NAMES[7]]
+    assert list(chosen) == [*NAMES[:4], "order > 1", NAMES[7]]
     np.testing.assert_allclose(chosen["1"].mean, found["1"].mean, rtol=0, atol=1e-12)
+    together = found["0:1"].mean + found["0:2"].mean + found["1:2"].mean
+    np.testing.assert_allclose(chosen["order > 1"].mean, together, rtol=0, atol=1e-10)
     assert found.sample(3)["0:1"].shape == (3, len(NEW))
 
 
@@ -101,7 +103,7 @@ def test_names_of_components():
     term = AdditiveTerm.of(
         kernels.located(kernel.on(["age", "colour=red", "colour=blue"]), ("age", "colour=red", "colour=blue"))
     )
-    assert [term.name(some) for some in kernel.sets()] == ["level", "age", "colour"]
+    assert [term.name(some) for some in ((), (0,), (1,))] == ["level", "age", "colour"]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -158,5 +160,5 @@ def test_sobol_indices_of_30_columns_and_800_rows_take_at_most_10_seconds():
     solution = infer(Model(kernel, likelihoods.Probit()), x, y, "ep")
     began = time.process_time()
     found = solution.sobol()
-    assert time.process_time() - began < 20.0  # processor seconds, of two cores
-    assert set(list(found.totals)[:3]) == {"0", "1", "2"}
+    assert time.process_time() - began < 10.0  # of one core; wall-clock time depends on what else runs
+    assert (len(found.shares), next(iter(found.totals))) == (465, "0")

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from quantprop import Model, fit, fit_many, infer, kernels, likelihoods
-from quantprop.core.parameters import declared, labels, values
+from quantprop.core.parameters import declared, labels, packed, unpacked, values
+from quantprop.core.records import changed
 from quantprop.kernels import Additive, Terms, written
 from quantprop.kernels.structure import measured
 from quantprop.storage.records import decode, encode
@@ -55,6 +56,7 @@ def by_hand(x, z, base="SquaredExponential", counts=None):
     return np.array(found)
 
 
+each, cross, gram, diagonal = (jax.jit(getattr(Additive, name)) for name in ("each", "cross", "gram", "diagonal"))
 COARSE = X.copy()  # columns of at most 32 values, whose distribution needs no grouping
 for column in (0, 6, 7):
     COARSE[:, column] = np.quantile(X[:, column], (np.argsort(np.argsort(X[:, column])) % 30 + 0.5) / 30)
@@ -73,10 +75,10 @@ def over_subsets(factors, variance):
 @pytest.mark.parametrize("counts", [None, COUNTS], ids=["rows", "weighted rows"])
 def test_factors_are_kernels_less_their_integrals(base, counts):
     with jax.enable_x64(True):
-        kernel = values(Additive(1, base, lengthscale=LENGTHS, factors=FACTORS)).measured(COARSE, counts)
+        kernel = values(Additive(1, base, lengthscale=LENGTHS, factors=FACTORS).measured(COARSE, counts))
         z = COARSE[:11] + np.array([0.3, 0, 0, 0, 0, 0.5, 0.1, -0.2, 0.0])
         wanted = by_hand(COARSE, z, type(base).__name__, counts)
-        np.testing.assert_allclose(kernel.each(COARSE, z), wanted, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(each(kernel, COARSE, z), wanted, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("d", range(1, 7))
@@ -93,10 +95,10 @@ def test_sum_over_all_subsets(d):
         with jax.enable_x64(True):
             kernel = kernel.measured(X)
             for x, z in ((X, NEW), (X, X)):
-                wanted = over_subsets(np.asarray(kernel.each(x, z)), variance)
-                np.testing.assert_allclose(kernel.cross(x, z), wanted, rtol=1e-12, atol=1e-12)
-            np.testing.assert_allclose(kernel.gram(X), wanted, rtol=1e-12, atol=1e-12)
-            np.testing.assert_allclose(kernel.diagonal(X), np.diagonal(wanted), rtol=1e-12, atol=1e-12)
+                wanted = over_subsets(np.asarray(each(kernel, x, z)), variance)
+                np.testing.assert_allclose(cross(kernel, x, z), wanted, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(gram(kernel, X), wanted, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(diagonal(kernel, X), np.diagonal(wanted), rtol=1e-12, atol=1e-12)
             np.testing.assert_allclose(kernel(X[0], X[1]), wanted[0, 1], rtol=1e-12)
 
 
@@ -104,7 +106,7 @@ def test_sum_over_all_subsets(d):
 def test_each_factor_integrates_to_zero_under_its_distribution(base):
     with jax.enable_x64(True):
         for length in (0.05, 2.0, 1e3):
-            kernel = values(Additive(1, base, lengthscale=[length] * 4, factors=FACTORS)).measured(X, COUNTS)
+            kernel = values(Additive(1, base, lengthscale=[length] * 4, factors=FACTORS).measured(X, COUNTS))
             for i, factor in enumerate(FACTORS):
                 if len(factor) > 1:  # nodes of a word are its levels: a row of each
                     points = np.tile(X[:1], (4, 1))
@@ -113,7 +115,7 @@ def test_each_factor_integrates_to_zero_under_its_distribution(base):
                 else:
                     points = np.tile(X[:1], (32, 1))
                     points[:, factor[0]], weights = kernel.nodes[i], kernel.weights[i]
-                integral = weights @ np.asarray(kernel.each(points, NEW))[i]
+                integral = weights @ np.asarray(each(kernel, points, NEW))[i]
                 np.testing.assert_allclose(integral, 0.0, atol=1e-10)
                 np.testing.assert_allclose(weights.sum(), 1.0, rtol=1e-14)
 
@@ -132,17 +134,14 @@ def test_gradients_by_finite_differences():
     given = Additive(3, kernels.RationalQuadratic(mixture=0.7), lengthscale=LENGTHS, factors=FACTORS).measured(X)
     tree = declared(given)
 
+    @jax.jit
     def total(theta, x):
-        from quantprop.core.parameters import unpacked
-
         return jnp.sum(weight * unpacked(tree, theta).cross(x, NEW)) + jnp.sum(unpacked(tree, theta).gram(x)[0])
 
     with jax.enable_x64(True):
-        from quantprop.core.parameters import packed
-
         theta = packed(tree)
         assert len(theta) == 4 + 4 + 1
-        slope, by_x = jax.grad(total, argnums=(0, 1))(theta, X)
+        slope, by_x = jax.jit(jax.grad(total, argnums=(0, 1)))(theta, X)
         for i in range(len(theta)):
             step = 1e-5 * np.eye(len(theta))[i]
             wanted = (total(theta + step, X) - total(theta - step, X)) / 2e-5
@@ -156,8 +155,6 @@ def test_gradients_by_finite_differences():
 
 def test_a_value_and_gradient_of_40_columns_and_4000_rows_fit_into_3_gib():
     def whole(lengthscale, x, kernel):
-        from quantprop.core.records import changed
-
         return jnp.sum(changed(kernel, lengthscale=lengthscale).gram(x) ** 2)
 
     with jax.enable_x64(True):
@@ -170,8 +167,8 @@ def test_a_value_and_gradient_of_40_columns_and_4000_rows_fit_into_3_gib():
 def test_a_column_without_variation_is_no_factor():
     x = np.column_stack([X[:, 0], np.ones(N), X[:, 6]])
     with jax.enable_x64(True):
-        kernel = Additive(2, lengthscale=[1.0, 2.0]).measured(x)
-        alone = Additive(2, lengthscale=[1.0, 2.0]).measured(x[:, [0, 2]])
+        kernel = values(Additive(2, lengthscale=[1.0, 2.0]).measured(x))
+        alone = values(Additive(2, lengthscale=[1.0, 2.0]).measured(x[:, [0, 2]]))
         np.testing.assert_array_equal(kernel.gram(x), alone.gram(x[:, [0, 2]]))
     assert kernel.varying == [(0,), (2,)]
 
@@ -232,7 +229,7 @@ def test_it_is_one_term_in_files_and_in_the_language():
         "additive(age, bmi, order=2) + linear(sex)"
     )
     assert written(Terms("additive(*)").kernel(), None) == "additive(*, order=2)"
-    at = measured(found, X[:, [0, 1, 6]])
+    at = measured(Terms("additive(age, bmi) + linear(age)", ("age", "sex", "bmi")).kernel(), X[:, [0, 1, 6]])
     assert [name for name in labels(declared(at)) if "lengthscale" in name] == [
         "left.kernel.lengthscale[0]", "left.kernel.lengthscale[1]"
     ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -11,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.core.records import field
+from quantprop.core.records import changed, field
 from quantprop.inference.terms import Parts, terms_of
 from quantprop.kernels import Additive, Columns, Kernel, Matrix, Points, Product
 from quantprop.kernels.base import Others
+from quantprop.kernels.structure import with_leaves
 
 LEVEL = "level"  # the component of order 0
 
@@ -77,7 +79,11 @@ class Components(Kernel):
         outside = self.kernel.amplitudes()[np.shape(self.sets)[1]] * jnp.ones((len(x), len(z)))
         for other in self.others:
             outside = outside * other.cross(x, z)
-        return jnp.prod(self.kernel.each(x[:, at], z[:, at])[jnp.asarray(self.sets)], axis=1) * outside
+        each = self.kernel.each(x[:, at], z[:, at])
+        found = outside[None]
+        for place in jnp.asarray(self.sets).T:  # one after the other: no array of all orders is formed
+            found = found * each[place]
+        return found
 
     def cross(self, x: Points, z: Others) -> Matrix:
         return jnp.moveaxis(self._products(x, z), 0, 1).reshape(len(x), -1)
@@ -89,8 +95,15 @@ class Components(Kernel):
         return jax.scipy.linalg.block_diag(*self._products(x, x))
 
 
+def _beyond(order: int, leaf: Any, seen: Any) -> Kernel:
+    """An additive kernel without its components up to an order."""
+    if not isinstance(leaf, Additive):
+        return leaf
+    return changed(leaf, variance=np.where(np.arange(leaf.order + 1) > order, leaf.variance, 0.0))
+
+
 def components_of(kernel: Kernel, order: int) -> Parts:
-    """The components of additive terms, of at most this order, and the other terms of a kernel as they are."""
+    """The components of additive terms, those of a higher order as one, and the other terms of a kernel as they are."""
     names: list[str] = []
     kernels: list[Kernel] = []
     for name, term in terms_of(kernel).items():
@@ -102,6 +115,8 @@ def components_of(kernel: Kernel, order: int) -> Parts:
             sets = np.array(some, dtype=int).reshape(len(some), q)
             names += [own.name(each) for each in some]
             kernels.append(Components(own.kernel, own.others, sets, own.columns))
+        if order < own.kernel.order:
+            names, kernels = [*names, f"order > {order}"], [*kernels, with_leaves(term, partial(_beyond, order))]
     if not any(isinstance(part, Components) for part in kernels):
         raise ValueError("components: the kernel has no additive term: use kernels.Additive(order=2), or "
                          "solution.terms(X) for the terms of a sum")  # fmt: skip

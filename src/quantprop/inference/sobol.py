@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -78,11 +79,12 @@ def sobol(solution: Solution, count: int = 200, seed: int = 0) -> Sobol:
     sets, weight = _sets(term, rng := np.random.default_rng(seed))
     variances = [amplitude * float(own) for own in term.kernel.amplitudes()]
     k = np.array(solution.model.plain_kernel.gram(rows))
+    grams = [(own.at * own.eigenvalues) @ own.at.T for own in factors]
     left, prior, f = k - variances[0], [], np.sqrt(variances[0]) * rng.standard_normal((1, count))
     for some in sets:
         at, eigenvalues = _product([factors[i] for i in some])
         deviation = np.sqrt(variances[len(some)] * eigenvalues)[:, None]
-        left -= (at * deviation.T) @ (at * deviation.T).T
+        left -= variances[len(some)] * reduce(np.multiply, [grams[i] for i in some])
         prior.append(deviation * rng.standard_normal((len(eigenvalues), count)))
         f = f + at @ prior[-1]
     f = f + draws(Normal(np.zeros(len(k)), np.diagonal(left), left), count, seed + 1).T

@@ -163,10 +163,10 @@ class Solution:
         """
         return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]), Parts.of(self.model.plain_kernel))
 
-    def components(self, Xnew: Any, order: int = 3) -> Effects:
+    def components(self, Xnew: Any, order: int = 2) -> Effects:
         """The posterior of each component of an additive kernel at new inputs, by the names of its columns: the level,
-        main effects such as "age", interactions such as "age:dose"; and of other terms. They add up to f, unless
-        components of more than `order` columns are left out.
+        main effects such as "age", interactions such as "age:dose", and all of more than `order` columns together; and
+        of other terms. They add up to f.
 
         >>> import numpy as np
         >>> from quantprop import Model, fit, kernels, likelihoods

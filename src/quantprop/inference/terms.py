@@ -282,10 +282,8 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
 def _level(solution: Solution) -> FixedEffect:
     """The mean where linear terms are 0: what is known of it, and constant terms."""
     terms, at = summands(solution.model.plain_kernel), solution.X[:1]
-    joint, constant = (
-        joint_of(solution, at, Parts.of(solution.model.plain_kernel)),
-        [isinstance(term, Constant) for term in terms],
-    )
+    joint = joint_of(solution, at, Parts.of(solution.model.plain_kernel))
+    constant = [isinstance(term, Constant) for term in terms]
     constant += [False] * (len(joint.mean) - len(terms))
     estimate = solution.model.prior_mean(at)[0] + joint.mean[constant].sum()
     return _effect(estimate, joint.covariance[np.ix_(constant, constant)].sum())

@@ -8,7 +8,6 @@ constant, an interaction no main effect, and every component of f is identified.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
 from math import comb
 from typing import Any, NamedTuple
 
@@ -96,14 +95,11 @@ class Additive(Kernel):
         """The columns of each factor that varies."""
         return [factor for factor, kind in zip(self._factors, self.kinds, strict=True) if kind != CONSTANT]
 
-    def sets(self) -> list[tuple[int, ...]]:
-        """The factors of each component, by their places in `varying`, from order 0 upwards."""
-        return [some for q in range(self.order + 1) for some in combinations(range(self.count), q)]
-
     def _expression(self, form: Form) -> str:
         kind = type(self.base).__name__
         base = "" if kind == "SquaredExponential" else f", base={kind}()"
-        given = [(name, getattr(self, name)) for name in ("variance", "lengthscale", "factors")]
+        names = ("variance", "lengthscale", *["factors"] * any(len(factor) > 1 for factor in self.factors or ()))
+        given = [(name, getattr(self, name)) for name in names]
         more = "".join(f", {name}={expression(value, form)}" for name, value in given if value is not None)
         return f"Additive(order={self.order}{base}{more})"
 
