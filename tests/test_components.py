@@ -17,7 +17,7 @@ F = np.sin(2.0 * X[:, 0]) + X[:, 1] * X[:, 2]
 NEW = X[:9] + np.array([0.2, 0.0, -0.1, 0.3])
 VARIANCE = [0.4, 1.1, 0.7]
 with jax.enable_x64(True):
-    OWN = Additive(2, variance=VARIANCE, lengthscale=LENGTHS).measured(X[:, :3])
+    OWN = Additive(2, variance=VARIANCE, lengthscale=LENGTHS, relevance=[0.8]).measured(X[:, :3])
 KERNEL = kernels.Constant(Parameter(2.0, fixed=True)) * OWN.on([0, 1, 2]) + kernels.SquaredExponential(0.5, 2.0).on(3)
 NAMES = ["level", "0", "1", "2", "0:1", "0:2", "1:2", "se(3)"]
 CASES = {
@@ -115,6 +115,7 @@ def test_sobol_indices_are_variances_under_the_distribution_of_the_columns(name)
     points, weights = solution.model.kernel.points()
     places = np.array([[i, j, k] for i in range(32) for j in range(2) for k in range(32)])
     places = places[(weights[np.arange(3), places] > 0).all(axis=1)]
+    assert len(np.unique(points[places, np.arange(3)], axis=0)) == len(places)
     share = np.prod(weights[np.arange(3), places], axis=1)
     grid = points[places, np.arange(3)]
     drawn = solution.components(grid).sample(4000, seed=1)

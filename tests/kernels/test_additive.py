@@ -27,6 +27,8 @@ NEW = X[:11] + np.array([0.3, 0, 0, 0, 0, 0.5, 0.1, -0.2, 0.0])
 COUNTS = RNG.integers(0, 3, N) * 1.0
 BASES = (kernels.SquaredExponential(), kernels.Matern12(), kernels.Matern52(), kernels.RationalQuadratic(mixture=0.7))
 LENGTHS = (0.7, 1.3, 2.0, 0.4)
+RELEVANCE = (0.6, 1.7)
+GIVEN = {"lengthscale": LENGTHS, "relevance": RELEVANCE, "factors": FACTORS}
 PROFILES = {  # correlations at distance r
     "SquaredExponential": lambda r: np.exp(-0.5 * r**2),
     "Matern12": lambda r: np.exp(-r),
@@ -38,7 +40,8 @@ PROFILES = {  # correlations at distance r
 def by_hand(x, z, base="SquaredExponential", counts=None):
     """The factors by their definition, from the rows and not from stored nodes: at most 32 values a column here."""
     share = np.ones(len(X)) if counts is None else counts
-    share, found, lengths, profile = share / share.sum(), [], iter(LENGTHS), PROFILES[base]
+    share, found, lengths, relevance = share / share.sum(), [], iter(LENGTHS), iter(RELEVANCE)
+    profile = PROFILES[base]
     for factor in FACTORS:
         of_x, of_z, data = (rows[:, list(factor)] for rows in (x, z, COARSE))
         if len(factor) > 1 or len(np.unique(data)) == 2:
@@ -46,7 +49,7 @@ def by_hand(x, z, base="SquaredExponential", counts=None):
             own, others = ((rows[:, None] == data).all(axis=-1) @ share for rows in (of_x, of_z))
             levels = np.unique(data, axis=0)
             total = sum(((data == level).all(axis=1) @ share) ** 2 for level in levels)
-            found.append(same - np.outer(own, others) / total)
+            found.append(next(relevance) * (same - np.outer(own, others) / total))
             continue
         data = data[:, 0]
         length = next(lengths) * np.sqrt(share @ (data - share @ data) ** 2)
@@ -75,7 +78,7 @@ def over_subsets(factors, variance):
 @pytest.mark.parametrize("counts", [None, COUNTS], ids=["rows", "weighted rows"])
 def test_factors_are_kernels_less_their_integrals(base, counts):
     with jax.enable_x64(True):
-        kernel = values(Additive(1, base, lengthscale=LENGTHS, factors=FACTORS).measured(COARSE, counts))
+        kernel = values(Additive(1, base, **GIVEN).measured(COARSE, counts))
         z = COARSE[:11] + np.array([0.3, 0, 0, 0, 0, 0.5, 0.1, -0.2, 0.0])
         wanted = by_hand(COARSE, z, type(base).__name__, counts)
         np.testing.assert_allclose(each(kernel, COARSE, z), wanted, rtol=0, atol=1e-12)
@@ -87,7 +90,8 @@ def test_sum_over_all_subsets(d):
     lengths = LENGTHS[: sum(len(factor) == 1 for factor in factors) - (d > 1)]
     for order in range(4):
         variance = np.array([0.3, 1.7, 0.9, 2.1])[: order + 1]
-        kernel = Additive(order, variance=variance, lengthscale=lengths, factors=factors)
+        given = {"lengthscale": lengths, "relevance": RELEVANCE[: max(0, min(d - 1, 2))]}
+        kernel = Additive(order, variance=variance, factors=factors, **given)
         if order > d:
             with pytest.raises(ValueError, match=f"order={order} needs {order} columns that vary, and X has {d}"):
                 kernel.measured(X)
@@ -106,12 +110,13 @@ def test_sum_over_all_subsets(d):
 def test_each_factor_integrates_to_zero_under_its_distribution(base):
     with jax.enable_x64(True):
         for length in (0.05, 2.0, 1e3):
-            kernel = values(Additive(1, base, lengthscale=[length] * 4, factors=FACTORS).measured(X, COUNTS))
+            kernel = values(Additive(1, base, **{**GIVEN, "lengthscale": [length] * 4}).measured(X, COUNTS))
             for i, factor in enumerate(FACTORS):
-                if len(factor) > 1:  # nodes of a word are its levels: a row of each
-                    points = np.tile(X[:1], (4, 1))
-                    points[:, 2:5] = [[-1.0, 0, 0], [2.0, 0, 0], [-1.0, 1, 0], [-1.0, 0, 1]]
-                    weights = kernel.weights[i, :4]
+                if i in (1, 2):  # a row of each level
+                    rows = {1: [[0], [1]], 2: [[-1, 0, 0], [2, 0, 0], [-1, 1, 0], [-1, 0, 1]]}[i]
+                    points = np.tile(X[:1], (len(rows), 1))
+                    points[:, list(factor)] = rows
+                    weights = kernel.weights[i, : len(points)]
                 else:
                     points = np.tile(X[:1], (32, 1))
                     points[:, factor[0]], weights = kernel.nodes[i], kernel.weights[i]
@@ -131,7 +136,7 @@ def test_at_most_32_nodes_have_the_mean_of_the_column():
 
 def test_gradients_by_finite_differences():
     weight = RNG.normal(size=(N, 11))
-    given = Additive(3, kernels.RationalQuadratic(mixture=0.7), lengthscale=LENGTHS, factors=FACTORS).measured(X)
+    given = Additive(3, kernels.RationalQuadratic(mixture=0.7), **GIVEN).measured(X)
     tree = declared(given)
 
     @jax.jit
@@ -140,7 +145,7 @@ def test_gradients_by_finite_differences():
 
     with jax.enable_x64(True):
         theta = packed(tree)
-        assert len(theta) == 4 + 4 + 1
+        assert len(theta) == 4 + 4 + 2 + 1
         slope, by_x = jax.jit(jax.grad(total, argnums=(0, 1)))(theta, X)
         for i in range(len(theta)):
             step = 1e-5 * np.eye(len(theta))[i]
@@ -177,7 +182,7 @@ def test_a_level_unseen_in_training_has_an_effect_of_its_own():
     x = np.eye(4)[RNG.integers(0, 3, 20)]  # the fourth level has a column and no row
     new = np.eye(4)[[3, 0]]
     with jax.enable_x64(True):
-        kernel = Additive(1, factors=((0, 1, 2, 3),), variance=[0.0, 1.0]).measured(x)
+        kernel = Additive(1, factors=((0, 1, 2, 3),), variance=[0.0, 1.0], relevance=[1.0]).measured(x)
         np.testing.assert_allclose(kernel.cross(new[:1], x), 0.0, atol=1e-15)
         np.testing.assert_allclose(kernel.diagonal(new)[0], 1.0)
 
@@ -217,7 +222,7 @@ def test_fit_takes_the_distribution_from_rows_that_count():
 
 
 def test_it_is_one_term_in_files_and_in_the_language():
-    kernel = Additive(2, kernels.Matern52(), lengthscale=[0.5] * 4, factors=FACTORS).measured(X) + kernels.Linear()
+    kernel = Additive(2, kernels.Matern52(), **GIVEN).measured(X) + kernels.Linear()
     again = decode(encode(kernel, "kernel"), "kernel")
     assert again == kernel
     assert kernels.summands(again)[0].varying == [*FACTORS]

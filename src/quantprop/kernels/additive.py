@@ -27,8 +27,10 @@ MAX_NODES = 32  # of the distribution of a column
 LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
 START = 2.0  # lengthscale, in standard deviations
 PRIOR = LogNormal(START, 1.0)
+RELEVANCE: Bounds = (1e-6, 1e2)  # of columns without a lengthscale, which multiplies their factor
+RELEVANCE_PRIOR = LogNormal(0.4, 2.0)  # what PRIOR says of a column of two equally frequent values
 ORDER_PRIOR = LogNormal(1.0, 2.0)  # of each variance, in units of its start
-CONSTANT, PAIR, WORD, CURVE = "constant", "pair", "word", "curve"  # kinds of factors
+CONSTANT, LEVELS, CURVE = "constant", "levels", "curve"  # kinds of factors
 _ONE = Parameter(1.0, fixed=True)
 
 
@@ -43,15 +45,15 @@ class Additive(Kernel):
     """Σ_q variance_q e_q(k̃_1, ..., k̃_D)/C(D, q) for q = 0, ..., order, where e_q sums the products of q factors.
 
     `base` is the correlation in each column. `lengthscale` has one entry for each column of more than two values, in
-    standard deviations of the column. Columns of two values have none, and `factors` says which columns of X belong
-    together: 0-1 columns of the levels of one variable are one factor. `kinds`, `nodes` and `weights` describe the
-    distribution of each factor. `fit` chooses them from the rows that count, with starts, bounds and priors of the
-    lengthscales, unless they are given; `measured` does the same.
+    standard deviations of the column; factors of levels have a `relevance` instead, which multiplies them. These are
+    columns of two values, and 0-1 columns of the levels of one variable, of which `factors` says that they belong
+    together. `kinds`, `nodes` and `weights` describe the distribution of each factor. What is not given `fit` chooses
+    from the rows that count, with bounds and priors; `measured` does the same.
 
     >>> import numpy as np
     >>> from quantprop import kernels
-    >>> kernel = kernels.Additive(order=1, variance=[0.5, 1.0]).measured(np.array([[0.0], [1.0], [1.0]]))
-    >>> kernel.gram(np.array([[0.0], [1.0]])).round(2).tolist()
+    >>> kernel = kernels.Additive(order=1, variance=[0.5, 1.0], relevance=[1.0])
+    >>> kernel.measured(np.array([[0.0], [1.0], [1.0]])).gram(np.array([[0.0], [1.0]])).round(2).tolist()
     [[1.3, 0.1], [0.1, 0.7]]
     """
 
@@ -59,12 +61,13 @@ class Additive(Kernel):
     base: Stationary = field(default=SquaredExponential(), converter=_shape)
     variance: Any = field(default=None, converter=vector)
     lengthscale: Any = field(default=None, converter=vector)
+    relevance: Any = field(default=None, converter=vector)
     factors: tuple[tuple[int, ...], ...] | None = field(default=None, static=True)
     kinds: tuple[str, ...] = field(default=(), static=True)
     nodes: Any = None
     weights: Any = None
 
-    bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE)
+    bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE, relevance=RELEVANCE)
 
     def __check_init__(self) -> None:
         if self.order not in range(MAX_ORDER + 1):
@@ -98,7 +101,8 @@ class Additive(Kernel):
     def _expression(self, form: Form) -> str:
         kind = type(self.base).__name__
         base = "" if kind == "SquaredExponential" else f", base={kind}()"
-        names = ("variance", "lengthscale", *["factors"] * any(len(factor) > 1 for factor in self.factors or ()))
+        words = any(len(factor) > 1 for factor in self.factors or ())
+        names = ("variance", "lengthscale", "relevance", *["factors"] * words)
         given = [(name, getattr(self, name)) for name in names]
         more = "".join(f", {name}={expression(value, form)}" for name, value in given if value is not None)
         return f"Additive(order={self.order}{base}{more})"
@@ -125,10 +129,13 @@ class Additive(Kernel):
         weights = np.stack([np.pad(one.weights, (0, width - len(one.weights))) for one in found])
         curves = sum(one.kind == CURVE for one in found)
         lengthscale = Parameter(np.full(curves, START), LENGTHSCALE, PRIOR, fixed=not curves)
+        flat = sum(one.kind == LEVELS for one in found)
+        relevance = Parameter(np.full(flat, RELEVANCE_PRIOR.median), RELEVANCE, RELEVANCE_PRIOR, fixed=not flat)
         variance = Parameter(np.ones(self.order + 1), VARIANCE, ORDER_PRIOR)
         return Additive(
             self.order, self.base, variance if self.variance is None else self.variance,
             lengthscale if self.lengthscale is None else self.lengthscale,
+            relevance if self.relevance is None else self.relevance,
             factors, tuple(one.kind for one in found), nodes, weights,
         )  # fmt: skip
 
@@ -145,7 +152,7 @@ class Additive(Kernel):
         x = np.zeros((nodes.shape[1], 1 + max(column for factor in self._factors for column in factor)))
         for factor, kind, own in zip(self._factors, self.kinds, nodes, strict=True):
             for i, column in enumerate(factor):
-                x[:, column] = own if kind != WORD else own[i] + np.where(np.arange(len(x)) == i + 1, 1.0, -1.0)
+                x[:, column] = own if kind != LEVELS else own[i] + np.where(np.arange(len(x)) == i + 1, 1.0, -1.0)
         return x, weights[[kind != CONSTANT for kind in self.kinds]]
 
     # --- its factors -------------------------------------------------------------------------------------------------
@@ -153,31 +160,24 @@ class Additive(Kernel):
     def _of(self, kind: str) -> list[int]:
         return [i for i, (_, own) in enumerate(zip(self._factors, self.kinds, strict=True)) if own == kind]
 
-    def _pairs(self, x: Points) -> Float[Array, "n pairs"]:
-        """h(x) of every two-valued column, whose factor is h(x) h(z): linear, and that of a word of two levels."""
-        at = self._of(PAIR)
-        (low, high), (p, q) = jnp.asarray(self.nodes)[at, :2].T, jnp.asarray(self.weights)[at, :2].T
-        of_high = (x[:, [self._factors[i][0] for i in at]] - low) / (high - low)
-        return ((1.0 - of_high) * q - of_high * p) / jnp.sqrt(p**2 + q**2)
-
-    def _words(self, x: Points) -> list[tuple[Float[Array, "n levels"], Float[Array, "levels levels"]]]:
-        """The level of each row, 1 in its column, and the factor δ − w wᵀ/Σw² of two levels; level 0 is of rows that
-        are 0 in all columns of the word.
+    def _levels(self, x: Points) -> list[tuple[Float[Array, "n levels"], Float[Array, "levels levels"]]]:
+        """For every factor of levels, 1 in the column of each row's level, and relevance · (δ − w wᵀ/Σw²) of two
+        levels. Level 0 is that of rows that are low in all columns.
         """
         found = []
-        for i in self._of(WORD):
+        for place, i in enumerate(self._of(LEVELS)):
             columns = list(self._factors[i])
             high = x[:, columns] > jnp.asarray(self.nodes)[i, : len(columns)]
             level = jnp.where(jnp.any(high, axis=1), 1 + jnp.argmax(high, axis=1), 0)
             w = jnp.asarray(self.weights)[i, : len(columns) + 1]
-            table = jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2)
+            table = jnp.asarray(self.relevance)[place] * (jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2))
             found.append((jax.nn.one_hot(level, len(w), dtype=table.dtype), table))
         return found
 
     def _curves(self) -> _Curves:
         """Lengthscales in the units of X, nodes and weights of the columns of more than two values."""
         at = self._of(CURVE)
-        nodes, weights = jnp.asarray(self.nodes)[jnp.array(at)], jnp.asarray(self.weights)[jnp.array(at)]
+        nodes, weights = jnp.asarray(self.nodes)[at, :], jnp.asarray(self.weights)[at, :]
         centre = jnp.sum(weights * nodes, axis=1, keepdims=True)
         deviation = jnp.sqrt(jnp.sum(weights * (nodes - centre) ** 2, axis=1))
         return _Curves(deviation * jnp.asarray(self.lengthscale), nodes, weights)
@@ -194,11 +194,10 @@ class Additive(Kernel):
 
     def each(self, x: Points, z: Others) -> Float[Array, "count n k"]:
         """k̃(x_i, z_j) of all factors that vary, in their order."""
-        h, g = self._pairs(x).T, self._pairs(z).T
-        words = [a @ table @ b.T for (a, table), (b, _) in zip(self._words(x), self._words(z), strict=True)]
+        levels = [a @ table @ b.T for (a, table), (b, _) in zip(self._levels(x), self._levels(z), strict=True)]
         at = [self._factors[i][0] for i in self._of(CURVE)]
-        curves = jax.vmap(self._curve)(x.T[jnp.array(at)], z.T[jnp.array(at)], self._curves()) if at else []
-        found = {PAIR: iter(h[:, :, None] * g[:, None]), WORD: iter(words), CURVE: iter(curves)}
+        curves = jax.vmap(self._curve)(jnp.asarray(x)[:, at].T, jnp.asarray(z)[:, at].T, self._curves()) if at else []
+        found = {LEVELS: iter(levels), CURVE: iter(curves)}
         return jnp.stack([next(found[kind]) for kind in self.kinds if kind != CONSTANT])
 
     # --- their sums of products --------------------------------------------------------------------------------------
@@ -216,16 +215,13 @@ class Additive(Kernel):
         return sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True))
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        """The factors of words and of two values by products of matrices; of curves, one after the other, forward and
-        in the derivative, so that no n × k × D array is formed.
+        """Factors of levels by one product of matrices for each power; curves one after the other, forward and in the
+        derivative, so that no n × k × D array is formed.
         """
-        powers = range(1, self.order + 1)
-        h, g = self._pairs(x), self._pairs(z)
-        words = list(zip(self._words(x), self._words(z), strict=True))
-        sums = []
-        for s in powers:
-            left = jnp.concatenate([h**s, *(one @ table**s for (one, table), _ in words)], axis=1)
-            sums.append(left @ jnp.concatenate([g**s, *(other for _, (other, _) in words)], axis=1).T)
+        powers, sums = range(1, self.order + 1), [jnp.zeros((len(x), len(z)))] * self.order
+        if levels := self._levels(x):
+            right = jnp.concatenate([one for one, _ in self._levels(z)], axis=1).T
+            sums = [jnp.concatenate([one @ table**s for one, table in levels], axis=1) @ right for s in powers]
 
         @jax.checkpoint
         def raised(x: Array, z: Array, curve: _Curves) -> list[Array]:
@@ -237,8 +233,8 @@ class Additive(Kernel):
 
         at = [self._factors[i][0] for i in self._of(CURVE)]
         if at and self.order:
-            columns = jnp.array(at)
-            sums = jax.lax.scan(add, sums, (x.T[columns], z.T[columns], self._curves()))[0]
+            columns = (jnp.asarray(x)[:, at].T, jnp.asarray(z)[:, at].T, self._curves())
+            sums = jax.lax.scan(add, sums, columns)[0]
         return self._total(sums) * jnp.ones((len(x), len(z)))
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
@@ -258,8 +254,8 @@ class _Curves(NamedTuple):
 
 
 class _Distribution(NamedTuple):
-    """The kind of a factor, and the distribution of its column: nodes with weights, which sum to 1. Of a word the nodes
-    are the middles of its columns, and the weights those of no column and of each.
+    """The kind of a factor, and the distribution of its column: nodes, and weights that sum to 1. Of levels the nodes
+    are the middles between high and low of all columns, and the weights those of no column and of each.
     """
 
     kind: str
@@ -270,20 +266,19 @@ class _Distribution(NamedTuple):
 def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) -> _Distribution:
     """The distribution of the columns of one factor. More than 32 values become at most 32 means of equal mass."""
     share = counts / counts.sum()
-    if x.shape[1] > 1:
+    values, place = np.unique(x[:, 0], return_inverse=True)
+    if x.shape[1] > 1 or len(values) < 3:
         middle = 0.5 * (x.min(axis=0) + x.max(axis=0))
         high = x > middle
         if (high.sum(axis=1) > 1).any():
             raise ValueError(f"Additive: the columns of one factor are levels that exclude each other, and row "
                              f"{int(np.argmax(high.sum(axis=1) > 1))} of X has two")  # fmt: skip
         weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
-        return _Distribution(WORD if high.any() else CONSTANT, middle, weights)
-    values, place = np.unique(x[:, 0], return_inverse=True)
+        return _Distribution(LEVELS if high.any() else CONSTANT, middle, weights)
     mass = np.bincount(place, share)
     if len(values) > MAX_NODES:
         group = np.floor(MAX_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
         _, group = np.unique(np.clip(group, 0, MAX_NODES - 1), return_inverse=True)
         whole = np.bincount(group, mass)
         values, mass = np.bincount(group, mass * values) / whole, whole
-    kind = {1: CONSTANT, 2: PAIR}.get(len(values), CURVE)
-    return _Distribution(kind, values, mass)
+    return _Distribution(CURVE, values, mass)
