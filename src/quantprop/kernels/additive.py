@@ -24,6 +24,7 @@ from quantprop.runtime.display import Form, expression
 
 MAX_ORDER = 3  # Newton's identities lose digits beyond: 1e-13 at order 3 and 60 columns
 MAX_NODES = 32  # of the distribution of a column
+ROWS = 64  # computed at a time on an accelerator; on a CPU one row stays in the cache
 LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
 START = 2.0  # lengthscale, in standard deviations
 PRIOR = LogNormal(START, 1.0)
@@ -39,6 +40,10 @@ def _shape(base: Any) -> Any:
     if not isinstance(base, Stationary):
         raise TypeError(f"Additive: base must be a stationary kernel such as kernels.Matern52(); got {base!r}")
     return changed(base, variance=_ONE, lengthscale=_ONE)
+
+
+def _plain(given: Any) -> Any:
+    return given.value if is_parameter(given) else given
 
 
 class Additive(Kernel):
@@ -72,10 +77,13 @@ class Additive(Kernel):
     def __check_init__(self) -> None:
         if self.order not in range(MAX_ORDER + 1):
             raise ValueError(f"Additive: order must be 0, 1, 2 or 3; got {self.order!r}")
-        given = self.variance.value if is_parameter(self.variance) else self.variance
-        if given is not None and np.shape(given) != (self.order + 1,):
+        if self.variance is not None and np.shape(_plain(self.variance)) != (self.order + 1,):
             raise ValueError(f"Additive: variance must have one entry for each order from 0 to {self.order}; "
-                             f"got shape {np.shape(given)}")  # fmt: skip
+                             f"got shape {np.shape(_plain(self.variance))}")  # fmt: skip
+        for name, kind in (("lengthscale", CURVE), ("relevance", LEVELS)) if self.kinds else ():
+            found, wanted = np.shape(_plain(getattr(self, name))), (self.kinds.count(kind),)
+            if found not in ((), wanted):
+                raise ValueError(f"Additive: {name} must be one number or have shape {wanted}; got {found}")
         columns = [column for factor in self.factors or () for column in factor]
         if len(set(columns)) < len(columns):
             raise ValueError("Additive: factors must not share a column")
@@ -170,34 +178,37 @@ class Additive(Kernel):
             high = x[:, columns] > jnp.asarray(self.nodes)[i, : len(columns)]
             level = jnp.where(jnp.any(high, axis=1), 1 + jnp.argmax(high, axis=1), 0)
             w = jnp.asarray(self.weights)[i, : len(columns) + 1]
-            table = jnp.asarray(self.relevance)[place] * (jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2))
+            relevance = jnp.broadcast_to(jnp.asarray(self.relevance), (self.kinds.count(LEVELS),))[place]
+            table = relevance * (jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2))
             found.append((jax.nn.one_hot(level, len(w), dtype=table.dtype), table))
         return found
 
-    def _curves(self) -> _Curves:
-        """Lengthscales in the units of X, nodes and weights of the columns of more than two values."""
-        at = self._of(CURVE)
-        nodes, weights = jnp.asarray(self.nodes)[at, :], jnp.asarray(self.weights)[at, :]
-        centre = jnp.sum(weights * nodes, axis=1, keepdims=True)
-        deviation = jnp.sqrt(jnp.sum(weights * (nodes - centre) ** 2, axis=1))
-        return _Curves(deviation * jnp.asarray(self.lengthscale), nodes, weights)
+    def _curves(self, x: Points) -> tuple[Float[Array, "curves n"], Float[Array, "curves n"]]:
+        """The columns of the curves, and a(x)/√c of each."""
+        nodes, w = self._of_curves(self.nodes), self._of_curves(self.weights)
+        x = x[:, [self._factors[i][0] for i in self._of(CURVE)]].T
+        among = jnp.einsum("cm,cmk,ck->c", w, self._correlations(nodes, nodes), w)
+        return x, jnp.einsum("cnm,cm->cn", self._correlations(x, nodes), w) / jnp.sqrt(among)[:, None]
 
-    def _curve(self, x: Float[Array, " n"], z: Float[Array, " k"], curve: _Curves) -> Matrix:
-        """k̃ of one column."""
-        length, nodes, w = curve
+    def _of_curves(self, stored: Any) -> Float[Array, "curves m"]:
+        return jnp.asarray(stored)[self._of(CURVE), :]
 
-        def correlation(x: Array, z: Array) -> Array:
-            return self.base.profile(((x[:, None] - z) / length) ** 2)
+    def _rates(self) -> Float[Array, " curves"]:
+        """1/lengthscale of the curves, in the units of X."""
+        nodes, w = self._of_curves(self.nodes), self._of_curves(self.weights)
+        centre = jnp.sum(w * nodes, axis=1, keepdims=True)
+        return 1.0 / (jnp.sqrt(jnp.sum(w * (nodes - centre) ** 2, axis=1)) * jnp.asarray(self.lengthscale))
 
-        root = jnp.sqrt(w @ correlation(nodes, nodes) @ w)
-        return correlation(x, z) - (correlation(x, nodes) @ w / root)[:, None] * (correlation(z, nodes) @ w / root)
+    def _correlations(self, x: Float[Array, "curves n"], z: Float[Array, "curves k"]) -> Float[Array, "curves n k"]:
+        return self.base.profile(((x[:, :, None] - z[:, None]) * self._rates()[:, None, None]) ** 2)
 
     def each(self, x: Points, z: Others) -> Float[Array, "count n k"]:
         """k̃(x_i, z_j) of all factors that vary, in their order."""
-        levels = [a @ table @ b.T for (a, table), (b, _) in zip(self._levels(x), self._levels(z), strict=True)]
-        at = [self._factors[i][0] for i in self._of(CURVE)]
-        curves = jax.vmap(self._curve)(jnp.asarray(x)[:, at].T, jnp.asarray(z)[:, at].T, self._curves()) if at else []
-        found = {LEVELS: iter(levels), CURVE: iter(curves)}
+        pairs = zip(self._levels(x), self._levels(z), strict=True)
+        found = {LEVELS: iter([one @ table @ other.T for (one, table), (other, _) in pairs])}
+        if CURVE in self.kinds:
+            (u, a), (v, b) = self._curves(x), self._curves(z)
+            found[CURVE] = iter(self._correlations(u, v) - a[:, :, None] * b[:, None])
         return jnp.stack([next(found[kind]) for kind in self.kinds if kind != CONSTANT])
 
     # --- their sums of products --------------------------------------------------------------------------------------
@@ -215,42 +226,32 @@ class Additive(Kernel):
         return sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True))
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        """Factors of levels by one product of matrices for each power; curves one after the other, forward and in the
-        derivative, so that no n × k × D array is formed.
+        """Factors of levels by one product of matrices for each power; curves row by row, and again in the derivative,
+        so that no n × k × D array is formed.
         """
         powers, sums = range(1, self.order + 1), [jnp.zeros((len(x), len(z)))] * self.order
         if levels := self._levels(x):
             right = jnp.concatenate([one for one, _ in self._levels(z)], axis=1).T
             sums = [jnp.concatenate([one @ table**s for one, table in levels], axis=1) @ right for s in powers]
+        if CURVE not in self.kinds or not self.order:
+            return self._total(sums) * jnp.ones((len(x), len(z)))
+        (u, a), (v, b), rates = self._curves(x), self._curves(z), self._rates()
 
         @jax.checkpoint
-        def raised(x: Array, z: Array, curve: _Curves) -> list[Array]:
-            k = self._curve(x, z, curve)
-            return [k**s for s in powers]
+        def row(given: Any) -> Array:
+            u, a, sums = given
+            k = self.base.profile(((u[:, None] - v) * rates[:, None]) ** 2) - a[:, None] * b
+            return self._total([own + jnp.sum(k**s, axis=0) for s, own in zip(powers, sums, strict=True)])
 
-        def add(sums: list[Array], column: Any) -> tuple[list[Array], None]:
-            return [own + more for own, more in zip(sums, raised(*column), strict=True)], None
-
-        at = [self._factors[i][0] for i in self._of(CURVE)]
-        if at and self.order:
-            columns = (jnp.asarray(x)[:, at].T, jnp.asarray(z)[:, at].T, self._curves())
-            sums = jax.lax.scan(add, sums, columns)[0]
-        return self._total(sums) * jnp.ones((len(x), len(z)))
+        return jax.lax.map(row, (u.T, a.T, sums), batch_size=1 if jax.default_backend() == "cpu" else ROWS)
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
-        own = jax.vmap(lambda row: self.each(row[None], row[None])[:, 0, 0])(x).T
-        return self._total([jnp.sum(own**s, axis=0) for s in range(1, self.order + 1)]) * jnp.ones(len(x))
+        own = [jnp.sum((one @ table) * one, axis=1) for one, table in self._levels(x)]
+        own += list(1.0 - self._curves(x)[1] ** 2) if CURVE in self.kinds else []
+        return self._total([sum(k**s for k in own) for s in range(1, self.order + 1)]) * jnp.ones(len(x))
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.cross(x[None], z[None])[0, 0]
-
-
-class _Curves(NamedTuple):
-    """Lengthscale, nodes and weights of one column or of several."""
-
-    length: Any
-    nodes: Any
-    weights: Any
 
 
 class _Distribution(NamedTuple):

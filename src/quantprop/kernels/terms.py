@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple, NoReturn
 
+import jax
 import numpy as np
 
 from quantprop.core.parameters import LogNormal, Parameter, is_parameter
@@ -15,7 +16,7 @@ from quantprop.core.records import changed
 from quantprop.kernels.additive import ORDER_PRIOR, Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import Categories, Coregion
-from quantprop.kernels.grammar import EVERY, Call, Chain, TermError, Tree, parsed
+from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree, parsed
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.stationary import (
     Matern12,
@@ -53,7 +54,7 @@ KINDS = {
     "matern52": Kind(Matern52, *_ANY, _SMOOTH),
     "rq": Kind(RationalQuadratic, *_ANY, (*_SMOOTH, "mixture")),
     "periodic": Kind(Periodic, *_ONE, (*_SMOOTH, "period")),
-    "additive": Kind(Additive, *_ANY, ("order", *_SMOOTH)),
+    "additive": Kind(Additive, *_ANY, ("order", *_SMOOTH, "relevance")),
     "linear": Kind(Linear, *_ANY, ("variance",)),
     "group": Kind(Categories, *_ANY, ("variance",)),
     "coregion": Kind(Coregion, *_ONE, ("rank", "weights", "own")),
@@ -149,10 +150,9 @@ class _Builder:
         columns = self.columns(call, kind)
         if len(set(columns)) < len(columns):
             self.fail(call.columns[-1].at, f"{call.kind} has a column twice")
-        if kind.make is Additive:
-            leaf: Kernel = self.additive(call, Place(call.kind, columns, in_product))
-        else:
-            leaf = self.coregion(call) if kind.make is Coregion else self.leaf(call, columns, in_product, scaled)
+        place = Place(call.kind, columns, in_product)
+        made = {Coregion: lambda: self.coregion(call), Additive: lambda: self.additive(call, place)}
+        leaf = made.get(kind.make, lambda: self.leaf(call, place, scaled))()
         called = tuple(self.names[c] for c in columns if isinstance(c, int)) if self.names else ()
         return Columns(leaf, columns, called) if columns else leaf
 
@@ -188,8 +188,8 @@ class _Builder:
             self.fail(at, f"there is no column {column!r}; there are {there}{nearest(column, self.names)}")
         return self.names.index(str(column))
 
-    def leaf(self, call: Call, columns: tuple[Column, ...], in_product: bool, scaled: bool) -> Kernel:
-        kind, place = KINDS[call.kind], Place(call.kind, columns, in_product)
+    def leaf(self, call: Call, place: Place, scaled: bool) -> Kernel:
+        kind = KINDS[call.kind]
         ard = "ard" in call.options and call.options["ard"].value
         numbers: dict[str, Any] = {}
         for name in kind.parameters:
@@ -228,11 +228,9 @@ class _Builder:
         return Coregion(width, levels, Parameter(table, fixed=weights.fixed), Parameter(own_variances, fixed=own.fixed))
 
     def additive(self, call: Call, place: Place) -> Additive:
-        order = call.options.get("order")
-        if order is not None and (np.ndim(order.value) or order.value not in (1, 2, 3)):
-            self.fail(order.at, "order must be 1, 2 or 3")
-        size = 3 if order is None else int(order.value) + 1
-        given = {name: call.options[name] for name in _SMOOTH if name in call.options}
+        given = dict(call.options)
+        order = given.pop("order", Option(2, True, call.at))
+        size = 1 + int(order.value) if order.value in (1, 2, 3) else self.fail(order.at, "order must be 1, 2 or 3")
         if "variance" in given and np.shape(given["variance"].value) != (size,):
             self.fail(given["variance"].at, f"variance must have {size} numbers, one for each order from 0")
         numbers: dict[str, Any] = {name: Parameter(np.array(one.value), fixed=one.fixed) for name, one in given.items()}
@@ -278,8 +276,8 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
     if type(kernel) not in _NAMES:
         raise TypeError(f"{type(kernel).__name__} has no name in the language of terms")
     name = _NAMES[type(kernel)]
-    every = "*" if isinstance(kernel, Additive) and not seen else None
-    columns = [every] if every else [quoted(column) for column in seen] if 1 in KINDS[name].columns else []
+    columns = [quoted(column) for column in seen] if 1 in KINDS[name].columns else []
+    columns = ["*"] if isinstance(kernel, Additive) and not seen else columns
     return f"{name}({', '.join([*columns, *_options(kernel, name, digits)])})"
 
 
@@ -297,7 +295,8 @@ def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
     if digits is None:
         wanted = [parameter for parameter in wanted if parameter in ("rank", "period", "order")]
     given = ((option, getattr(kernel, option)) for option in wanted)
-    return [f"{option}={_number(value, digits)}" for option, value in given if value is not None]
+    there = ((option, value) for option, value in given if value is not None and np.size(jax.tree.leaves(value)))
+    return [f"{option}={_number(value, digits)}" for option, value in there]
 
 
 def _number(value: Any, digits: int | None) -> str:
