@@ -70,22 +70,26 @@ class DefaultKernel:
         variance = changed(product.left.variance, prior=self.prior)
         return replace(spec, kernel=changed(product, left=changed(product.left, variance=variance)))
 
-    def in_units(self, x: np.ndarray, additive: bool) -> Kernel:
-        """The kernels "shrunk" and "additive", whose lengthscales are in standard deviations of the columns, and
-        variances in units of `variance`: their priors, the same for all data, favour few columns that count.
-        """
+    def shrunk(self, x: np.ndarray) -> Kernel:
+        """Squared exponential of standardised columns. Its priors are the same for all data of as many columns."""
+        centre, spread = column_moments(x, self.weights)
+        start = START * float(np.sqrt(len(centre)))
+        prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
+        variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
+        kernel = SquaredExponential(variance, Parameter(np.full(len(centre), start), bounds, prior))
+        return self._times_variance(Standardised(kernel, centre, np.sqrt(np.where(spread > 0, spread, 1.0))))
+
+    def additive(self, x: np.ndarray) -> Kernel:
+        """Main effects and interactions of two columns."""
         rows, counts = sampled_rows(x, self.weights)
-        if additive:
-            kernel: Kernel = Additive(min(2, np.count_nonzero(np.ptp(rows, axis=0)))).measured(rows, counts)
-        else:
-            centre, spread = column_moments(x, self.weights)
-            start = START * float(np.sqrt(len(centre)))
-            prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
-            lengths = Parameter(np.full(len(centre), start), bounds, prior)
-            variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
-            scale = np.sqrt(np.where(spread > 0, spread, 1.0))
-            kernel = Standardised(SquaredExponential(variance, lengths), centre, scale)
+        order = min(2, int(np.count_nonzero(np.ptp(rows, axis=0))))
+        return self._times_variance(Additive(order).measured(rows, counts))
+
+    def _times_variance(self, kernel: Kernel) -> Kernel:
         return kernel if self.variance == 1.0 else Product(Constant(Parameter(self.variance, fixed=True)), kernel)
+
+
+IN_UNITS_OF_DATA = {"shrunk": DefaultKernel.shrunk, "additive": DefaultKernel.additive}
 
 
 def kernel_spec(
@@ -98,8 +102,8 @@ def kernel_spec(
     """
     if kernel is None or kernel == "ard":
         return default.of(x, kernel == "ard")
-    if isinstance(kernel, str) and kernel in ("shrunk", "additive"):
-        kernel = default.in_units(x, kernel == "additive")
+    if isinstance(kernel, str) and kernel in IN_UNITS_OF_DATA:
+        kernel = IN_UNITS_OF_DATA[kernel](default, x)
     elif isinstance(kernel, (str, Terms)):
         terms = Terms(kernel) if isinstance(kernel, str) else kernel
         kernel = centred(_started(terms, x, coding.names, default), column_moments(x, default.weights)[0])
