@@ -23,7 +23,8 @@ STORED = TESTS / "storage" / "data" / "0.1" / "classifier.safetensors"
 
 def check_wheel(path: Path) -> None:
     """Only the package and its metadata, with the licence, in less than MAX_WHEEL."""
-    names = zipfile.ZipFile(path).namelist()
+    with zipfile.ZipFile(path) as archive:
+        names = archive.namelist()
     strange = [name for name in names if not name.startswith(("quantprop/", "quantprop-"))]
     assert not strange, strange
     assert not [name for name in names if "/tests/" in name or "/studies/" in name]
@@ -34,7 +35,8 @@ def check_wheel(path: Path) -> None:
 
 def check_sdist(path: Path) -> None:
     """What building and testing need."""
-    inside = {name.partition("/")[2] for name in tarfile.open(path).getnames()}
+    with tarfile.open(path) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
     needed = {"LICENSE", "README.md", "CHANGELOG.md", "CITATION.cff", "Makefile", "pyproject.toml", "tests/conftest.py"}
     assert needed <= inside, needed - inside
 
@@ -45,8 +47,9 @@ def try_installed(path: Path, python: str) -> None:
         home = Path(folder)
         subprocess.run([python, "-m", "venv", home / "env"], check=True)
         inside = home / "env" / "bin"
-        constraints = ["-c", TESTS.parent / "constraints.txt"]
-        subprocess.run([inside / "pip", "install", "-q", *constraints, f"quantprop[plots] @ {path.as_uri()}"], check=True)
+        versions = TESTS.parent / "constraints.txt"
+        package = f"quantprop[plots] @ {path.as_uri()}"
+        subprocess.run([inside / "pip", "install", "-q", "-c", versions, package], check=True)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         for command in ([inside / "quantprop", "--version"], [inside / "quantprop", "demo"],
                         [inside / "python", TESTS / "smoke.py", STORED]):  # fmt: skip

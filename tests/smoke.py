@@ -76,13 +76,14 @@ def command_line() -> None:
         table = Path(folder) / "table.csv"
         x = np.linspace(-3.0, 3.0, 60)
         table.write_text("x,kind\n" + "".join(f"{v},{'yes' if v + np.sin(5 * v) > 0 else 'no'}\n" for v in x))
-        program = [sys.executable, "-m", "quantprop.cli"]
-        fitted = subprocess.run([*program, "fit", table, "--target", "kind", "--kernel", "se(x)"], cwd=folder, check=True,
-                                capture_output=True, text=True)  # fmt: skip
+
+        def told(*words: object) -> str:
+            command = [sys.executable, "-m", "quantprop.cli", *words]
+            return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+
+        assert told("fit", table, "--target", "kind", "--kernel", "se(x)")
         (model,) = Path(folder).glob("*.safetensors")
-        told = subprocess.run([*program, "predict", model, table], cwd=folder, check=True, capture_output=True, text=True)
-        assert fitted.stdout
-        assert len(told.stdout.strip().splitlines()) == 61, told.stdout
+        assert len(told("predict", model, table).strip().splitlines()) == 61
 
 
 def main() -> None:
