@@ -16,9 +16,8 @@ from scipy.special import ndtri
 from quantprop.core.data import bucket, pad, real_array, spread
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import changed
-from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.likelihoods.by_output import of_output
-from quantprop.likelihoods.encoding import encode, scales
+from quantprop.likelihoods.base import Datum, Likelihood, encode, scales
+from quantprop.likelihoods.derived import of_output
 from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve

@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.core.gaussian import LOG_2PI
+from quantprop.likelihoods.additive import Gaussian, GaussianNoise
 from quantprop.likelihoods.base import Datum, Landmarks, Normal, Scalar, Split
-from quantprop.likelihoods.gaussian import Gaussian, GaussianNoise
 from quantprop.likelihoods.tilted import OUTERMOST, quadrature_expectation
 from quantprop.numerics.special import Interval, normal_interval
 

@@ -13,10 +13,21 @@ from jaxtyping import Array, Bool, Float
 from quantprop.core.gaussian import LOG_2PI, Normal
 from quantprop.core.moments import Datum, Factor, Moments, Scalar, Split
 from quantprop.core.records import Record, changed
-from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
-from quantprop.numerics.responses import Integrals, Response, score_along, to_cavity, to_score, unless_zero
-from quantprop.numerics.selection import unless_trusted
-from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums
+from quantprop.numerics.quadrature import (
+    Density,
+    Integrals,
+    Landmarks,
+    Response,
+    fixed_panels,
+    frozen,
+    integrate,
+    panels,
+    score_along,
+    to_cavity,
+    to_score,
+    unless_zero,
+)
+from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums, unless_trusted
 
 FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
 OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at

@@ -8,8 +8,7 @@ import numpy as np
 
 from quantprop.core.records import field
 from quantprop.likelihoods.base import FINE, Datum, Fineness, Landmarks, Normal, Places, Scalar, bounded
-from quantprop.likelihoods.negative_binomial import NegativeBinomial
-from quantprop.likelihoods.poisson import Poisson
+from quantprop.likelihoods.counts import NegativeBinomial, Poisson
 from quantprop.likelihoods.rates import Counts, RateLink, rate_peaks
 
 NOTHING = 45.0  # exp(−45) beside 1 is below rounding

@@ -11,7 +11,6 @@ from quantprop.core.gaussian import Natural, Vector
 from quantprop.core.records import Record
 from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import part
 
 
@@ -49,9 +48,6 @@ class Method(Record):
     """Base of all methods."""
 
     ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
 
     @property
     def stationary(self) -> bool:

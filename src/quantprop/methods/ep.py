@@ -9,7 +9,7 @@ from quantprop.core.gaussian import Natural, Normal, Vector
 from quantprop.core.records import field
 from quantprop.core.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.with_few_nodes import Remainder, Tempered
+from quantprop.likelihoods.derived import Remainder, Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
 from quantprop.runtime.arguments import is_number

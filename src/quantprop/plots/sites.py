@@ -9,8 +9,7 @@ import numpy as np
 
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.parameters import values
-from quantprop.likelihoods.base import Likelihood
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Likelihood, encode
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, RED, Axes, axes_of, labelled
 from quantprop.projections import KL, Wasserstein
 from quantprop.projections.single import project

@@ -1,4 +1,4 @@
-"""What a projection is: a rule that picks one Gaussian for a tilted density."""
+"""What a projection is: a rule that picks one Gaussian for a tilted density; and KL, expectation propagation's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from quantprop.core.records import Record
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.tilted import Tilted, tilt
 from quantprop.numerics.special import normal_score
-from quantprop.runtime.display import expression, expression_html
 
 
 class Projection(Record):
@@ -33,12 +32,6 @@ class Projection(Record):
     >>> float(mine.mean.round(6)), float(mine.variance.round(6))
     (1.352735, 1.907209)
     """
-
-    def __repr__(self) -> str:
-        return expression(self)
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
 
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
         """The Gaussian that stands for p(y | f) N(f | cavity), relative to the cavity."""
@@ -69,3 +62,16 @@ def relative(cavity: Normal, mean: Scalar, variance: Scalar, log_normalizer: Sca
     """
     ratio = variance / cavity.variance
     return Moments(log_normalizer, mean - cavity.mean, ratio, 1.0 - ratio)
+
+
+class KL(Projection):
+    """The Gaussian with the tilted density's mean and variance."""
+
+    def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+        return likelihood.moments(datum, cavity)
+
+    def quick(self, likelihood: Likelihood) -> bool:
+        return likelihood.closed
+
+    def on_few_nodes(self, likelihood: Likelihood) -> bool:
+        return likelihood.smooth and not likelihood.closed

@@ -12,8 +12,7 @@ from quantprop.core.data import bucket, finite_array, first_bad, pad, real_array
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import values
 from quantprop.core.records import Record
-from quantprop.likelihoods.base import Likelihood
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Likelihood, encode
 from quantprop.projections import KL, Projection
 from quantprop.runtime.arguments import Rule, a, checked
 from quantprop.runtime.precision import float64

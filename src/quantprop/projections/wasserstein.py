@@ -15,15 +15,13 @@ from jaxtyping import Array, Bool
 
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import field
+from quantprop.likelihoods.additive import Gaussian
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
-from quantprop.likelihoods.by_output import ByOutput
-from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.derived import ByOutput, WithFewNodes
 from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
-from quantprop.likelihoods.with_few_nodes import WithFewNodes
-from quantprop.numerics.selection import if_trusted, unless_trusted
-from quantprop.numerics.smooth import summed
+from quantprop.numerics.smooth import if_trusted, summed, unless_trusted
 from quantprop.numerics.special import normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
