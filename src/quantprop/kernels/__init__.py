@@ -52,5 +52,3 @@ from quantprop.kernels.structure import located as located
 from quantprop.kernels.structure import summands as summands
 from quantprop.kernels.terms import Terms as Terms
 from quantprop.kernels.terms import written as written
-
-KINDS = tuple(kind for kind in list(vars().values()) if isinstance(kind, type) and Kernel in kind.__mro__[1:])

@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, update_wrapper
+from operator import attrgetter
 from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -173,7 +174,7 @@ def compile_ahead(key: Hashable, programs: Iterable[Any], meanwhile: Callable[[]
     if key in _cache.ahead:
         return meanwhile()
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        tasks = [threads.submit(one.compile) for one in programs]
+        tasks = list(map(threads.submit, map(attrgetter("compile"), programs)))
         done = meanwhile()
         for task in tasks:
             task.result()
