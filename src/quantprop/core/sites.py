@@ -1,14 +1,47 @@
-"""Gaussian sites and the cavities they leave; all for one datum."""
+"""What likelihoods and methods exchange of one observation: data, moments, Gaussian sites and cavities."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.core.gaussian import Natural, Normal
-from quantprop.core.moments import Moments, Scalar
+from quantprop.core.gaussian import Natural, Normal, Vector
 from quantprop.core.records import Record
+
+Scalar = Any  # one number: a Python float, or a JAX array of shape ()
+Factor = Any  # a Likelihood, which needs what is imported here
+
+
+class Datum(NamedTuple):
+    """One observation (or, stacked, all of them): y, and what scales it."""
+
+    y: Vector
+    exposure: Vector
+    trials: Vector
+
+
+class Moments(Record):
+    """A Gaussian approximation to a tilted density, relative to its cavity N(m, v), so that nothing cancels.
+
+    The approximation is N(m + shift, ratio · v); shrink is 1 − ratio, computed on its own.
+    """
+
+    log_normalizer: Scalar
+    shift: Scalar
+    ratio: Scalar
+    shrink: Scalar
+
+
+class Split(NamedTuple):
+    """p(y | f) N(f | cavity) as exp(constant + rest(f)) N(f | core)."""
+
+    rest: Callable[[Scalar], Scalar]
+    core: Normal
+    constant: Scalar
 
 
 class Marginal(Record):

@@ -65,7 +65,7 @@ class Fitted:
 
     @property
     def converged(self) -> bool:
-        """Whether an optimum was reached and inference converged there."""
+        """True if an optimum was reached and inference converged there."""
         return self.status.reason in ("converged", "nothing-to-learn") and self.solution.converged
 
     @property

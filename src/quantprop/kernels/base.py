@@ -261,7 +261,7 @@ class Columns(Kernel):
 
     @property
     def _prefix(self) -> str:
-        """Of names of pieces of pairs: the same for all kernels of these columns, and for no other."""
+        """The prefix of the names of pieces of pairs: shared by all kernels of these columns, and by no other."""
         return f"{','.join(map(str, self.columns))}: "
 
     def pairs(self, x: Points) -> Pairs:

@@ -36,7 +36,7 @@ def _distances_forward(x, z, lengthscale):
 
 
 def _distances_backward(saved, by):
-    """Of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
+    """The derivative of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
     −2/ℓ_d³ Σ_ij c_ij (x_id − z_jd)², which for a single ℓ is −2/ℓ Σ_ij c_ij r²_ij.
 
     Compiled programs leave out what is not asked for.

@@ -15,9 +15,9 @@ import numpy as np
 
 from quantprop.core.data import check_entries, positive_rows, real_array, spread
 from quantprop.core.gaussian import Normal
-from quantprop.core.moments import Datum, Moments, Scalar, Split
 from quantprop.core.parameters import bounded as bounded
 from quantprop.core.records import Record
+from quantprop.core.sites import Datum, Moments, Scalar, Split
 from quantprop.likelihoods.tilted import latent_nodes, panel_moments, quadrature_expectation, smooth_moments
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
 from quantprop.numerics.mixtures import places as places
@@ -74,7 +74,7 @@ class Likelihood(Record):
 
     @property
     def closed(self) -> bool:
-        """Whether `moments` is not the general one."""
+        """True if the likelihood has its own `moments`."""
         return type(self).moments is not Likelihood.moments
 
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
@@ -86,11 +86,6 @@ class Likelihood(Record):
         Gaussian tail there, whose squares would round away what else there is to integrate.
         """
         return Split(lambda f: exponent * self.log_prob(datum, f), cavity, 0.0)
-
-    @property
-    def takes_gaussian_out(self) -> bool:
-        """Whether `split` moves a factor of p(y | f) into the Gaussian."""
-        return type(self).split is not Likelihood.split
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""

@@ -16,7 +16,7 @@ from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Sca
 from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_mean_softmax, log_probabilities
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
-FARTHEST = 9.0  # standard deviations of u
+MAX_NOISE = 9.0  # standard deviations of u
 
 
 class ClassLikelihood(Likelihood):
@@ -71,11 +71,11 @@ class MultinomialProbit(ClassLikelihood):
         """log p(y | f) of one class, f being the values of all functions: an average over u."""
         y = jnp.asarray(datum.y, dtype=int)
         apart = f[y] - f
-        top = FARTHEST + jnp.maximum(-jnp.min(apart), 0.0)
-        u = jnp.linspace(-FARTHEST, top, NODES)
+        top = MAX_NOISE + jnp.maximum(-jnp.min(apart), 0.0)
+        u = jnp.linspace(-MAX_NOISE, top, NODES)
         each = jnp.where(jnp.arange(len(f)) == y, 0.0, log_ndtr(u[:, None] + apart))
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
-        return total + jnp.log((top + FARTHEST) / (NODES - 1)) - 0.5 * LOG_2PI
+        return total + jnp.log((top + MAX_NOISE) / (NODES - 1)) - 0.5 * LOG_2PI
 
     def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
         """The noise of each class is integrated out with the functions."""
@@ -83,8 +83,8 @@ class MultinomialProbit(ClassLikelihood):
 
 
 FLAT = 1e12  # the variance of v; that of a flat prior would be infinite, and differs by v²/FLAT
-LOST = 1.0 - 0.5 * LOG_2PI  # log ∫ eᵛ exp(−eᵛ) dv, which is 0, less what a Gaussian makes of it, by mode or as a bound
-CONSTANT = 0.5 * (LOG_2PI + np.log(FLAT)) + LOST
+GAUSSIAN_LOSS = 1.0 - 0.5 * LOG_2PI  # log ∫ eᵛ exp(−eᵛ) dv = 0 minus its Gaussian approximation, by mode or as a bound
+CONSTANT = 0.5 * (LOG_2PI + np.log(FLAT)) + GAUSSIAN_LOSS
 
 
 class Softmax(ClassLikelihood):

@@ -164,7 +164,7 @@ class ByOutput(Likelihood):
         return self.each(lambda part, datum, f: part.log_prob(datum, f), datum, f)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        """Of the row's output; the first is repeated where another has more."""
+        """Landmarks of the row's output; the first is repeated if another output has more."""
         most = max(len(jax.eval_shape(part.landmarks, Datum(1.0, 1.0, 1.0)).location) for part in self.likelihoods)
 
         def as_many(part: Likelihood, datum: Datum) -> Landmarks:
@@ -205,7 +205,7 @@ class ByOutput(Likelihood):
 
 
 def _is_scalar(likelihood: Likelihood) -> bool:
-    """Whether a row has one latent value, and no y of another kind."""
+    """Return whether a row has one latent value, and one number y."""
     return not isinstance(likelihood, (ByOutput, ClassLikelihood))
 
 

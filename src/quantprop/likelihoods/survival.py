@@ -46,7 +46,7 @@ class Survival(Likelihood):
         raise NotImplementedError
 
     def standardised(self, datum: Datum, f: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-        """Whether y was observed, and (log y − f)/scale of both ends; the lower one open where y was observed."""
+        """Return whether y was observed, and (log y − f)/scale of both ends; the lower one is open if y was observed."""
         lower, upper = datum.y
         observed = lower == upper
         ends = jnp.stack([jnp.where(observed, 0.0, lower), upper])
@@ -100,14 +100,14 @@ class Survival(Likelihood):
 
 
 _LOG2 = 0.6931471805599453
-LITTLE, CERTAIN = -20.0, 6.5  # w below which 1 − exp(−exp w) is a series, and above which it is 1
+SERIES_BELOW, CERTAIN_ABOVE = -20.0, 6.5  # w below which 1 − exp(−exp w) is a series, and above which it is 1
 
 
 def log_died(w):
     """log(1 − exp(−exp w))."""
-    x = jnp.exp(jnp.clip(w, LITTLE, CERTAIN))
-    series = w - 0.5 * jnp.exp(jnp.minimum(w, LITTLE))
-    return jnp.where(w < LITTLE, series, jnp.log(-jnp.expm1(-x)))
+    x = jnp.exp(jnp.clip(w, SERIES_BELOW, CERTAIN_ABOVE))
+    series = w - 0.5 * jnp.exp(jnp.minimum(w, SERIES_BELOW))
+    return jnp.where(w < SERIES_BELOW, series, jnp.log(-jnp.expm1(-x)))
 
 
 class Weibull(Survival):

@@ -5,16 +5,12 @@ the likelihood around a few *landmarks* (a threshold, a kink, an observation), w
 Panels are therefore the common refinement of several meshes over the support: one with equal steps, and one for every
 landmark whose steps grow in proportion to the distance from it. On each panel sit 16 Gauss-Legendre nodes.
 Everything has a fixed shape, so that one datum's integral can be vmapped over data.
-
-Integrals change with cavity and likelihood by covariances with a score: if log q moves by s(f) at every f, log Z moves
-by E s, and an expectation E g by Cov(g, s). For the cavity N(m, v) the scores are (f − m)/v and ((f − m)²/v − 1)/(2v).
-Nothing that was integrated is differentiated, which would make programs several times as large.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -69,19 +65,11 @@ class Density(Record):
 
     def tails(self) -> tuple[Float[Array, "panels 16"], Float[Array, "panels 16"]]:
         """F and 1 − F at the nodes, each summed from its own end so that both tails keep their digits."""
-        above = jnp.concatenate([jnp.cumsum(self.mass.sum(axis=1)[::-1])[-2::-1], jnp.zeros(1)])
-        return self.below(self.mass), above[:, None] + (self.mass / WEIGHTS) @ (WEIGHTS - _CUMULATIVE).T
-
-    def below(self, mass: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
-        """What is below each node of something whose share of every node is known."""
-        before = jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass.sum(axis=1))[:-1]])
-        return before[:, None] + (mass / WEIGHTS) @ _CUMULATIVE.T
-
-
-def widths(nodes: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
-    """Weights of an integral over f itself, from the nodes: half the width of each panel times Gauss's weights."""
-    half = (nodes[:, -1] - nodes[:, 0]) / (NODES[-1] - NODES[0])
-    return half[:, None] * WEIGHTS
+        panel = self.mass.sum(axis=1)
+        before = jnp.concatenate([jnp.zeros(1), jnp.cumsum(panel)[:-1]])
+        after = jnp.concatenate([jnp.cumsum(panel[::-1])[-2::-1], jnp.zeros(1)])
+        density = self.mass / WEIGHTS
+        return before[:, None] + density @ _CUMULATIVE.T, after[:, None] + density @ (WEIGHTS - _CUMULATIVE).T
 
 
 def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
@@ -162,7 +150,8 @@ def integrate(log_density: Callable, ends: Float[Array, " points"]) -> Density:
     nodes = centre[:, None] + half[:, None] * NODES
     values = jax.vmap(jax.vmap(log_density))(nodes)
     top = jax.lax.stop_gradient(jnp.max(values))
-    mass = jnp.exp(values - top) * half[:, None] * WEIGHTS
+    inside = values > -jnp.inf  # derivatives of −∞ may be infinite, or NaN
+    mass = jnp.where(inside, jnp.exp(values - top), 0.0) * half[:, None] * WEIGHTS
     total = mass.sum()
     return Density(nodes, mass / total, top + jnp.log(total))
 
@@ -170,74 +159,3 @@ def integrate(log_density: Callable, ends: Float[Array, " points"]) -> Density:
 def frozen(tree: Any) -> Any:
     """The same numbers, with no derivatives."""
     return jax.lax.stop_gradient(tree)
-
-
-class Integrals(NamedTuple):
-    """A tilted density on its nodes, its mean and variance, and z = Φ⁻¹(F) at the nodes if σ is of interest."""
-
-    density: Density
-    offset: Float[Array, "panels 16"]  # f − m
-    shift: Any  # μ − m
-    variance: Any
-    z: Float[Array, "panels 16"] | None
-
-
-class Response(NamedTuple):
-    """Changes of log Z, of the mean, of the variance, and of σ = E[(f − μ) z]."""
-
-    log_normalizer: Any
-    mean: Any
-    variance: Any
-    sigma: Any
-
-    def __mul__(self, by: Any) -> Response:
-        return Response(*(by * one for one in self))
-
-    def plus(self, other: Response) -> Response:
-        """The response to both."""
-        return Response(*(a + b for a, b in zip(self, other, strict=True)))
-
-
-def to_score(of: Integrals, score: Float[Array, "panels 16"]) -> Response:
-    """The response to a score that is given at the nodes.
-
-    With φ the normal density, σ = ∫ φ(z(f)) df: so dσ = −∫ z dF df, where dF = ∫ s q up to f, s centred.
-    """
-    density, deviation = of.density, of.offset - of.shift
-    score = jnp.where(density.mass > 0, score, 0.0)
-    rise = jnp.sum(density.mass * score)
-    pull = density.mass * (score - rise)
-    sigma = 0.0 if of.z is None else -jnp.sum(widths(density.nodes) * of.z * density.below(pull))
-    return Response(rise, jnp.sum(pull * deviation), jnp.sum(pull * deviation**2), sigma)
-
-
-def to_cavity(of: Integrals, v: Any, dm: Any, dv: Any) -> Response:
-    """The response to changes of the cavity's mean and variance."""
-    by_mean, by_variance = to_score(of, of.offset / v), to_score(of, 0.5 * (of.offset**2 / v - 1.0) / v)
-    return (by_mean * unless_zero(dm)).plus(by_variance * unless_zero(dv))
-
-
-def score_along(log_prob: Any, parts: Any, tangents: Any) -> Array | None:
-    """The change of log_prob(parts), values at the nodes, along changes of the parts' numbers; None if none changes."""
-    leaves, form = jax.tree.flatten(parts)
-    along = jax.tree.leaves(tangents, is_leaf=_is_zero)
-    moving = [not _is_zero(one) for one in along]
-    if not any(moving):
-        return None
-
-    def at_nodes(*numbers: Any) -> Array:
-        own = iter(numbers)
-        return log_prob(form.unflatten([next(own) if it else leaf for it, leaf in zip(moving, leaves, strict=True)]))
-
-    chosen = [(leaf, one) for it, leaf, one in zip(moving, leaves, along, strict=True) if it]
-    numbers, directions = zip(*chosen, strict=True)
-    return jax.jvp(at_nodes, numbers, directions)[1]
-
-
-def unless_zero(tangent: Any) -> Any:
-    """A tangent as a number."""
-    return 0.0 if _is_zero(tangent) else tangent
-
-
-def _is_zero(part: Any) -> bool:
-    return isinstance(part, jax.custom_derivatives.SymbolicZero)

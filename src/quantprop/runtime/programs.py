@@ -16,10 +16,9 @@ import jax
 import numpy as np
 
 from quantprop.runtime.disk_cache import cached
-from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.memory import explained
 from quantprop.runtime.mesh import mesh_of
-from quantprop.runtime.system import check_fork, cores, memory_maps, most_memory_maps, return_freed_memory
+from quantprop.runtime.system import check_fork, cores, memory_maps, most_memory_maps, return_freed_memory, uncollected
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -48,11 +48,13 @@ def instance(words: str, *kinds: type) -> Rule:
     return Rule(words, lambda value: isinstance(value, kinds))
 
 
+NUMBERS = Rule("finite numbers", finite)
 NUMBER = Rule("a finite number", lambda value: finite(value, 0))
 FLAG = instance("true or false", bool, np.bool_)
 TEXT = instance("text", str)
 NAMES = Rule("a tuple of names", lambda value: isinstance(value, tuple) and all(isinstance(n, str) for n in value))
 LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value) or finite(value, 2))
+LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
     "a number, a Parameter, means.Linear or means.PerClass (a function cannot be stored)",
     lambda value: is_parameter(value) or isinstance(value, (means.Linear, means.PerClass)) or finite(value),

@@ -103,7 +103,7 @@ class Markov(Process):
 
 
 def applies(kernel: Kernel, columns: int) -> bool:
-    """Whether `Markov()` represents a process with this kernel over this number of columns."""
+    """Return whether `Markov()` represents a process with this kernel over this number of columns."""
     try:
         time_column(kernel, columns)
     except NotMarkov:

@@ -204,7 +204,7 @@ class Flow(NamedTuple):
 
 
 class Change(NamedTuple):
-    """Of a state, by means and by variances: Σ_j φ_j δν_j and Σ_j φ_j φ_jᵀ δτ_j."""
+    """The change of a state, by means and by variances: Σ_j φ_j δν_j and Σ_j φ_j φ_jᵀ δτ_j."""
 
     x: Vector
     xx: Matrix
