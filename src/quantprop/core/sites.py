@@ -58,18 +58,18 @@ class Marginal(Record):
 
 
 class Removal(Record):
-    """The part removed from a marginal: `share` of its site, minus a precision `kept` of the likelihood."""
+    """The part removed from a marginal: `share` of its site, minus a precision `retained` from the likelihood."""
 
     share: Scalar
-    kept: Scalar = 0.0
+    retained: Scalar = 0.0
 
     def left(self, marginal: Marginal) -> Scalar:
-        """marginal variance / cavity variance = 1 − share (τ − kept) · variance, without cancellation."""
-        return (1.0 - self.share) + self.share * (marginal.b + self.kept * marginal.variance)
+        """marginal variance / cavity variance = 1 − share (τ − retained) · variance, without cancellation."""
+        return (1.0 - self.share) + self.share * (marginal.b + self.retained * marginal.variance)
 
     def pull(self, marginal: Marginal) -> Scalar:
-        """ν' − τ' · mean for the removed (ν', τ') = share · (ν, τ − kept)."""
-        return self.share * (marginal.alpha + self.kept * marginal.mean)
+        """ν' − τ' · mean for the removed (ν', τ') = share · (ν, τ − retained)."""
+        return self.share * (marginal.alpha + self.retained * marginal.mean)
 
 
 def cavity(marginal: Marginal, site: Natural, removal: Removal) -> Normal:
@@ -81,7 +81,7 @@ def cavity(marginal: Marginal, site: Natural, removal: Removal) -> Normal:
     variance = marginal.variance / left
     mean = marginal.mean - removal.pull(marginal) * variance
     # Where the site is strong, mean and pull·variance are large and nearly equal: use ν/τ − α/(τ left) instead.
-    strong = (site.tau * marginal.variance > 0.5) & (removal.kept == 0.0)
+    strong = (site.tau * marginal.variance > 0.5) & (removal.retained == 0.0)
     tau = jnp.where(strong, site.tau, 1.0)
     return Normal(jnp.where(strong, site.nu / tau - marginal.alpha / (tau * left), mean), variance)
 

@@ -1,4 +1,4 @@
-"""Likelihoods p(y | f). Each has one file, and one line here: whatever asks for likelihoods by name finds it."""
+"""Likelihoods p(y | f). Each has one line here: whatever asks for likelihoods by name finds it."""
 
 from quantprop.likelihoods.additive import DoubleExponential as DoubleExponential
 from quantprop.likelihoods.additive import Gaussian as Gaussian
@@ -27,7 +27,8 @@ from quantprop.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial as 
 from quantprop.likelihoods.zero_inflated import ZeroInflatedPoisson as ZeroInflatedPoisson
 from quantprop.runtime.names import check_name
 
-KINDS = {kind.name: kind for kind in list(vars().values()) if isinstance(kind, type) and hasattr(kind, "name")}
+_KINDS = (kind for kind in list(vars().values()) if isinstance(kind, type) and hasattr(kind, "name"))
+KINDS: dict[str, type[Likelihood]] = {kind.name: kind for kind in sorted(_KINDS, key=lambda kind: kind.name)}
 
 
 def names(*observes: str) -> tuple[str, ...]:
