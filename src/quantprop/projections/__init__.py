@@ -1,4 +1,4 @@
-"""Projections of a tilted density onto the Gaussian family; one file each."""
+"""Projections of a tilted density onto the Gaussian family."""
 
 from quantprop.projections.base import KL, Projection, relative, tilted_scores
 from quantprop.projections.wasserstein import Wasserstein
