@@ -19,7 +19,7 @@ from quantprop.kernels import Terms
 from quantprop.learning.starts import size_of
 from quantprop.likelihoods import KINDS, Gaussian, Likelihood, Ordinal
 from quantprop.likelihoods.binary import Binary
-from quantprop.likelihoods.multinomial import ClassLikelihood
+from quantprop.likelihoods.classes import ClassLikelihood
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.runtime.precision import float64
 

@@ -15,7 +15,7 @@ from quantprop.estimators.observations import OF_CLASSES
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess
 from quantprop.inference.prediction import predicted_of, proper
 from quantprop.kernels import Difference
-from quantprop.kernels.difference import Item, halves
+from quantprop.kernels.combinations import Item, halves
 from quantprop.likelihoods.binary import Binary
 from quantprop.model import Model
 from quantprop.runtime.precision import float64

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.system import uncollected
 
 FILE = "rows.jsonl"
 LOCK = ".lock"

@@ -94,7 +94,7 @@ def log_largest(
 
 
 def _common_part(apart: Float[Array, " j"], spread: Float[Array, "j j"], u: Float[Array, " points"]) -> tuple:
-    """Of t ~ N(0, v), which is added to all differences: v, its mode given that all of them are positive, t distributed
+    """The common part t ~ N(0, v), which is added to all differences: v, its mode given that all of them are positive, t distributed
     about so, and the logarithm of its density in u.
     """
     v = _common_variance(spread)

@@ -11,7 +11,7 @@ from scipy.stats import binom
 
 from quantprop.core.data import finite_array
 from quantprop.inference.predictive import Predictive
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import encode
 from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, axes_of, calibrated, class_styles, labelled
 from quantprop.runtime.arguments import SEQUENCE, checked, whole
 

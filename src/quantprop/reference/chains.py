@@ -12,8 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.core.gaussian import Natural, Normal
-from quantprop.likelihoods.base import Datum
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Datum, encode
 from quantprop.model import Model
 from quantprop.reference.annealing import annealed, resampled
 from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance

@@ -21,8 +21,7 @@ from quantprop.core.gaussian import Natural, Vector
 from quantprop.core.records import Record
 from quantprop.inference.inferring import infer
 from quantprop.inference.solution import Solution
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, encode
 from quantprop.methods import EP
 from quantprop.model import Model
 

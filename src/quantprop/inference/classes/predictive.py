@@ -13,8 +13,8 @@ from jaxtyping import Float
 
 from quantprop.core.data import bucket, pad
 from quantprop.core.gaussian import Normal
-from quantprop.likelihoods.encoding import encode
-from quantprop.likelihoods.multinomial import ClassLikelihood, MultinomialProbit
+from quantprop.likelihoods.base import encode
+from quantprop.likelihoods.classes import ClassLikelihood, MultinomialProbit
 from quantprop.numerics.largest import Rule, lattice
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import chunks, each, per_thread, threads

@@ -19,10 +19,9 @@ from quantprop.inference.modes import Modes
 from quantprop.inference.prediction import above_rounding, in_pieces, padded_prior, padded_rows, proper
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
-from quantprop.kernels.per_class import ClassRows
+from quantprop.kernels.combinations import ClassRows
 from quantprop.likelihoods import MultinomialProbit, Softmax
-from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.likelihoods.softmax import SoftmaxFactor
+from quantprop.likelihoods.classes import ClassLikelihood, SoftmaxFactor
 from quantprop.model import Model
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions

@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from quantprop.core.records import changed, field
 from quantprop.kernels import Kernel, Pairs
-from quantprop.kernels.per_class import ClassRows, functions_of
-from quantprop.likelihoods.softmax import FLAT
+from quantprop.kernels.combinations import ClassRows, functions_of
+from quantprop.likelihoods.classes import FLAT
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.factor import ClassesCross
 from quantprop.priors.classes.inducing import ClassesInducingPrior
