@@ -16,7 +16,6 @@ from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.encoding import encode
 from quantprop.model import Model
 from quantprop.reference.annealing import annealed, resampled
-from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
 from quantprop.reference.guide import ChainState, Guide, guide, start, step
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
@@ -26,6 +25,13 @@ RHAT = 1.01  # above which chains disagree (Vehtari et al. 2021)
 
 class ChainsDisagree(UserWarning):
     """R-hat is above 1.01: the chains have not all seen the same distribution."""
+
+
+class Estimate(NamedTuple):
+    """Monte-Carlo averages and their standard errors."""
+
+    value: Float[np.ndarray, " n"]
+    standard_error: Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -178,3 +184,42 @@ def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
         effective=(spread.value / centred.standard_error**2)[:n],
         last=by.centre[:n] + state.d[:, :n],
     )
+
+
+# --- averages over chains --------------------------------------------------------------------------------------------
+
+
+class Halves(NamedTuple):
+    """Means over each half of each chain of a quantity and of its square; `draws` of them went into each."""
+
+    mean: Float[np.ndarray, "2 chains n"]
+    square: Float[np.ndarray, "2 chains n"]
+    draws: int
+
+
+def average(by_chain: Float[np.ndarray, "chains n"]) -> Estimate:
+    """The mean over independent chains, each an average of its own.
+
+    Chains are independent, so their spread is the standard error: no autocorrelation has to be estimated.
+    """
+    chains = len(by_chain)
+    return Estimate(by_chain.mean(0), by_chain.std(0, ddof=1) / np.sqrt(chains))
+
+
+def variance(first: Float[np.ndarray, "chains n"], second: Float[np.ndarray, "chains n"]) -> Estimate:
+    """E[d²] − E[d]² from every chain's means of d and d²; its error by the delta method."""
+    mean = first.mean(0)
+    influence = average(second - 2.0 * mean * first)
+    return Estimate(second.mean(0) - mean**2, influence.standard_error)
+
+
+def split_rhat(halves: Halves) -> Float[np.ndarray, " n"]:
+    """Split R-hat (Vehtari et al. 2021, eqs 1 to 4): near 1 when the halves of all chains agree."""
+    n = halves.draws
+    means = halves.mean.reshape(-1, halves.mean.shape[-1])
+    squares = halves.square.reshape(means.shape)
+    within = np.mean((squares - means**2) * n / (n - 1.0), axis=0)
+    between = np.var(means, axis=0, ddof=1)
+    settled = (within > 0) | (between > 0)  # a quantity that is the same in all draws
+    ratio = between / np.where(within > 0, within, np.where(settled, np.finfo(float).tiny, 1.0))
+    return np.sqrt((n - 1.0) / n + ratio)
