@@ -96,15 +96,11 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
         from quantprop.experiments.batched import Batched
 
         return Batched()
-    if dask is not None:
-        from quantprop.experiments.cluster import Dask
-
-        return Dask(dask)
     from loky import cpu_count
 
-    from quantprop.experiments.pool import Local
+    from quantprop.experiments.pool import Dask, Local
 
-    return Local(jobs or cpu_count())
+    return Local(jobs or cpu_count()) if dask is None else Dask(dask)
 
 
 def _written(what: str, out: Path, rows: list[Row]) -> list[Path]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from itertools import starmap
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -24,6 +27,7 @@ from quantprop.likelihoods.binary import Binary
 from quantprop.model import Model
 
 
+@dataclass(eq=False, repr=False)
 class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
@@ -56,7 +60,22 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     ['no', 'yes']
     """
 
-    base_estimator_: Any  # a ClassModel or MultiClassModels
+    kernel: Any = None
+    _: KW_ONLY
+    optimizer: Any = "fmin_l_bfgs_b"
+    n_restarts_optimizer: Any = 0
+    max_iter_predict: Any = 100
+    warm_start: Any = False
+    copy_X_train: Any = True
+    random_state: Any = None
+    multi_class: Any = "one_vs_rest"
+    n_jobs: Any = None
+    method: Any = "qp"
+    likelihood: Any = "probit"
+    objective: Any = "evidence"
+    process: Any = "dense"
+    hyperparameters: Any = "point"
+
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         **GaussianProcess._process_constraints,
@@ -66,39 +85,6 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "n_jobs": [Integral, None],
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
     }
-
-    def __init__(
-        self,
-        kernel=None,
-        *,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=0,
-        max_iter_predict=100,
-        warm_start=False,
-        copy_X_train=True,
-        random_state=None,
-        multi_class="one_vs_rest",
-        n_jobs=None,
-        method="qp",
-        likelihood="probit",
-        objective="evidence",
-        process="dense",
-        hyperparameters="point",
-    ):
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.n_restarts_optimizer = n_restarts_optimizer
-        self.max_iter_predict = max_iter_predict
-        self.warm_start = warm_start
-        self.copy_X_train = copy_X_train
-        self.random_state = random_state
-        self.multi_class = multi_class
-        self.n_jobs = n_jobs
-        self.method = method
-        self.likelihood = likelihood
-        self.objective = objective
-        self.process = process
-        self.hyperparameters = hyperparameters
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -117,7 +103,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 f"{len(classes)} class{f' (only class {classes[0]} is present)' if len(classes) else ''}"
             )
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
-        self._learn(X, y, rows, classes, warm)
+        self._finish(list(starmap(build, self._problems(X, y, rows, classes, warm))))
         self._warn()
         return self
 
@@ -125,10 +111,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Take further rows into a model with inducing points (`process=Inducing(512)`); the first call learns one.
 
-        The first call needs `classes`, all labels that will come. Earlier rows are summarised by what their sites say
-        about the values at the inducing points, which is not revised; the points stay where the first rows put them.
-        The hyperparameters are learned again, unless `optimizer` is None. `X_train_`, `loo_` and `solution_`'s rows are
-        the last ones.
+        The first call needs `classes`, all labels that will come. The information of earlier rows about the values at
+        the inducing points is not revised, and these points stay where the first rows put them. The hyperparameters are
+        learned again, unless `optimizer` is None. `X_train_`, `loo_` and `solution_`'s rows are the last ones.
         """
         first = not self._cores()
         labels = _labels(None if first else self.classes_, classes)
@@ -143,22 +128,24 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         if unknown.any():
             row = int(np.argmax(unknown))
             label = y[row : row + 1].tolist()[0]
-            raise ValueError(f"y[{row}] = {label!r} is none of the classes {labels.tolist()}")
+            raise ValueError(f"y[{row}] = {label!r} is not one of the classes {labels.tolist()}")
         X, y, rows = with_weight(X, y, given_rows(weights=sample_weight))
         if first:
-            self._learn(X, y, rows, labels, [])
+            cores = list(starmap(build, self._problems(X, y, rows, labels, [])))
         else:
-            problems = zip(self._models(), two_class_problems(y, labels, self.multi_class), strict=True)
-            self._finish([
-                self._one(old.core.spec, old.core.fitted.solution.as_prior(), X, rows, problem)
-                if problem[0].any() else old
-                for old, problem in problems
-            ])  # fmt: skip
+            cores = self._cores()
+            for i, (chosen, positive) in enumerate(two_class_problems(y, labels, self.multi_class)):
+                if chosen.any():
+                    spec, prior = cores[i].spec, cores[i].fitted.solution.as_prior()
+                    cores[i] = build(*self._two_classes(spec, prior, X, rows, chosen, positive))
+        self._finish(cores)
         self._warn()
         return self
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> None:
-        """One model for two classes or for all jointly; otherwise one per class, or one per pair of classes."""
+    def _problems(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> Iterator[tuple]:
+        """What is to be learned, as arguments of `build`: one model for two classes or for all jointly; otherwise one
+        per class, or one per pair of classes.
+        """
         self.classes_, self.n_classes_ = classes, len(classes)
         spec = self._kernel_spec(X, DefaultKernel(weights=rows.get("weights")))
         process = self._process(spec, X)
@@ -166,8 +153,8 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
             self._check_joint()
             model = Model(spec.kernel, MultinomialProbit(self.n_classes_), process=process)
             factors = factors_of(model, X, np.searchsorted(classes, y), rows.get("weights"))
-            options, start = self._fit_options(self.max_iter_predict), warm[0] if len(warm) == 1 else None
-            self._finish([ClassModel(build(options, spec, *factors, {}, start))])
+            start = warm[0] if len(warm) == 1 else None
+            yield self._fit_options(self.max_iter_predict), spec, *factors, {}, start
             return
         likelihood = OF_CLASSES[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(spec.kernel, likelihood, process=process)
@@ -176,22 +163,20 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         if not all(chosen.any() for chosen, _ in problems):
             raise ValueError("multi_class='one_vs_one' needs rows of every pair of classes to start with")
         starts = warm if len(warm) == len(problems) else [None] * len(problems)
-        models = []
-        for problem, start in zip(problems, starts, strict=True):
-            models.append(self._one(spec, model, X, rows, problem, start))
-        self._finish(models)
+        for (chosen, positive), start in zip(problems, starts, strict=True):
+            yield *self._two_classes(spec, model, X, rows, chosen, positive), start
 
-    def _one(
-        self, spec: KernelSpec, model: Model, X: np.ndarray, rows: Rows, problem: Any, warm: Any = None
-    ) -> ClassModel:
-        """One two-class problem: which rows take part, and which of all rows are positive."""
-        chosen, positive = problem
+    def _two_classes(
+        self, spec: KernelSpec, model: Model, X: np.ndarray, rows: Rows, chosen: np.ndarray, positive: np.ndarray
+    ) -> tuple:
+        """Arguments of `build` for a two-class problem: the rows that take part, and those that are positive."""
         rows = {name: value[chosen] for name, value in rows.items()}
-        options, signs = self._fit_options(self.max_iter_predict), np.where(positive[chosen], 1.0, -1.0)
-        return ClassModel(build(options, spec, model, X[chosen], signs, rows, warm))
+        signs = np.where(positive[chosen], 1.0, -1.0)
+        return self._fit_options(self.max_iter_predict), spec, model, X[chosen], signs, rows
 
-    def _finish(self, models: list[ClassModel]) -> None:
-        self.base_estimator_ = models[0] if len(models) == 1 else MultiClassModels(models)
+    def _finish(self, cores: list[FittedCore]) -> None:
+        models = [ClassModel(core) for core in cores]
+        self.base_estimator_: Any = models[0] if len(models) == 1 else MultiClassModels(models)
         self.log_marginal_likelihood_value_ = np.mean([m.log_marginal_likelihood_value_ for m in models])
 
     def _jointly(self) -> bool:
@@ -275,7 +260,7 @@ def _labels(known: np.ndarray | None, given: Any) -> np.ndarray:
     """The classes of a model: given at its first rows, known afterwards."""
     if known is not None:
         if given is not None and not np.array_equal(unique_labels(given), known):
-            raise ValueError(f"classes={given!r} are not those of the first call, {known.tolist()}; leave classes out")
+            raise ValueError(f"classes={given!r} differ from those of the first call, {known.tolist()}; omit classes")
         return known
     if given is None:
         raise ValueError("classes= must be given at the first call of partial_fit: all labels that will come")

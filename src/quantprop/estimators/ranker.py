@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from quantprop.model import Model
 from quantprop.runtime.precision import float64
 
 
+@dataclass(eq=False, repr=False)
 class GaussianProcessRanker(GaussianProcess):
     """A Gaussian process as the utility of items, learned from which of two was preferred, with scikit-learn's
     interface.
@@ -46,33 +48,22 @@ class GaussianProcessRanker(GaussianProcess):
     True
     """
 
+    kernel: Any = None
+    _: KW_ONLY
+    optimizer: Any = "fmin_l_bfgs_b"
+    n_restarts_optimizer: Any = 0
+    random_state: Any = None
+    likelihood: Any = "probit"
+    method: Any = "qp"
+    objective: Any = "evidence"
+    max_sweeps: Any = 200
+
     process, hyperparameters = "dense", "point"
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
         "max_sweeps": [POSITIVE_INTEGER],
     }
-
-    def __init__(
-        self,
-        kernel=None,
-        *,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=0,
-        random_state=None,
-        likelihood="probit",
-        method="qp",
-        objective="evidence",
-        max_sweeps=200,
-    ):
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.n_restarts_optimizer = n_restarts_optimizer
-        self.random_state = random_state
-        self.likelihood = likelihood
-        self.method = method
-        self.objective = objective
-        self.max_sweeps = max_sweeps
 
     def fit(self, X, pairs, sample_weight=None):
         """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.

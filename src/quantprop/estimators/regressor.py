@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -39,6 +40,7 @@ from quantprop.likelihoods import ByOutput, Gaussian, Likelihood, Ordinal
 from quantprop.model import Model
 
 
+@dataclass(eq=False, repr=False)
 class GaussianProcessRegressor(Forecasts):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
@@ -73,6 +75,22 @@ class GaussianProcessRegressor(Forecasts):
     (1, 2)
     """
 
+    kernel: Any = None
+    _: KW_ONLY
+    alpha: Any = DEFAULT_ALPHA
+    optimizer: Any = "fmin_l_bfgs_b"
+    n_restarts_optimizer: Any = 0
+    normalize_y: Any = False
+    copy_X_train: Any = True
+    random_state: Any = None
+    likelihood: Any = "gaussian"
+    mean: Any = "zero"
+    method: Any = "qp"
+    objective: Any = "evidence"
+    max_sweeps: Any = 200
+    process: Any = "dense"
+    hyperparameters: Any = "point"
+
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         **GaussianProcess._process_constraints,
@@ -82,39 +100,6 @@ class GaussianProcessRegressor(Forecasts):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "max_sweeps": [POSITIVE_INTEGER],
     }
-
-    def __init__(
-        self,
-        kernel=None,
-        *,
-        alpha=DEFAULT_ALPHA,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=0,
-        normalize_y=False,
-        copy_X_train=True,
-        random_state=None,
-        likelihood="gaussian",
-        mean="zero",
-        method="qp",
-        objective="evidence",
-        max_sweeps=200,
-        process="dense",
-        hyperparameters="point",
-    ):
-        self.kernel = kernel
-        self.alpha = alpha
-        self.optimizer = optimizer
-        self.n_restarts_optimizer = n_restarts_optimizer
-        self.normalize_y = normalize_y
-        self.copy_X_train = copy_X_train
-        self.random_state = random_state
-        self.likelihood = likelihood
-        self.mean = mean
-        self.method = method
-        self.objective = objective
-        self.max_sweeps = max_sweeps
-        self.process = process
-        self.hyperparameters = hyperparameters
 
     # --- learning ----------------------------------------------------------------------------------------------------
 
@@ -146,10 +131,9 @@ class GaussianProcessRegressor(Forecasts):
     def partial_fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """Take further rows into a model with inducing points (`process=Inducing(512)`); the first call learns one.
 
-        Earlier rows are summarised by what their sites say about the values at the inducing points, which is not
-        revised; points and prior mean stay as the first rows made them, and so do the labels of "ordinal" and the scale
-        of `normalize_y`. The hyperparameters are learned again, unless `optimizer` is None. `X_train_`, `loo_` and
-        `solution_`'s rows are the last ones.
+        The information of earlier rows about the values at the inducing points is not revised. Points, prior mean, the
+        labels of "ordinal" and the scale of `normalize_y` stay as the first rows made them. The hyperparameters are
+        learned again, unless `optimizer` is None. `X_train_`, `loo_` and `solution_`'s rows are the last ones.
         """
         if not self._cores():
             return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)

@@ -90,7 +90,7 @@ Results = Generator[Done, None, None]
 
 @runtime_checkable
 class Workers(Protocol):
-    """Where units are carried out: on this machine (`pool.Local`) or on a cluster (`cluster.Dask`)."""
+    """Where units are carried out: on this machine (`pool.Local`) or on a cluster (`pool.Dask`)."""
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows, as they come. Closing it ends the work."""
