@@ -134,9 +134,6 @@ def _free_place(first: Path) -> Path:
     return next(place for place in itertools.chain([first], others) if not place.exists())
 
 
-# --- the same in Python ----------------------------------------------------------------------------------------------
-
-
 def _models_code(
     table: TableOptions, roles: Roles, likelihoods: Sequence[str | None], kernels: list[str], method: str
 ) -> str:

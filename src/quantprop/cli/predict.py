@@ -76,9 +76,6 @@ def predict(
         _print(_forecasts(learned, tables.Chunks(data, decimal), options), out, json)
 
 
-# --- options ---------------------------------------------------------------------------------------------------------
-
-
 def _levels(text: str) -> tuple[float, ...]:
     try:
         levels = tuple(float(word) for word in words(text))
@@ -109,9 +106,6 @@ def _check_table(model: TableModel, table: Table, options: PredictOptions) -> No
     used = {*model.columns, model.target, *options.keys, *options.scales.values()}
     if extra := [name for name in table.names if name not in used]:
         note(f"note: not used by the model: {', '.join(extra)}")
-
-
-# --- forecasts -------------------------------------------------------------------------------------------------------
 
 
 def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> Iterator[Columns]:
@@ -153,9 +147,6 @@ def _spread(values: list[Any], known: Iterable[bool]) -> list[Any]:
     """Values at the rows that are known, None elsewhere."""
     left = iter(values)
     return [next(left) if is_known else None for is_known in known]
-
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _print(parts: Iterable[Columns], out: Path | None, json: bool) -> None:

@@ -200,9 +200,6 @@ def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
         return ((logs - mean[:, None]) ** 2) @ weights
 
 
-# --- sums of terms ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Growth:
     """The steps of a search, from no term to the sum that was found, and all that was tried at each."""

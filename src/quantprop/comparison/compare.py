@@ -143,9 +143,6 @@ class Comparison:
         return (*self.methods, *self.baselines)
 
 
-# --- divisions -------------------------------------------------------------------------------------------------------
-
-
 def folds(problem: Problem, count: int, seed: int = 0) -> Division:
     """Every row scored once, by a model of the others; each class spread evenly over the folds."""
     parts = _assigned(problem, count, seed)
@@ -175,9 +172,6 @@ def _assigned(problem: Problem, count: int, seed: int) -> np.ndarray:
     parts = np.empty(n, dtype=int)
     parts[order] = np.arange(n) % count
     return parts
-
-
-# --- evaluation ------------------------------------------------------------------------------------------------------
 
 
 def compare(

@@ -176,9 +176,6 @@ def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:
     return [int(i) for i in order if not np.isnan(values[i])][:most]
 
 
-# --- terms -----------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class TermSummary:
     """A learned model of terms: its text, what share of the variance of f each explains, and linear effects: on the

@@ -86,8 +86,6 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
     }
 
-    # --- learning ----------------------------------------------------------------------------------------------------
-
     def fit(self, X, y, sample_weight=None):
         """Learn from rows X and labels y of any type. A row of weight 2 counts as two equal rows; if the kernel
         contains white noise, which differs between equal rows, weights above 1 must be integers.
@@ -204,8 +202,6 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         Rows of weight 0 are omitted, and with multi_class="joint" rows of weight w appear w times.
         """
         return self._each(lambda core: core.posterior.loo, lambda columns: np.stack(columns, axis=1))
-
-    # --- predictions -------------------------------------------------------------------------------------------------
 
     def predict(self, X):
         """The most probable class of each row."""

@@ -72,9 +72,6 @@ def label(value: Any) -> str:
     return f"{float(value):.17g}" if number else str(value)
 
 
-# --- the coding of training rows -------------------------------------------------------------------------------------
-
-
 def coding_of(kernel: Any, X: Any) -> Coding:
     """The coding of X for a kernel; empty if the kernel names no columns and has no categories."""
     found = _as_kernel(kernel)

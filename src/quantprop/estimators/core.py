@@ -154,9 +154,6 @@ class LearnedAttributes:
         return (value, slope) if eval_gradient else value
 
 
-# --- models behind a classifier ---------------------------------------------------------------------------------------
-
-
 @dataclass
 class ClassModel(LearnedAttributes):
     """One learned model of a classifier, of two classes or of all jointly, with scikit-learn's attributes."""
@@ -225,9 +222,6 @@ def votes(models: Sequence[ClassModel], x: np.ndarray, classes: int) -> Float[np
     return score
 
 
-# --- learning --------------------------------------------------------------------------------------------------------
-
-
 def build(
     options: FitOptions, spec: KernelSpec, model: Model, x: Any, y: Any, rows: Rows, warm: Natural | None = None
 ) -> FittedCore:
@@ -292,7 +286,3 @@ def _learned_by(
     best = min(found, key=lambda pair: pair[1])[0]
     point = landscape.at(spec.to_ours(np.asarray(best, dtype=np.float64)))
     return _fitted(landscape, point, "converged")
-
-
-Core = FittedCore  # the name that other folders import
-Recipe = FitOptions

@@ -80,9 +80,6 @@ def kernel_spec(
     return translate(theirs, source)
 
 
-# --- starts of kernels in terms --------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class StartFromData(Start):
     """Starts from rows x, and from the variance that the terms have to explain together."""
@@ -135,9 +132,6 @@ def has_white(kernel: Any) -> bool:
     """Whether a kernel in terms contains the noise of y itself."""
     text = kernel.text if isinstance(kernel, Terms) else kernel or ""
     return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
-
-
-# --- a mean that is not known ----------------------------------------------------------------------------------------
 
 
 def with_unknown_mean(

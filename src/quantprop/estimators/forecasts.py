@@ -124,8 +124,6 @@ class Forecasts(RegressorMixin, GaussianProcess):
         density = self.log_predictive_density(X, y, exposure=exposure, trials=trials)
         return float(np.average(density, weights=sample_weight))
 
-    # --- y, as the user gives it and as the model sees it ------------------------------------------------------------
-
     def _named(self, kind: type[Likelihood]) -> bool:
         return isinstance(self.likelihood, str) and self.likelihood == kind.name
 

@@ -28,9 +28,6 @@ NOISE_REMEDY = "learn the noise, by likelihood=likelihoods.Gaussian() or by + Wh
 LEVEL_REMEDY = "where y lies far from 0, use mean='constant' or normalize_y=True"
 
 
-# --- likelihoods by name ---------------------------------------------------------------------------------------------
-
-
 def _needs_no_argument(kind: type) -> bool:
     return all(one.default is not one.empty for one in inspect.signature(kind).parameters.values())
 
@@ -46,9 +43,6 @@ def is_on_real_line(likelihood: Likelihood) -> bool:
     """Whether y is one number between −∞ and ∞, in the unit of f."""
     unbounded = likelihood.interval == (-np.inf, np.inf)
     return likelihood.noise_name is not None and likelihood.columns == 1 and unbounded
-
-
-# --- Gaussian noise --------------------------------------------------------------------------------------------------
 
 
 def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) -> Gaussian:
@@ -97,9 +91,6 @@ def _is_singular(core: FittedCore) -> bool:
     k[np.diag_indices(n)] += 1.0 / solution.sites.tau
     _, failed = lapack.dpotrf(k, overwrite_a=True)  # pyright: ignore[reportAttributeAccessIssue]
     return failed != 0
-
-
-# --- ordered labels --------------------------------------------------------------------------------------------------
 
 
 def ordered(y: Any) -> np.ndarray:

@@ -101,8 +101,6 @@ class GaussianProcessRegressor(Forecasts):
         "max_sweeps": [POSITIVE_INTEGER],
     }
 
-    # --- learning ----------------------------------------------------------------------------------------------------
-
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """Learn from rows X and observations y, as the likelihood codes them.
 
@@ -156,8 +154,6 @@ class GaussianProcessRegressor(Forecasts):
         self._core, self._rows = core, which
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
         self.log_marginal_likelihood_value_ = np.float64(core.fitted.objective_value)
-
-    # --- observations ------------------------------------------------------------------------------------------------
 
     def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """X and y, checked; ordered labels as their codes, the labels themselves in `_labels`."""
@@ -215,8 +211,6 @@ class GaussianProcessRegressor(Forecasts):
         self._y_mean, self._y_std = mean_and_deviation(y, rows.get("weights", 1.0))
         return (y - self._y_mean) / self._y_std
 
-    # --- where learning starts ---------------------------------------------------------------------------------------
-
     def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: Rows) -> tuple[Likelihood, Any, DefaultKernel]:
         """Likelihood, known mean and default kernel to start from. If f has the unit of y, their size is that of y;
         otherwise f has a scale of its own, and the default kernel's variance a weak prior.
@@ -249,8 +243,6 @@ class GaussianProcessRegressor(Forecasts):
         if self.mean == "constant" and any(isinstance(term, Constant) for term in summands(spec.kernel)):
             return spec, mean
         return with_unknown_mean(spec, self.mean, X, self._coding.names, default), mean
-
-    # --- what was learned --------------------------------------------------------------------------------------------
 
     @property
     def likelihood_(self):

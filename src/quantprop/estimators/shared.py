@@ -149,8 +149,6 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
                 check_name(f"{type(self).__name__}: {argument}", given, names)
         super()._validate_params()
 
-    # --- inputs ------------------------------------------------------------------------------------------------------
-
     def _learned_from(self, X: Any, **more: Any) -> Any:
         """X as the kernel sees it, checked by scikit-learn; with y, if `more` has it and what to check of it, both."""
         self._validate_params()
@@ -187,8 +185,6 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
 
     def _vectors(self) -> bool:
         return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
-
-    # --- settings ----------------------------------------------------------------------------------------------------
 
     def _fit_options(self, max_sweeps: int) -> FitOptions:
         options = FitOptions(
@@ -228,9 +224,6 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         warn_if_unfinished(cores, type(self).__name__, self._remedy)
         if self.optimizer is not None:
             warn_at_bounds(cores, type(self).__name__, self._given())
-
-
-# --- warnings, one of each kind per fit -------------------------------------------------------------------------------
 
 
 def warn_at_bounds(cores: Sequence[FittedCore], name: str, given: bool) -> None:

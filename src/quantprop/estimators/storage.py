@@ -44,9 +44,6 @@ class Family:
     complete: Callable[[Any, list[FittedCore], Shelf], None]
 
 
-# --- classifiers -----------------------------------------------------------------------------------------------------
-
-
 def _complete_classifier(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> None:
     labels = estimator.classes_
     k = len(labels)
@@ -60,9 +57,6 @@ def _complete_classifier(estimator: Any, cores: list[FittedCore], shelf: Shelf) 
     models = [ClassModel(core) for core in cores]
     require(not joint or len(models[0].classes_) == k, "its model has another number of classes")
     estimator.base_estimator_ = models[0] if len(models) == 1 else MultiClassModels(models)
-
-
-# --- regressors ------------------------------------------------------------------------------------------------------
 
 
 def _tensors_of_regressor(model: Any) -> dict[str, np.ndarray]:
@@ -79,9 +73,6 @@ def _complete_regressor(estimator: Any, cores: list[FittedCore], shelf: Shelf) -
     estimator.y_train_ = shelf.take("y_train", (len(rows), *task.data.y.shape[1:]))
 
 
-# --- rankers ---------------------------------------------------------------------------------------------------------
-
-
 def _tensors_of_ranker(model: Any) -> dict[str, np.ndarray]:
     return {"items": model.X_train_, "pairs": model.pairs_.astype(np.float64)}
 
@@ -94,9 +85,6 @@ def _complete_ranker(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> N
     require(((pairs >= 0) & (pairs < len(items))).all(), "its comparisons are of other items")
     require(np.array_equal(compared(items, pairs), x), "its comparisons do not fit its model")
     estimator._core, estimator.X_train_, estimator.pairs_ = cores[0], items, pairs
-
-
-# --- all of them -----------------------------------------------------------------------------------------------------
 
 
 def _is_vector(value: Any, kinds: str) -> bool:
@@ -145,9 +133,6 @@ FAMILIES = (
 )  # fmt: skip
 
 
-# --- writing ---------------------------------------------------------------------------------------------------------
-
-
 @checked()
 def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -> None:
     """Write a fitted estimator, or the result of `fit`, to one file, atomically.
@@ -189,9 +174,6 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
         "attributes": {name: encode(value, name, BOTH) for name, value in attributes.items()},
         "cores": [stored_cores.packed(core, f"{i}.", tensors) for i, core in enumerate(model._cores())],
     }
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @checked()

@@ -31,8 +31,6 @@ from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, en
 WHOLE = Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool))
 _PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
 
-# --- kernels of scikit-learn, and columns ----------------------------------------------------------------------------
-
 _KERNELS = (
     sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
     sk.Sum, sk.Product, sk.Exponentiation,
@@ -58,9 +56,6 @@ def _is_levels(value: Any) -> bool:
 
 _CODING = Kind("estimators.Coding", Coding, {"names": records.NAMES, "levels": Rule("levels of columns", _is_levels)})
 BOTH = Registry((*REGISTRY.kinds, _CODING, *map(_kind, _KERNELS)))
-
-
-# --- models ----------------------------------------------------------------------------------------------------------
 
 
 def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -148,9 +148,6 @@ def _variance_of_qp(experiment: Experiment, parts: TrainTest, at_ep: Hyperparame
     return solution.predict(parts.x_test).variance
 
 
-# --- forecasts -------------------------------------------------------------------------------------------------------
-
-
 class Forecast(NamedTuple):
     """At each test input: the predicted y, how wrong it is, and log p(y) of the true one."""
 

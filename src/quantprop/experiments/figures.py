@@ -16,13 +16,8 @@ from quantprop.experiments import summary
 from quantprop.experiments.published import Setting, in_order, label, method_name, setting
 from quantprop.experiments.rows import Row
 from quantprop.experiments.summary import Pair
+from quantprop.plots.canvas import Axes, Figure, plain, style
 from quantprop.storage.files import replace_file
-
-# isort: split
-# After quantprop.plots, which says how to install matplotlib where it is missing.
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 # Colours by Okabe and Ito, each with a marker of its own.
 LOOKS = (
@@ -91,9 +86,6 @@ def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-# --- the figures -----------------------------------------------------------------------------------------------------
-
-
 def variances(matched: Pairs, about: str) -> Figure:
     """Figure 1: latent variances at the test inputs, EP's across and QP's upwards, and their ratio.
 
@@ -104,7 +96,7 @@ def variances(matched: Pairs, about: str) -> Figure:
     for (name, both), (colour, marker) in zip(matched.items(), cycle(LOOKS)):
         ep, qp = summary.variances(both, "variance_at_ep")
         look = {"color": colour, "s": 14, "marker": marker, "linewidths": 0, "alpha": 0.6, "rasterized": True}
-        left.scatter(ep, qp, label=_plain(name), **look)
+        left.scatter(ep, qp, label=plain(name), **look)
         right.scatter(ep, qp / ep, **look)
     _diagonal(left)
     right.axhline(1.0, color=plots.BLACK, linewidth=0.8, zorder=3)
@@ -130,7 +122,7 @@ def log_likelihoods(matched: Pairs, about: str) -> Figure:
         ax.axhline(0.0, color=plots.BLACK, linewidth=0.8)
         ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2), useMathText=True)
         hidden = f"; {np.sum(~drawn)} infinite" if not drawn.all() else ""
-        ax.set_title(f"{_plain(name)}\nQP below in {np.sum(qp < ep)} of {len(ep)}{hidden}", fontsize="medium")
+        ax.set_title(f"{plain(name)}\nQP below in {np.sum(qp < ep)} of {len(ep)}{hidden}", fontsize="medium")
     _title(figure, "Negative test log-likelihood of each experiment: QP's less EP's", about)
     figure.supxlabel("EP")
     figure.supylabel("QP − EP")
@@ -161,12 +153,7 @@ def _diagonal(ax: Axes) -> None:
 
 
 def _title(figure: Figure, text: str, about: str) -> None:
-    figure.suptitle(f"{_plain(text)}\n{_plain(about)}", fontsize="medium")
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib takes as it is: a dollar sign would begin mathematics."""
-    return text.replace("$", r"\$")
+    figure.suptitle(f"{plain(text)}\n{plain(about)}", fontsize="medium")
 
 
 def _grid(panels: int, columns: int, size: float) -> tuple[Figure, list[Axes]]:

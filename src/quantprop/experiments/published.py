@@ -76,9 +76,6 @@ def entry(dataset: str, method: str) -> Entry | None:
     return next(found, None)
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
 class Setting(NamedTuple):
     """What one table or one set of figures is about."""
 

@@ -172,9 +172,6 @@ def _forecasts(given: list[Row]) -> dict[str, tuple[Spread | None, Spread | None
     return found
 
 
-# --- compared with EP ------------------------------------------------------------------------------------------------
-
-
 def pairs(ep: Iterable[Row], other: Iterable[Row]) -> list[Pair]:
     """EP's and another's rows of the experiments in which both gave numbers; all of one setting, data set and split."""
     of_ep = {(row.round, row.fold): row for row in ep if not row.failed}

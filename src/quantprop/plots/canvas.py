@@ -9,7 +9,10 @@ from quantprop.inference.solution import Solution
 
 try:
     import matplotlib.pyplot as plt
+    from matplotlib import style as style
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.ticker import MaxNLocator as MaxNLocator
 except ModuleNotFoundError as error:  # pragma: no cover
     raise ModuleNotFoundError("quantprop.plots needs matplotlib: pip install 'quantprop[plots]'") from error
 

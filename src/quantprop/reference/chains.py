@@ -186,9 +186,6 @@ def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
     )
 
 
-# --- averages over chains --------------------------------------------------------------------------------------------
-
-
 class Halves(NamedTuple):
     """Means over each half of each chain of a quantity and of its square; `draws` of them went into each."""
 

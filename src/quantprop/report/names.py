@@ -90,9 +90,6 @@ def aligned(cells: list[list[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-# --- conclusions -----------------------------------------------------------------------------------------------------
-
-
 def sign(difference: Estimate) -> int:
     """+1 or −1 where a difference in NTLL is clear at the 95 % level, 0 where it is not."""
     value = difference.value

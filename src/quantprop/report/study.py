@@ -211,9 +211,6 @@ def _rows(found: Comparison) -> Markup:
     return table(header, rows, caption)
 
 
-# --- the same for machines and terminals -----------------------------------------------------------------------------
-
-
 def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str, Any]]:
     """One record per method (or baseline, where these are given): scores, differences from the first method, standard
     errors, time, fits that converged.

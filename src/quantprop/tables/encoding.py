@@ -238,9 +238,6 @@ def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -
                          f"{remedy}")  # fmt: skip
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
-
-
 def to_json(encoding: Encoding) -> dict[str, Any]:
     """An encoding as JSON; floats keep every digit."""
     return dataclasses.asdict(encoding)

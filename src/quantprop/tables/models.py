@@ -208,9 +208,6 @@ def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
                      f"for all rows, such as --{role} 1")  # fmt: skip
 
 
-# --- learning --------------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Problem:
     """A learning problem made from a table; `left_out` names columns that are not used."""

@@ -128,9 +128,6 @@ def _cell(value: Any) -> str:
     return str(value).strip()
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
 def read(path: str | Path, decimal: str = ".") -> Table:
     """The table in a file (CSV with commas, semicolons or tabs; Parquet), or on standard input for "-".
 

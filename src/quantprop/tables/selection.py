@@ -70,9 +70,6 @@ def _is_constant(cells: Iterable[str]) -> bool:
     return bool(there & MISSING) and len(there - MISSING) < 2
 
 
-# --- terms -----------------------------------------------------------------------------------------------------------
-
-
 def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
     """The encoding of the columns that a kernel of terms names, and the names of the others. Numbers keep their own
     units, levels of groups become codes.

@@ -149,9 +149,6 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
     return Target(name, "ordinal", why, coded, looks.others, tuple(place))
 
 
-# --- what other columns say ------------------------------------------------------------------------------------------
-
-
 def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     """Rows (lower, upper) of what was observed or censored."""
     times = likelihood in TIMES
