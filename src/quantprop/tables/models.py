@@ -81,13 +81,11 @@ class TableModel:
         return (*(column.name for column in self.encoding.columns), *self.scales.values())
 
     def known(self, table: Table | Any, given: Mapping[str, str] = {}) -> np.ndarray:
-        """Returns whether each row can be predicted: no missing cell and no unknown category in any column that
-        predictions need; `given` as for `scales_of`.
-        """
+        """Returns whether each row can be predicted: no missing cell and no unknown category in any column used."""
         return np.all(list(self.known_by_column(table, given).values()), axis=0)
 
     def known_by_column(self, table: Table | Any, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
-        """Returns this for the cells of each of these columns."""
+        """Returns this for the cells of each of these columns; `given` as for `scales_of`."""
         table = as_table(table)
         found = self.encoding.known_by_column(table)
         for column in {**self.scales, **given}.values():
@@ -110,10 +108,10 @@ class TableModel:
         if not table.rows:
             return {name: np.zeros(0) for name in self.forecast_names(quantiles)}
         x, scales = self.encoding.matrix(table), self.scales_of(table, given)
-        batches = [slice(start, start + BATCH) for start in range(0, len(x), BATCH)]
-        parts = [
-            self.forecast_at(x[at], quantiles, {role: each[at] for role, each in scales.items()}) for at in batches
-        ]
+        parts = []
+        for start in range(0, len(x), BATCH):
+            at = slice(start, start + BATCH)
+            parts.append(self.forecast_at(x[at], quantiles, {role: each[at] for role, each in scales.items()}))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def forecast_at(
@@ -145,7 +143,6 @@ class TableModel:
         return ["mean", "sd", *(f"q{q:g}" for q in quantiles)]
 
     def _classes(self, p: Float[np.ndarray, "n k"], labels: np.ndarray) -> dict[str, np.ndarray]:
-        """The likeliest class and the probabilities of all."""
         named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}
         return {self.target: labels[np.argmax(p, axis=1)], **named}
 
@@ -171,7 +168,9 @@ def load(path: str | os.PathLike[str]) -> TableModel:
                              "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):
             found = _from_note(note, model)
-        require(not found.ordered or len(found.ordered) == _grades(model), "its labels do not fit the model")
+        likelihood = getattr(model, "likelihood_", None)
+        grades = 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
+        require(not found.ordered or len(found.ordered) == grades, "its labels do not fit the model")
         require(
             len(found.encoding.features) == found.fits[0].solution.X.shape[1], "the encoding does not fit the model"
         )
@@ -191,12 +190,6 @@ def _from_note(note: Any, model: Estimator) -> TableModel:
         raise ValueError(f"a row has no {', '.join(set(scales) - set(SCALED))}")
     of_y = Units(float(units["centre"]), float(units["scale"]), units["log"] is True)
     return TableModel(encoding, str(note["target"]), lines, model, ordered, scales, of_y)
-
-
-def _grades(model: Estimator) -> int:
-    """The number of ordered classes of an estimator."""
-    likelihood = getattr(model, "likelihood_", None)
-    return 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
 
 
 def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
@@ -244,7 +237,7 @@ class Problem:
         kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, names)
         settings = {"kernel": kernel, "method": method, "likelihood": likelihood, **settings}
         if self.target.likelihood == JOINT:
-            return GaussianProcessClassifier(multi_class="joint", **{**settings, "likelihood": "probit"})
+            settings |= {"likelihood": "probit", "multi_class": "joint"}
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
         mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own

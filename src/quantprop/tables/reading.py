@@ -166,7 +166,6 @@ def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
 
 
 def _with_point(cell: str) -> str:
-    """A number with a decimal comma, and points between thousands or none, as one with a point."""
     cell = cell.strip()
     return cell.replace(".", "").replace(",", ".") if COMMA.fullmatch(cell) else cell
 
@@ -175,10 +174,9 @@ def _checked(
     names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], lines: tuple[int, ...], source: str, unit: str
 ) -> Table:
     if "" in names:
-        raise TableError(f"{source}: column {names.index('') + 1} has no name; give it one, or take it out "
+        raise TableError(f"{source}: column {names.index('') + 1} has no name; name it, or remove it "
                          "(pandas writes its index without a name: to_csv(index=False))")  # fmt: skip
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    if twice:
+    if twice := {name for name, count in Counter(names).items() if count > 1}:
         raise TableError(f"{source}: two columns are called {min(twice)!r}; rename one")
     if all(is_number(name) for name in names):
         raise TableError(f"{source}: the first line must name the columns, but holds numbers; add a line of names")
