@@ -85,8 +85,8 @@ class Choice:
             if len(rows):
                 lines = ", ".join(str(one.model.lines[i]) for i in rows[:5]) + ", ..." * (len(rows) > 5)
                 found.append(
-                    f"{one.name}: {len(rows)} of {len(one.loo)} rows have cavities that are not to be relied on (lines "
-                    f"{lines}): compare by cross-validation where the difference is small"
+                    f"{one.name}: leave-one-out densities are unreliable for {len(rows)} of {len(one.loo)} rows (lines "
+                    f"{lines}); if the difference is small, compare by cross-validation"
                 )
         return tuple(found)
 
@@ -202,10 +202,9 @@ def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
 
 @dataclass(frozen=True)
 class Growth:
-    """The steps of a search, from no term to the sum that was found, and all that was tried at each."""
+    """The steps of a search, from no term to the sum that was found."""
 
     steps: tuple[Standing, ...]
-    tried: tuple[tuple[Standing, ...], ...]
 
     @property
     def best(self) -> Standing:
@@ -249,22 +248,21 @@ def grow(
     `problem_of` makes the problem of a kernel. Of terms that gain about as much as the best the first is taken, so
     simple ones should come first.
     """
-    left, chosen, steps, tried = list(terms), [], [], []
+    left, chosen, steps = list(terms), [], []
     if not left:
-        raise ValueError("terms: there is no column that a term could be made of")
+        raise ValueError("terms: there is no column that could become a term")
     steps.append(standing(Candidate("constant()", problem_of(left[0])), method, kernel=OFFSET))
     while left and len(chosen) < most:
         texts = [" + ".join([*chosen, term]) for term in left]
         found = learned(
             [Candidate(text, problem_of(text)) for text in texts], method, report, f"term {len(chosen) + 1}"
         )
-        tried.append(tuple(found))
         at = _taken(left, found, steps[-1])
         if at is None:
             break
         steps.append(found[at])
         chosen.append(left.pop(at))
-    return Growth(tuple(steps), tuple(tried))
+    return Growth(tuple(steps))
 
 
 def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:

@@ -101,8 +101,8 @@ def sign(difference: Estimate) -> int:
 def conclusion(found: Comparison) -> str:
     """The comparison by NTLL in words."""
     first = called(found.first.method)
-    told = {one.method: sign(one.less(found.first)["ntll"]) for one in found.all[1:]}
-    groups = {which: [_name(method) for method, of in told.items() if of == which] for which in (-1, 1, 0)}
+    signs = {one.method: sign(one.less(found.first)["ntll"]) for one in found.all[1:]}
+    groups = {which: [_name(method) for method, of in signs.items() if of == which] for which in (-1, 1, 0)}
     parts = []
     if groups[-1]:
         parts.append(f"{listed(groups[-1])} forecast{'s' * (len(groups[-1]) == 1)} better than {first}")
@@ -111,9 +111,9 @@ def conclusion(found: Comparison) -> str:
     if groups[0]:
         parts.append(f"no difference between {first} and {listed(groups[0]).replace(' and ', ' or ')} can be told")
     text = f"By negative log-likelihood (NTLL) {'; '.join(parts)} (95 % level)."
-    if told["constant"] <= 0:
+    if signs["constant"] <= 0:
         text += f" {first} is not clearly better than a constant: the features say little, or the rows are too few."
-    elif told["linear"] <= 0:
+    elif signs["linear"] <= 0:
         text += " A linear model does as well as a smooth function here, as far as these rows tell."
     return f"{text} {_calibrated(found)}"
 
