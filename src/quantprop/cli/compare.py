@@ -13,6 +13,7 @@ from typer import Option
 from quantprop.cli.options import (
     KERNEL_HELP,
     KERNELS,
+    LIKELIHOOD_DEFAULT,
     LIKELIHOODS,
     METHODS,
     Debug,
@@ -20,7 +21,7 @@ from quantprop.cli.options import (
     TableOptions,
     announce,
     check_place,
-    one_of,
+    choice,
     takes_table,
     words,
 )
@@ -37,19 +38,13 @@ def compare(
     methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
     likelihood: Annotated[
-        list[str] | None,
-        Option(
-            callback=one_of(LIKELIHOODS),
-            help="As for fit; several are compared.  [guessed from the target, and said why]",
-        ),
+        list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.{LIKELIHOOD_DEFAULT}")
     ] = None,
     kernel: Annotated[
-        list[str] | None,
-        Option(callback=one_of(KERNELS, terms=True), help=f"{KERNEL_HELP} Several are compared.  [isotropic]"),
+        list[str] | None, choice(KERNELS, f"{KERNEL_HELP} Several are compared.  [isotropic]", terms=True)
     ] = None,
     out: Annotated[
-        Path | None,
-        Option(help="The page to write; an old one is replaced.  [a new one: report.html, report-2.html, ...]"),
+        Path | None, Option(help="The page to write, replaced if it exists.  [the first free of report.html, ...]")
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -90,7 +85,6 @@ def _compare_methods(
 def _compare_models(
     table: TableOptions, likelihoods: Sequence[str | None], kernels: list[str], method: str, page: Path, json: bool
 ) -> None:
-    """Compare kernels and likelihoods."""
     from quantprop import comparison, report
 
     rows, roles = table.read()
@@ -137,7 +131,6 @@ def _free_place(first: Path) -> Path:
 def _models_code(
     table: TableOptions, roles: Roles, likelihoods: Sequence[str | None], kernels: list[str], method: str
 ) -> str:
-    """Python lines that repeat a comparison of models."""
     return "\n".join([
         "from quantprop import comparison, tables",
         "",
@@ -152,7 +145,6 @@ def _models_code(
 
 
 def _methods_code(table: TableOptions, problem: Problem, rest: str) -> str:
-    """Python lines that repeat a comparison of methods."""
     roles = problem.roles
     how = [repr(table.target), repr(problem.target.likelihood), repr(problem.kernel)]
     how += [f"tables.{roles!r}"] if roles != type(roles)() else []

@@ -17,6 +17,7 @@ from quantprop.cli.options import (
     GROW,
     KERNEL_HELP,
     KERNELS,
+    LIKELIHOOD_DEFAULT,
     LIKELIHOODS,
     METHODS,
     OBJECTIVES,
@@ -25,7 +26,7 @@ from quantprop.cli.options import (
     TableOptions,
     announce,
     check_place,
-    one_of,
+    choice,
     takes_table,
 )
 from quantprop.cli.screen import as_json, bars, evaluations, failure, note, plainly, prepared
@@ -40,23 +41,13 @@ TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.di
 def fit(
     table: TableOptions,
     likelihood: Annotated[
-        str | None,
-        Option(
-            callback=one_of(LIKELIHOODS),
-            help=f"One of {', '.join(LIKELIHOODS)}.  [guessed from the target, and said why]",
-        ),
+        str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.{LIKELIHOOD_DEFAULT}")
     ] = None,
-    method: Annotated[str, Option(callback=one_of(METHODS), help=f"One of {', '.join(METHODS)}.")] = "qp",
+    method: Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")] = "qp",
     kernel: Annotated[
-        str,
-        Option(
-            callback=one_of((*KERNELS, GROW), terms=True),
-            help=f"{KERNEL_HELP} With grow, a sum of terms is searched for.",
-        ),
+        str, choice((*KERNELS, GROW), f"{KERNEL_HELP} With grow, a sum of terms is searched for.", terms=True)
     ] = "isotropic",
-    objective: Annotated[
-        str, Option(callback=one_of(OBJECTIVES), help="What learning maximises: evidence or loo.")
-    ] = "evidence",
+    objective: Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")] = "evidence",
     inducing: Annotated[
         int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
     ] = None,
@@ -146,7 +137,7 @@ def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, 
     from quantprop.tables.targets import JOINT
 
     if series and inducing is not None:
-        raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
+        raise typer.BadParameter("--series and --inducing both choose how the process is represented: give one of them")
     if (series or integrate) and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
         raise typer.BadParameter(
             f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
@@ -172,12 +163,12 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
         ) from None
     except MemoryError as error:
         raise MemoryError(
-            f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"
+            f"{error}; --inducing 512 represents many rows by 512 points, and --sample 1000 uses 1000 of the rows"
         ) from None
 
 
 def _joined(coordinator: str | None, processes: int | None, process: int | None) -> bool:
-    """Join a job of several processes where options or the environment ask for it; returns whether this one prints."""
+    """Join a job of several processes if options or the environment ask for it; returns whether this one prints."""
     given = (coordinator, processes, process)
     if any(part is not None for part in given) and None in given:
         raise typer.BadParameter("--coordinator, --processes and --process go together: give all three, or none")

@@ -36,7 +36,7 @@ LEARNING_FTOL = 1e-12
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How to learn: all settings of an estimator that do not belong to the model."""
+    """Settings of an estimator that do not belong to the model."""
 
     method: Method
     objective: Objective
@@ -75,18 +75,18 @@ class FittedCore:
         """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""
         if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
             raise ValueError(
-                "the file of this model holds a part of its rows only, those of one process of a job: it predicts, but "
-                "its objective at another theta is not known here"
+                "the file of this model contains only the rows of one process of a job: it predicts, but its objective "
+                "at another theta is not known here"
             )
         size = self.spec.size
         point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
         if move:
-            self.fitted, self.integrated = self.moved(point).fitted, None
+            self.fitted, self.integrated = self.fitted_at(point), None
         return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
 
-    def moved(self, point: Point) -> FittedCore:
+    def fitted_at(self, point: Point) -> Fitted:
         """The same data at another point."""
-        return FittedCore(self.spec, self.landscape, _fitted(self.landscape, point, "nothing-to-learn"))
+        return _fitted(self.landscape, point, "nothing-to-learn")
 
 
 class LearnedAttributes:
@@ -233,14 +233,14 @@ def build(
     theta, bounds = packed(landscape.parts), box(landscape.parts)
     if warm is not None and has_one_site_per_row(warm, task.x):
         landscape.warmed(theta, warm)
-    start = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if options.optimizer is None or not len(theta):
         fitted = _unlearned(options, landscape, theta, x, y, rows)
-    elif callable(options.optimizer):
-        fitted = _learned_by(options.optimizer, spec, landscape, [start, *random_starts(options, bounds)], bounds)
     else:
-        starts = [start, *random_starts(options, bounds)]
-        fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
+        starts = [np.clip(theta, bounds[:, 0], bounds[:, 1]), *random_starts(options, bounds)]  # as scikit-learn does
+        if callable(options.optimizer):
+            fitted = _learned_by(options.optimizer, spec, landscape, starts, bounds)
+        else:
+            fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)
 
@@ -254,8 +254,8 @@ def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:
 
 
 def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: Rows) -> Fitted:
-    tolerance = INFERENCE_TOLERANCE
-    solution = infer(landscape.model, x, y, options.method, tol=tolerance, max_sweeps=options.max_sweeps, **rows)
+    limits = {"tol": INFERENCE_TOLERANCE, "max_sweeps": options.max_sweeps}
+    solution = infer(landscape.model, x, y, options.method, **limits, **rows)
     value = solution.log_evidence
     if options.objective.name == "loo":
         value = weighted_sum(solution.loo, landscape.task.weight.total[: len(solution.loo)])
