@@ -251,5 +251,5 @@ def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
     if not {"ep", "qp"} <= set(by) or not isinstance(by["ep"].fits[0].solution, Solution):
         return ()
     ep, estimator = by["ep"].fits[0], by["qp"].estimator
-    qp = estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core
+    qp = estimator._cores()[0]
     return ep.solution, qp.fitted_at(qp.landscape.from_cold(ep.theta)).solution

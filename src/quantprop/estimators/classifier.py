@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_consistent_length
 
-from quantprop.estimators.core import ClassModel, FittedCore, MultiClassModels, build, two_class_problems, votes
+from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_class_problems, votes
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES
 from quantprop.estimators.rows import Rows, given_rows, unique_values, with_weight, written_out
@@ -173,9 +173,8 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         return self._fit_options(self.max_iter_predict), spec, model, X[chosen], signs, rows
 
     def _finish(self, cores: list[FittedCore]) -> None:
-        models = [ClassModel(core) for core in cores]
-        self.base_estimator_: Any = models[0] if len(models) == 1 else MultiClassModels(models)
-        self.log_marginal_likelihood_value_ = np.mean([m.log_marginal_likelihood_value_ for m in models])
+        self.base_estimator_: Any = cores[0] if len(cores) == 1 else MultiClassModels(cores)
+        self.log_marginal_likelihood_value_ = np.mean([core.fitted.objective_value for core in cores])
 
     def _jointly(self) -> bool:
         return self.n_classes_ > 2 and self.multi_class == "joint"
@@ -189,12 +188,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 f"likelihood must be 'probit' with multi_class='joint'; got {self.likelihood!r}: use it, or one_vs_rest"
             )
 
-    def _models(self) -> list[ClassModel]:
-        base = getattr(self, "base_estimator_", None)
-        return base.estimators_ if isinstance(base, MultiClassModels) else [] if base is None else [base]
-
     def _cores(self) -> list[FittedCore]:
-        return [model.core for model in self._models()]
+        base = getattr(self, "base_estimator_", None)
+        return list(base.estimators_) if isinstance(base, MultiClassModels) else [] if base is None else [base]
 
     @property
     def loo_(self):
@@ -207,7 +203,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         """The most probable class of each row."""
         self._check_fitted()
         if self._by_pairs():
-            return self.classes_[np.argmax(votes(self._models(), self._new_inputs(X), self.n_classes_), axis=1)]
+            return self.classes_[np.argmax(votes(self._cores(), self._new_inputs(X), self.n_classes_), axis=1)]
         return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
 
     def predict_proba(self, X):
@@ -222,7 +218,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 "one_vs_one multi-class mode does not support predicting probability estimates. "
                 "Use one_vs_rest mode instead."
             )
-        x, models = self._new_inputs(X), self._models()
+        x, models = self._new_inputs(X), self._cores()
         if len(models) == 1:
             return models[0].log_proba(x)
         each = np.stack([model.log_proba(x)[:, 1] for model in models], axis=1)
@@ -246,7 +242,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         a joint one.
         """
         x = self._new_inputs(X)
-        found = [model.posterior_.predict(x) for model in self._models()]
+        found = [core.posterior.predict(x) for core in self._cores()]
         if self._jointly():
             return found[0].mean, found[0].variance
         return np.stack([n.mean for n in found], axis=1), np.stack([n.variance for n in found], axis=1)

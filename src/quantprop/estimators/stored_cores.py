@@ -28,7 +28,7 @@ from quantprop.storage import records
 from quantprop.storage.files import Shelf
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, encode, instance, require
 
-WHOLE = Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool))
+WHOLE = records.BY_TYPE[int]
 _PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
 
 _KERNELS = (
