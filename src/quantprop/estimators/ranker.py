@@ -90,8 +90,7 @@ class GaussianProcessRanker(GaussianProcess):
         """The mean of the utility of items, with its standard deviation or the covariance of all on request."""
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        items = self._new_inputs(X)
-        solution: Any = self.solution_
+        items, solution = self._new_inputs(X), self.solution_
         kernel = Item(solution.model.plain_kernel.kernel)
         found = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
         utility = proper(found, solution.status)
@@ -148,11 +147,11 @@ def checked(pairs: Any, items: int) -> np.ndarray:
     if found.ndim != 2 or found.shape[1] != 2 or len(found) == 0:
         raise ValueError(f"pairs must be rows (winner, loser) of positions in X; got shape {found.shape}")
     if found.dtype.kind not in "iu":
-        raise ValueError(f"pairs must be whole numbers, positions in X; got {found.dtype}")
+        raise ValueError(f"pairs must be integers, positions in X; got {found.dtype}")
     wrong = (found < 0) | (found >= items)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise ValueError(f"pairs[{row}, {column}] = {found[row, column]} is no row of X, which has {items}, from 0")
+        raise ValueError(f"pairs[{row}, {column}] = {found[row, column]} is not a row of X, which has {items}, from 0")
     same = found[:, 0] == found[:, 1]
     if same.any():
         raise ValueError(f"pairs[{int(np.argmax(same))}] compares item {found[same][0, 0]} with itself: leave it out")

@@ -179,8 +179,8 @@ class GaussianProcessRegressor(Forecasts):
         self, X: np.ndarray, y: np.ndarray, weights: Any, exposure: Any, trials: Any
     ) -> tuple[np.ndarray, np.ndarray, Rows]:
         """The rows whose weight is not zero; noise that differs between rows is passed as exposure."""
-        precisions = relative_precisions(self.alpha, len(y)) if self._named(Gaussian) else None
-        exposure = exposure if precisions is None else precisions
+        if self._named(Gaussian) and np.ndim(self.alpha):
+            exposure = relative_precisions(self.alpha, len(y))
         return with_weight(X, y, given_rows(weights=weights, exposure=exposure, trials=trials))
 
     def _likelihood(self, y: np.ndarray, rows: Rows) -> Likelihood:
