@@ -55,7 +55,9 @@ def compare(
     chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or ["isotropic"]))
     likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
     with plainly(debug), prepared():
-        page = _free_place(Path("report.html")) if out is None else out
+        others = (Path(f"report-{i}.html") for i in itertools.count(2))
+        free = (place for place in itertools.chain([Path("report.html")], others) if not place.exists())
+        page = next(free) if out is None else out  # a page is replaced only on request
         check_place(page)
         if len(kernels) * len(likelihoods) > 1:
             _compare_models(table, likelihoods, kernels, chosen[0], page, json)
@@ -120,12 +122,6 @@ def _methods(text: str) -> tuple[str, ...]:
             f"some of {', '.join(METHODS)}; got {text}{nearest(unknown[0], METHODS)}", param_hint="--methods"
         )
     return chosen
-
-
-def _free_place(first: Path) -> Path:
-    """The first of report.html, report-2.html, ... that does not exist: a page is replaced only on request."""
-    others = (first.with_stem(f"{first.stem}-{i}") for i in itertools.count(2))
-    return next(place for place in itertools.chain([first], others) if not place.exists())
 
 
 def _models_code(

@@ -162,15 +162,15 @@ def unreliable(model: TableModel) -> np.ndarray:
     """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
     the models of classes. Cavities of the Gaussian likelihood are exact, whatever that variance.
     """
-    return np.any([_unreliable(fitted.solution) for fitted in model.fits], axis=0)
-
-
-def _unreliable(solution: Solution | ClassSolution) -> np.ndarray:
-    if isinstance(solution, ClassSolution):
-        return ~(_class_spread(solution) <= UNRELIABLE)
-    if isinstance(solution.model.likelihood, Gaussian):
-        return np.isnan(solution.loo)
-    return np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE)
+    found = []
+    for solution in (fitted.solution for fitted in model.fits):
+        if isinstance(solution, ClassSolution):
+            found.append(~(_class_spread(solution) <= UNRELIABLE))
+        elif isinstance(solution.model.likelihood, Gaussian):
+            found.append(np.isnan(solution.loo))
+        else:
+            found.append(np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE))
+    return np.any(found, axis=0)
 
 
 @float64

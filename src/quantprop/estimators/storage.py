@@ -40,7 +40,7 @@ class Family:
 
     kind: Kind
     attributes: dict[str, Rule]
-    tensors: Callable[[Any], dict[str, np.ndarray]]
+    tensors: dict[str, str]  # the attributes that become tensors, by their names in the file
     complete: Callable[[Any, list[FittedCore], Shelf], None]
 
 
@@ -58,10 +58,6 @@ def _complete_classifier(estimator: Any, cores: list[FittedCore], shelf: Shelf) 
     estimator._finish(cores)
 
 
-def _tensors_of_regressor(model: Any) -> dict[str, np.ndarray]:
-    return {"y_train": np.asarray(model.y_train_, dtype=np.float64), "rows": model._rows.astype(np.float64)}
-
-
 def _complete_regressor(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> None:
     require(len(cores) == 1, "it holds too many models")
     task = cores[0].landscape.task
@@ -70,10 +66,6 @@ def _complete_regressor(estimator: Any, cores: list[FittedCore], shelf: Shelf) -
     estimator._core, estimator._rows = cores[0], rows.astype(int)
     estimator.X_train_ = task.x[estimator._rows]
     estimator.y_train_ = shelf.take("y_train", (len(rows), *task.data.y.shape[1:]))
-
-
-def _tensors_of_ranker(model: Any) -> dict[str, np.ndarray]:
-    return {"items": model.X_train_, "pairs": model.pairs_.astype(np.float64)}
 
 
 def _complete_ranker(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> None:
@@ -123,12 +115,14 @@ def _kind(name: str, make: type) -> Kind:
 
 FAMILIES = (
     Family(
-        _kind("classifier", GaussianProcessClassifier), {**_COMMON, "classes_": _LABELS}, lambda model: {},
-        _complete_classifier,
+        _kind("classifier", GaussianProcessClassifier), {**_COMMON, "classes_": _LABELS}, {}, _complete_classifier,
     ),
-    Family(_kind("ranker", GaussianProcessRanker), _COMMON, _tensors_of_ranker, _complete_ranker),
     Family(
-        _kind("regressor", GaussianProcessRegressor), {**_COMMON, **_OF_Y}, _tensors_of_regressor, _complete_regressor
+        _kind("ranker", GaussianProcessRanker), _COMMON, {"items": "X_train_", "pairs": "pairs_"}, _complete_ranker,
+    ),
+    Family(
+        _kind("regressor", GaussianProcessRegressor), {**_COMMON, **_OF_Y}, {"y_train": "y_train_", "rows": "_rows"},
+        _complete_regressor,
     ),
 )  # fmt: skip
 
@@ -155,7 +149,7 @@ def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -
     if family is None:
         return storage.save(model, path)  # type: ignore[arg-type]  # which raises if it cannot store it
     check_is_fitted(model, "log_marginal_likelihood_value_")
-    tensors = family.tensors(model)
+    tensors = {name: np.asarray(getattr(model, of), dtype=np.float64) for name, of in family.tensors.items()}
     write(ModelFile(family.kind.name, _packed(model, family, tensors), tensors, note), path)
 
 

@@ -106,7 +106,6 @@ class Case:
 
 
 def _in_turn(units: list[Unit]) -> list[Done]:
-    """The rows of all units, one data set after the other."""
     groups = groupby(units, key=lambda unit: unit.experiment.dataset)
     return [done for _, group in groups for done in _rows_of(list(group))]
 

@@ -109,12 +109,12 @@ _TEX = {
 
 def latex(document: Document) -> str:
     """The document as LaTeX that any engine compiles; its tables use booktabs."""
-    blocks = _blocks(document, _latex_heading, _tex, _longtable)
+
+    def heading(level: int, text: str) -> str:
+        return rf"\{'sub' * (level - 1)}section*{{{_tex(text)}}}"
+
+    blocks = _blocks(document, heading, _tex, _longtable)
     return _PREAMBLE + "\n\n".join(blocks) + "\n\\end{document}\n"
-
-
-def _latex_heading(level: int, text: str) -> str:
-    return rf"\{'sub' * (level - 1)}section*{{{_tex(text)}}}"
 
 
 def _longtable(sheet: Sheet) -> str:

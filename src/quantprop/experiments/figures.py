@@ -13,7 +13,7 @@ from scipy.special import ndtr
 
 from quantprop import plots
 from quantprop.experiments import summary
-from quantprop.experiments.published import Setting, in_order, label, method_name, setting
+from quantprop.experiments.published import in_order, label, method_name, setting
 from quantprop.experiments.rows import Row
 from quantprop.experiments.summary import Pair
 from quantprop.plots.canvas import Axes, Figure, plain, style
@@ -47,7 +47,8 @@ def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
     """The figures that rows allow, by name."""
     for of, group in groupby(in_order(rows), key=setting):
         about = f"variant {of.variant}, {of.kernel} kernel, learned by {of.objective}"
-        ending, given = _ending(of), [row for row in group if not row.failed]
+        ending = "-".join(quote(part, safe="") for part in of if part not in ("isotropic", "evidence"))
+        given = [row for row in group if not row.failed]
         matched = _matched(given)
         for name, splits in (("figure1a", ("fold",)), ("figure1b", ("year", "event"))):
             if chosen := {data: both for data, both in matched.items() if both[0][0].split in splits}:
@@ -57,11 +58,6 @@ def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
         folds = [row for row in given if row.split == "fold"]
         for dataset, tested in groupby(folds, key=lambda row: row.dataset):
             yield f"reliability-{quote(dataset, safe='')}-{ending}", reliability(list(tested), dataset, about)
-
-
-def _ending(of: Setting) -> str:
-    usual = ("isotropic", "evidence")
-    return "-".join(quote(part, safe="") for part in of if part not in usual)
 
 
 def _matched(rows: list[Row]) -> Pairs:
@@ -98,7 +94,10 @@ def variances(matched: Pairs, about: str) -> Figure:
         look = {"color": colour, "s": 14, "marker": marker, "linewidths": 0, "alpha": 0.6, "rasterized": True}
         left.scatter(ep, qp, label=plain(name), **look)
         right.scatter(ep, qp / ep, **look)
-    _diagonal(left)
+    points = np.concatenate([np.asarray(drawn.get_offsets()).ravel() for drawn in left.collections])
+    if len(points):
+        ends = points.min(), points.max()
+        left.plot(ends, ends, color=plots.BLACK, linewidth=0.8, zorder=3)
     right.axhline(1.0, color=plots.BLACK, linewidth=0.8, zorder=3)
     left.set(xlabel="EP: variance of f", ylabel="QP: variance of f", xscale="log", yscale="log")
     right.set(xlabel="EP: variance of f", ylabel="QP's variance / EP's", xscale="log")
@@ -142,14 +141,6 @@ def reliability(rows: list[Row], dataset: str, about: str) -> Figure:
         ax.set_title(f"{method_name(method)}: {len(y)} forecasts")
     _title(figure, f"{dataset}: forecasts of the class +1 (intervals as if they were independent)", about)
     return figure
-
-
-def _diagonal(ax: Axes) -> None:
-    """The line of equal values, as far as what is drawn."""
-    points = np.concatenate([np.asarray(drawn.get_offsets()).ravel() for drawn in ax.collections])
-    if len(points):
-        ends = points.min(), points.max()
-        ax.plot(ends, ends, color=plots.BLACK, linewidth=0.8, zorder=3)
 
 
 def _title(figure: Figure, text: str, about: str) -> None:

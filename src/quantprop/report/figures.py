@@ -89,17 +89,16 @@ def calibration(one: Evaluated) -> Picture:
     if isinstance(forecast, ClassForecast):
         p, came = forecast.stated
         caption = f"{name}: reliability of forecasts of rows not learned from."
-        return Picture(_drawn(lambda ax: _reliability(p, came, ax), name), caption,
-                       f"Reliability diagram of {name}: {error}.")  # fmt: skip
+
+        def draw(ax: Axes) -> None:
+            plots.reliability(p, came, ax=ax)
+            ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
+
+        return Picture(_drawn(draw, name), caption, f"Reliability diagram of {name}: {error}.")
     lower, pit = forecast.pit.T
     given = pit if np.array_equal(lower, pit) else forecast.pit  # one column for continuous y
     caption = f"{name}: probability integral transform of rows not learned from; flat if calibrated."
     return Picture(_drawn(lambda ax: plots.pit(given, ax=ax), name), caption, f"PIT histogram of {name}: {error}.")
-
-
-def _reliability(p: np.ndarray, came: np.ndarray, ax: Axes) -> None:
-    plots.reliability(p, came, ax=ax)
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
 
 
 def effects(model: TableModel) -> Iterator[Picture]:
