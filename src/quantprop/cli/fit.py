@@ -62,7 +62,7 @@ def fit(
     processes: Annotated[int | None, Option(min=1, help="How many processes the job has.")] = None,
     process: Annotated[int | None, Option(min=0, help="Which of them this one is.")] = None,
     checkpoint: Annotated[
-        Path | None, Option(help="File to write while learning, and to go on from if it is there.")
+        Path | None, Option(help="File to write while learning, and to resume from if it exists.")
     ] = None,
     minutes: Annotated[float | None, Option(min=0, help="Between two checkpoints.  [10]")] = None,
     out: Annotated[Path, Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),

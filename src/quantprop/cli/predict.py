@@ -80,7 +80,7 @@ def _levels(text: str) -> tuple[float, ...]:
     try:
         levels = tuple(float(word) for word in words(text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of numbers", param_hint="--quantiles") from None
+        raise typer.BadParameter(f"{text!r} is not a list of numbers", param_hint="--quantiles") from None
     if not all(0 < level < 1 for level in levels):
         raise typer.BadParameter(f"must lie between 0 and 1; got {text}", param_hint="--quantiles")
     return levels

@@ -213,7 +213,7 @@ class Growth:
 
 
 def possible_terms(table: Table) -> tuple[str, ...]:
-    """A linear and a smooth term for every column of numbers or dates, a group for every column of words; simple ones
+    """A linear and a smooth term for every column of numbers or dates, a group for every text column; simple ones
     first. Columns that are neither, or whose words never repeat, are passed over.
     """
     linear, smooth, groups = [], [], []

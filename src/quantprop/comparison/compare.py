@@ -34,8 +34,8 @@ from quantprop.tables import Problem, TableModel
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
-WIDE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
-OFFSET = kernels.Constant(WIDE)
+WIDE_VARIANCE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
+OFFSET = kernels.Constant(WIDE_VARIANCE)
 BASELINES = ("constant", "linear")
 
 
@@ -47,7 +47,7 @@ def linear_kernel(problem: Problem) -> kernels.Kernel:
     numbers = [i for i in range(len(problem.encoding.columns)) if i not in groups]
     kernel: kernels.Kernel = OFFSET
     for group in groups:
-        kernel = kernel + kernels.Categories(WIDE).on(group)
+        kernel = kernel + kernels.Categories(WIDE_VARIANCE).on(group)
     return kernel + kernels.Linear().on(numbers) if numbers else kernel
 
 

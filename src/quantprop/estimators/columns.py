@@ -168,7 +168,7 @@ def _array_levels(X: Any, groups: Sequence[Any]) -> tuple[tuple[int, tuple[str, 
         return ()
     for column in groups:
         if column >= x.shape[1]:
-            raise ValueError(f"kernel: column {column} is none of the {x.shape[1]} columns of X, counted from 0")
+            raise ValueError(f"kernel: column {column} is not one of the {x.shape[1]} columns of X, counted from 0")
     return tuple((column, _levels(x[:, column], str(column))) for column in groups)
 
 

@@ -125,7 +125,7 @@ def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], 
 
 
 def has_white(kernel: Any) -> bool:
-    """Whether a kernel in terms contains the noise of y itself."""
+    """Return whether a kernel in terms contains the noise of y itself."""
     text = kernel.text if isinstance(kernel, Terms) else kernel or ""
     return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
 

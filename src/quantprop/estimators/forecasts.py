@@ -124,7 +124,7 @@ class Forecasts(RegressorMixin, GaussianProcess):
         return isinstance(self.likelihood, str) and self.likelihood == kind.name
 
     def _of_f(self) -> bool:
-        """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
+        """Return whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
         learned: Any = self._core.fitted.model.likelihood
         return self._named(Gaussian) and learned.scale.fixed
 

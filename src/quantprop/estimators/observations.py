@@ -31,7 +31,7 @@ OF_NUMBERS = {name: kind for name, kind in KINDS.items() if kind.observes not in
 
 
 def is_on_real_line(likelihood: Likelihood) -> bool:
-    """Whether y is one number between −∞ and ∞, in the unit of f."""
+    """Return whether y is one number between −∞ and ∞, in the unit of f."""
     unbounded = likelihood.interval == (-np.inf, np.inf)
     return likelihood.noise_name is not None and likelihood.columns == 1 and unbounded
 

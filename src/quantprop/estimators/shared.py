@@ -46,7 +46,7 @@ log = logging.getLogger("quantprop")
 AUTO_POINTS = 512  # inducing points of process="auto"
 MAX_CPU_WORK = 3e10  # operations of a dense sweep up to which "auto" is exact: 3,100 rows, some minutes a fit
 MAX_DEVICE_WORK = 1e12  # the same on an accelerator: 10,000 rows
-MAX_MEMORY_SHARE = 0.5  # of the memory, for a dense prior chosen by "auto"
+MAX_MEMORY_FRACTION = 0.5  # of the memory, for a dense prior chosen by "auto"
 MIN_MARKOV_WORK = 1e9  # operations of a dense sweep beyond which a state-space form is faster: 1,000 rows
 NAMED_PROCESSES = {"dense": DEFAULT_PROCESS, "markov": Markov()}
 MAX_SENTENCES = 3  # of a warning about parameters at a bound
@@ -71,7 +71,7 @@ def chosen_process(given: Process | str, n: int, in_time: bool = False) -> Proce
         log.info("process='auto': Markov(), exact, for %d rows", n)
         return NAMED_PROCESSES["markov"]
     work = MAX_CPU_WORK if jax.default_backend() == "cpu" else MAX_DEVICE_WORK
-    if cost.flops <= work and (have is None or cost.peak <= MAX_MEMORY_SHARE * have):
+    if cost.flops <= work and (have is None or cost.peak <= MAX_MEMORY_FRACTION * have):
         log.info("process='auto': dense, exact, for %d rows", n)
         return DEFAULT_PROCESS
     points = min(AUTO_POINTS, n)
@@ -211,12 +211,12 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         return chosen_process(self.process, row_count(X), self._in_time(spec, X))
 
     def _in_time(self, spec: KernelSpec, X: np.ndarray) -> bool:
-        """Whether the process may be `Markov()`, and kernel and X have a state-space form."""
+        """Return whether the process may be `Markov()`, and kernel and X have a state-space form."""
         may = self.process in ("auto", "markov") or isinstance(self.process, Markov)
         return may and applies(values(spec.kernel), X.shape[1])
 
     def _given(self) -> bool:
-        """Whether the kernel is the user's own."""
+        """Return whether the kernel is the user's own."""
         return self.kernel is not None and not isinstance(self.kernel, str)
 
     def _warn(self) -> None:

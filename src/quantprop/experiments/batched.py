@@ -91,7 +91,7 @@ def together(units: list[Unit], tasks: Iterable[tuple[Any, list[Done]]]) -> Resu
 
 @dataclass
 class Case:
-    """One experiment on its way through a method: EP's row where the method goes on from there, and then its result."""
+    """One experiment on its way through a method: EP's row if the method starts from it, and then its result."""
 
     experiment: Experiment
     parts: TrainTest

@@ -109,7 +109,7 @@ def variances(matched: Pairs, about: str) -> Figure:
 
 
 def log_likelihoods(matched: Pairs, about: str) -> Figure:
-    """NTLL of every experiment, EP's across and QP's less EP's upwards (the two differ by thousandths): one panel per
+    """NTLL of every experiment, EP's across and QP's minus EP's upwards (the two differ by thousandths): one panel per
     data set. Infinite ones are counted only.
     """
     figure, panels = _grid(len(matched), columns=5, size=3.0)
@@ -148,7 +148,7 @@ def _title(figure: Figure, text: str, about: str) -> None:
 
 
 def _grid(panels: int, columns: int, size: float) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, row by row."""
+    """A figure with the given number of panels, row by row."""
     columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(size * columns + 0.4, size * rows + 0.6), layout="constrained")

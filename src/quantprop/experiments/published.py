@@ -90,7 +90,7 @@ def setting(row: Row) -> Setting:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Rows by setting, data set, split, method, round and fold: as the paper has them where it says, else by name."""
+    """Rows by setting, data set, split, method, round and fold: in the paper's order, otherwise by name."""
     return sorted(rows, key=_place)
 
 

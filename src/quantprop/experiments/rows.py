@@ -26,7 +26,7 @@ Key = tuple[str, str, str, str, str, int, int, str]
 
 
 class Malformed(ValueError):
-    """A line that is no row."""
+    """A line that is not a row."""
 
 
 class Busy(RuntimeError):

@@ -104,7 +104,7 @@ def _score(summary: MethodSummary) -> tuple[str, ...]:
 
 
 def less_ep(summaries: Sequence[MethodSummary]) -> Sheet:
-    """Each method's NTLL less EP's, and whether that can be told from 0."""
+    """Each method's NTLL minus EP's, and whether the difference is significant."""
     header = ("data", "method", "NTLL less EP's", "standard error", "t", "p", "divisions")
     lines = tuple(
         (_data(summary), method_name(summary.method), *_with_error(found.mean, found.standard_error),

@@ -20,7 +20,7 @@ WILSON = ndtri(0.95)  # bars hold 90 %
 
 @checked()
 def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None = None) -> Axes:
-    """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or truth values).
+    """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or booleans).
 
     One point per bin of equal width, at the mean probability and the share that came true, with Wilson's 90 % interval;
     the numbers at the foot count the forecasts in each bin.

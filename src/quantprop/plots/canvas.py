@@ -56,7 +56,7 @@ def calibrated(ax: Axes, low: float, **labels: str) -> None:
 def class_styles(labels: Sequence[Any]) -> list[tuple[Any, str, str]]:
     """Each class with its marker and its colour."""
     if len(labels) > len(COLOURS):
-        raise ValueError(f"at most {len(COLOURS)} classes can be told apart by colour; got {len(labels)}")
+        raise ValueError(f"at most {len(COLOURS)} classes can be distinguished by colour; got {len(labels)}")
     return list(zip(labels, MARKERS, COLOURS, strict=False))
 
 

@@ -52,7 +52,7 @@ def likelihood_called(name: str) -> str:
 
 
 def kernel_called(kernel: str) -> str:
-    """A kernel by its word, or in the language of terms."""
+    """A kernel by its word, or as a formula."""
     if kernel in KERNELS:
         return f"standardised; squared-exponential kernel with {KERNELS[kernel]}"
     return f"in their own units; kernel {kernel}"

@@ -180,7 +180,7 @@ def _checked_count(scan: Any, polars: Any, source: str) -> int:
 
 
 def _levels(scan: Any, name: str, kind: Any, polars: Any, source: str) -> tuple[str, ...] | None:
-    """The categories of a column of words, none for numbers; None for a column that never changes."""
+    """The categories of a text column, none for numbers; None for a column that never changes."""
     if kind == polars.Boolean:
         return TRUTH
     if kind.is_numeric():

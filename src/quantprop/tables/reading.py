@@ -203,7 +203,9 @@ def _check_kind(data: bytes, source: str) -> None:
         raise TableError(f"{source} is UTF-16: save it as UTF-8")
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise TableError(f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one: save it as UTF-8")
+        raise TableError(
+            f"{source}, line {line}: a NUL byte; this is not a text file, or a damaged one: save it as UTF-8"
+        )
 
 
 def _decoded(data: bytes, source: str) -> str:

@@ -116,7 +116,7 @@ def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target
 
 
 def _labels(table: Table, name: str, words: tuple[str, ...]) -> np.ndarray:
-    """Labels as written, truth values in lower case, numbers as numbers (whole ones as integers)."""
+    """Labels as written, booleans in lower case, numbers as numbers (whole ones as integers)."""
     if words:
         cells = table.column(name)
         return np.array([cell.casefold() for cell in cells] if words == TRUTH else cells)
