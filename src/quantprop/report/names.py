@@ -9,6 +9,7 @@ from quantprop.comparison import Comparison, Estimate
 from quantprop.comparison.insight import readable
 from quantprop.inference.results import Ending
 from quantprop.inference.solution import Status
+from quantprop.likelihoods import by_name
 
 METHODS = {
     "qp": "QP", "ep": "EP", "vb": "VB", "laplace": "Laplace", "power-ep": "power EP", "constant": "constant",
@@ -17,7 +18,6 @@ METHODS = {
 SCORES = {
     "error": "test error", "rmse": "RMSE", "mae": "MAE", "ntll": "NTLL", "brier": "Brier", "calibration": "calibration",
 }  # fmt: skip
-LIKELIHOODS = {"poisson": "Poisson", "gaussian": "Gaussian", "student-t": "Student-t", "heaviside": "Heaviside"}
 REGRESSIONS = {
     "probit": "probit regression", "multinomial-probit": "multinomial probit regression",
     "logit": "logistic regression", "poisson": "Poisson regression", "gaussian": "linear regression",
@@ -48,7 +48,7 @@ def called(method: str) -> str:
 
 def likelihood_called(name: str) -> str:
     """The name of a likelihood."""
-    return LIKELIHOODS.get(name, name.replace("-", " "))
+    return by_name(name).title or name.replace("-", " ")
 
 
 def kernel_called(kernel: str) -> str:
