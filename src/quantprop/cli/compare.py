@@ -11,17 +11,14 @@ import typer
 from typer import Option
 
 from quantprop.cli.options import (
-    KERNEL_HELP,
-    KERNELS,
-    LIKELIHOOD_DEFAULT,
-    LIKELIHOODS,
     METHODS,
     Debug,
     Json,
+    Kernels,
+    Likelihoods,
     TableOptions,
     announce,
     check_place,
-    choice,
     takes_table,
     words,
 )
@@ -37,12 +34,8 @@ def compare(
     table: TableOptions,
     methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
-    likelihood: Annotated[
-        list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.{LIKELIHOOD_DEFAULT}")
-    ] = None,
-    kernel: Annotated[
-        list[str] | None, choice(KERNELS, f"{KERNEL_HELP} Several are compared.  [isotropic]", terms=True)
-    ] = None,
+    likelihood: Likelihoods = None,
+    kernel: Kernels = None,
     out: Annotated[
         Path | None, Option(help="The page to write, replaced if it exists.  [the first free of report.html, ...]")
     ] = None,

@@ -15,18 +15,15 @@ from typer import Option
 from quantprop.cli.explain import described, record
 from quantprop.cli.options import (
     GROW,
-    KERNEL_HELP,
-    KERNELS,
-    LIKELIHOOD_DEFAULT,
-    LIKELIHOODS,
-    METHODS,
-    OBJECTIVES,
     Debug,
     Json,
+    Kernel,
+    Likelihood,
+    Method,
+    Objective,
     TableOptions,
     announce,
     check_place,
-    choice,
     takes_table,
 )
 from quantprop.cli.screen import as_json, bars, evaluations, failure, note, plainly, prepared
@@ -40,14 +37,10 @@ TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.di
 @takes_table
 def fit(
     table: TableOptions,
-    likelihood: Annotated[
-        str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.{LIKELIHOOD_DEFAULT}")
-    ] = None,
-    method: Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")] = "qp",
-    kernel: Annotated[
-        str, choice((*KERNELS, GROW), f"{KERNEL_HELP} With grow, a sum of terms is searched for.", terms=True)
-    ] = "isotropic",
-    objective: Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")] = "evidence",
+    likelihood: Likelihood = None,
+    method: Method = "qp",
+    kernel: Kernel = "isotropic",
+    objective: Objective = "evidence",
     inducing: Annotated[
         int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
     ] = None,

@@ -62,15 +62,21 @@ Data = Annotated[str, Argument(help="CSV (comma, semicolon or tab) or Parquet; -
 Decimal = Annotated[str, choice((".", ","), "What stands before the decimals of a number.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, Option("--debug", help="Show where an error comes from.")]
-KERNEL_HELP = (
-    "One lengthscale for all features (isotropic), or one each (ard); or terms of columns, such as "
-    "'se(age) + periodic(month, period=12) + group(hospital) + linear(dose)'."
-)
 EVENT_HELP = (
     "Column with 1 or yes if the target was observed and 0 or no if it is a lower bound; or column=value, where value "
     "means observed."
 )
-LIKELIHOOD_DEFAULT = "  [guessed from the target, and said why]"
+OF_KERNEL = (
+    "One lengthscale for all features (isotropic), or one each (ard); or terms of columns, such as "
+    "'se(age) + periodic(month, period=12) + group(hospital) + linear(dose)'."
+)
+GUESSED = "[guessed from the target, and said why]"
+Likelihood = Annotated[str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.  {GUESSED}")]
+Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.  {GUESSED}")]
+Kernel = Annotated[str, choice((*KERNELS, GROW), f"{OF_KERNEL} With grow, a sum of terms is searched for.", terms=True)]
+Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} Several are compared.  [isotropic]", terms=True)]
+Method = Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")]
+Objective = Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")]
 
 
 @dataclass(frozen=True)
