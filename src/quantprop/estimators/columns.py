@@ -172,7 +172,7 @@ def _array_levels(X: Any, groups: Sequence[Any]) -> tuple[tuple[int, tuple[str, 
     return tuple((column, _levels(x[:, column], str(column))) for column in groups)
 
 
-def level_counts(kernel: Kernel, coding: Coding, x: Float[np.ndarray, "n d"]) -> dict[int, int]:
+def level_counts(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> dict[int, int]:
     """How many levels the columns of Coregion parts have: codes of an array must be 0, 1, ..."""
     counts = {}
     for leaf, seen in leaves(kernel):

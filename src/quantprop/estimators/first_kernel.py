@@ -71,7 +71,7 @@ def kernel_spec(
         kernel = centred(_started(terms, x, coding.names, default), column_moments(x, default.weights)[0])
     if isinstance(kernel, Kernel):
         kernel = located(kernel, coding.names) if coding.names else kernel
-        kernel = with_levels(kernel, level_counts(kernel, coding, x))
+        kernel = with_levels(kernel, level_counts(kernel, x))
         try:
             kernel = to_sklearn(kernel)
         except (TypeError, KernelSizeError):  # of the user's own, with a prior, or too large there
