@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from itertools import starmap
 from numbers import Integral
 from typing import Any, ClassVar
@@ -27,7 +27,7 @@ from quantprop.likelihoods.binary import Binary
 from quantprop.model import Model
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
@@ -60,19 +60,12 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     ['no', 'yes']
     """
 
-    kernel: Any = None
-    _: KW_ONLY
-    optimizer: Any = "fmin_l_bfgs_b"
-    n_restarts_optimizer: Any = 0
     max_iter_predict: Any = 100
     warm_start: Any = False
     copy_X_train: Any = True
-    random_state: Any = None
     multi_class: Any = "one_vs_rest"
     n_jobs: Any = None
-    method: Any = "qp"
     likelihood: Any = "probit"
-    objective: Any = "evidence"
     process: Any = "dense"
     hyperparameters: Any = "point"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from quantprop.model import Model
 from quantprop.runtime.precision import float64
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessRanker(GaussianProcess):
     """A Gaussian process as the utility of items, learned from which of two was preferred, with scikit-learn's
     interface.
@@ -48,14 +48,7 @@ class GaussianProcessRanker(GaussianProcess):
     True
     """
 
-    kernel: Any = None
-    _: KW_ONLY
-    optimizer: Any = "fmin_l_bfgs_b"
-    n_restarts_optimizer: Any = 0
-    random_state: Any = None
     likelihood: Any = "probit"
-    method: Any = "qp"
-    objective: Any = "evidence"
     max_sweeps: Any = 200
 
     process, hyperparameters = "dense", "point"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -40,7 +40,7 @@ from quantprop.likelihoods import ByOutput, Gaussian, Likelihood, Ordinal
 from quantprop.model import Model
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessRegressor(Forecasts):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
@@ -75,18 +75,11 @@ class GaussianProcessRegressor(Forecasts):
     (1, 2)
     """
 
-    kernel: Any = None
-    _: KW_ONLY
     alpha: Any = DEFAULT_ALPHA
-    optimizer: Any = "fmin_l_bfgs_b"
-    n_restarts_optimizer: Any = 0
     normalize_y: Any = False
     copy_X_train: Any = True
-    random_state: Any = None
     likelihood: Any = "gaussian"
     mean: Any = "zero"
-    method: Any = "qp"
-    objective: Any = "evidence"
     max_sweeps: Any = 200
     process: Any = "dense"
     hyperparameters: Any = "point"

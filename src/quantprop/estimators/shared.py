@@ -6,10 +6,10 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from types import MethodType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
@@ -104,18 +104,22 @@ class WithFurtherRows:
         return MethodType(self.method, estimator)
 
 
+@dataclass(eq=False, repr=False)
 class GaussianProcess(LearnedAttributes, BaseEstimator):
-    """The base of all estimators."""
+    """The base of all estimators, with the parameters that they share."""
 
-    kernel: Any
-    optimizer: Any
-    n_restarts_optimizer: int
-    random_state: Any
-    method: Any
-    objective: str
-    process: Any
-    hyperparameters: str
-    _core: FittedCore  # of estimators that learn one model
+    kernel: Any = None
+    _: KW_ONLY
+    optimizer: Any = "fmin_l_bfgs_b"
+    n_restarts_optimizer: Any = 0
+    random_state: Any = None
+    method: Any = "qp"
+    objective: Any = "evidence"
+
+    if TYPE_CHECKING:  # of the subclasses
+        process: Any
+        hyperparameters: Any
+        _core: FittedCore
     _remedy = ""  # what to try if learning did not converge
     _parameter_constraints: ClassVar[dict] = {
         "kernel": [SklearnKernel, Kernel, Terms, str, None],
