@@ -224,24 +224,21 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         return self.kernel is not None and not isinstance(self.kernel, str)
 
     def _warn(self) -> None:
+        """One warning of each kind per fit. A parameter at its bound is named once for all models."""
         cores = self._cores()
-        warn_if_unfinished(cores, type(self).__name__, self._remedy)
+        texts = list(_unfinished(cores, self._remedy))
         if self.optimizer is not None:
-            warn_at_bounds(cores, type(self).__name__, self._given())
-
-
-def warn_at_bounds(cores: Sequence[FittedCore], name: str, given: bool) -> None:
-    """Warn of parameters that ended at a bound, each once for all models; `given` if the kernel is the user's own.
-
-    Of a kernel that was not given the text holds no numbers, which would differ in every fold of a cross-validation.
-    """
-    every = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, given)))
-    if every:
-        more = f" And {len(every) - MAX_SENTENCES} more." if len(every) > MAX_SENTENCES else ""
-        warnings.warn(f"{name}: {' '.join(every[:MAX_SENTENCES])}{more}", ConvergenceWarning, stacklevel=4)
+            bounds = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, self._given())))
+            more = f" And {len(bounds) - MAX_SENTENCES} more." if len(bounds) > MAX_SENTENCES else ""
+            texts += [f"{' '.join(bounds[:MAX_SENTENCES])}{more}"] if bounds else []
+        for text in texts:
+            warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=3)
 
 
 def _at_bounds(core: FittedCore, given: bool) -> Iterator[str]:
+    """A sentence for each parameter at a bound; `given` if the kernel is the user's own. Of another kernel the text has
+    no numbers, which would differ in every fold of a cross-validation.
+    """
     theta, bounds, kernel = core.fitted.theta, box(core.landscape.parts), core.kernel
     if given and isinstance(kernel, SklearnKernel):
         yield from _in_their_words(kernel)
@@ -264,16 +261,12 @@ def _in_their_words(kernel: SklearnKernel) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def warn_if_unfinished(cores: Sequence[FittedCore], name: str, remedy: str) -> None:
-    """Warn if learning or inference did not converge; of several models, about the first of them in full."""
+def _unfinished(cores: Sequence[FittedCore], remedy: str) -> Iterator[str]:
+    """A sentence if learning or inference did not converge, on the first of several models; another on integration."""
     bad = [core.fitted for core in cores if not core.fitted.converged]
     if bad:
         share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
-        warnings.warn(
-            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        yield f"{share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}"
     rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
     if rough:
-        warnings.warn(f"{name}: integration {rough[0].status}", ConvergenceWarning, stacklevel=4)
+        yield f"integration {rough[0].status}"
