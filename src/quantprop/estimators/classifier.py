@@ -17,7 +17,7 @@ from sklearn.utils.validation import check_consistent_length
 
 from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_class_problems, votes
 from quantprop.estimators.first_kernel import DefaultKernel
-from quantprop.estimators.observations import OF_CLASSES
+from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.rows import Rows, given_rows, unique_values, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
@@ -115,11 +115,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
             X, y = self._new_inputs(X), column_or_1d(y)
             check_consistent_length(X, y)
         check_classification_targets(y)
-        unknown = ~np.isin(y, labels)
-        if unknown.any():
-            row = int(np.argmax(unknown))
-            label = y[row : row + 1].tolist()[0]
-            raise ValueError(f"y[{row}] = {label!r} is not one of the classes {labels.tolist()}")
+        codes(y, labels)  # raises for an unknown label
         X, y, rows = with_weight(X, y, given_rows(weights=sample_weight))
         if first:
             cores = list(starmap(build, self._problems(X, y, rows, labels, [])))
@@ -141,7 +137,12 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         spec = self._kernel_spec(X, DefaultKernel(weights=rows.get("weights")))
         process = self._process(spec, X)
         if self._jointly():
-            self._check_joint()
+            if self.hyperparameters == "integrated":
+                raise ValueError("hyperparameters='integrated' is not supported with multi_class='joint'; use "
+                                 "multi_class='one_vs_rest' or hyperparameters='point'")  # fmt: skip
+            if not (self.likelihood == "probit" or isinstance(self.likelihood, Probit)):
+                raise ValueError("likelihood must be 'probit' with multi_class='joint'; got "
+                                 f"{self.likelihood!r}: use it, or one_vs_rest")  # fmt: skip
             model = Model(spec.kernel, MultinomialProbit(self.n_classes_), process=process)
             factors = factors_of(model, X, np.searchsorted(classes, y), rows.get("weights"))
             start = warm[0] if len(warm) == 1 else None
@@ -171,15 +172,6 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
 
     def _jointly(self) -> bool:
         return self.n_classes_ > 2 and self.multi_class == "joint"
-
-    def _check_joint(self) -> None:
-        if self.hyperparameters == "integrated":
-            raise ValueError("hyperparameters='integrated' is not supported with multi_class='joint'; use "
-                             "multi_class='one_vs_rest' or hyperparameters='point'")  # fmt: skip
-        if not (self.likelihood == "probit" or isinstance(self.likelihood, Probit)):
-            raise ValueError(
-                f"likelihood must be 'probit' with multi_class='joint'; got {self.likelihood!r}: use it, or one_vs_rest"
-            )
 
     def _cores(self) -> list[FittedCore]:
         base = getattr(self, "base_estimator_", None)

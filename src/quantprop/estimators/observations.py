@@ -106,11 +106,11 @@ def ordered(y: Any) -> np.ndarray:
 def codes(y: Any, labels: np.ndarray) -> np.ndarray:
     """The position of every label of y among the ordered ones."""
     place = {label: i for i, label in enumerate(labels.tolist())}
-    found = [place.get(label) for label in np.asarray(y).tolist()]
-    if None in found:
-        row = found.index(None)
-        raise ValueError(f"y[{row}] = {np.asarray(y)[row]!r} is not one of the labels {labels.tolist()}")
-    return np.array(found, dtype=np.float64)
+    given = np.asarray(y).tolist()
+    for row, label in enumerate(given):
+        if label not in place:
+            raise ValueError(f"y[{row}] = {label!r} is not one of the labels {labels.tolist()}")
+    return np.array([place[label] for label in given], dtype=np.float64)
 
 
 def starting_cutpoints(codes: np.ndarray, n: int, weights: Any) -> np.ndarray:
