@@ -125,7 +125,6 @@ def _grown(table: TableOptions, likelihood: str | None, method: str, inducing: i
 
 
 def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, integrate: bool) -> dict[str, Any]:
-    """The representation of the process and the treatment of its hyperparameters, as estimators call them."""
     from quantprop import Inducing
     from quantprop.tables.targets import JOINT
 
@@ -177,7 +176,6 @@ def _joined(coordinator: str | None, processes: int | None, process: int | None)
 
 
 def _checkpointed(checkpoint: Path | None, minutes: float | None) -> AbstractContextManager[None]:
-    """Write a search to a file while it runs, and continue from one."""
     from quantprop import checkpointed
 
     if checkpoint is None and minutes is not None:

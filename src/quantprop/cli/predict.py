@@ -87,7 +87,6 @@ def _levels(text: str) -> tuple[float, ...]:
 
 
 def _check(model: TableModel, options: PredictOptions, quantiles: bool) -> None:
-    """Refuse options that the model has no use for."""
     names = model.forecast_names(options.levels)
     if quantiles and names == model.forecast_names(()):
         raise typer.BadParameter("the model is of classes, which have no quantiles", param_hint="--quantiles")

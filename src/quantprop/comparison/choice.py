@@ -266,7 +266,6 @@ def grow(
 
 
 def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:
-    """The place of the candidate that is taken, if any."""
     gains = [one.less(before) for one in found]
     good = [i for i, gain in enumerate(gains) if gain.value > MIN_GAIN * max(1.0, gain.error)]
     if not good:

@@ -111,7 +111,6 @@ def _in_turn(units: list[Unit]) -> list[Done]:
 
 
 def _rows_of(units: list[Unit]) -> list[Done]:
-    """The rows of all units of one data set, method by method."""
     parts = [split(unit.experiment) for unit in units]
     rows: list[list[Row]] = [[] for _ in units]
     ep = [unit.ep for unit in units]
@@ -129,7 +128,6 @@ def _rows_of(units: list[Unit]) -> list[Done]:
 
 
 def _carry_out(cases: list[Case], method: str) -> None:
-    """Learn all cases, forecast all their test rows, and give each its result."""
     cases, begin = _successes(lambda case: case.starts(method), cases)
     cases, ends = _successes(lambda case, *each: best_of(each), cases, *_fitted(cases, begin, method))
     latent = predict_many([end.solution for end in ends], [case.parts.x_test for case in cases])

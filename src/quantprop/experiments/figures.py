@@ -148,7 +148,6 @@ def _title(figure: Figure, text: str, about: str) -> None:
 
 
 def _grid(panels: int, columns: int, size: float) -> tuple[Figure, list[Axes]]:
-    """A figure with the given number of panels, row by row."""
     columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(size * columns + 0.4, size * rows + 0.6), layout="constrained")

@@ -131,7 +131,6 @@ def _transform(predictive: Any, y: Any) -> np.ndarray:
 
 
 def _coded(predictive: Predictive, y: Any) -> np.ndarray:
-    """y as the likelihood counts it, one number per input."""
     if y is None:
         raise ValueError("y is needed with a predictive distribution")
     if predictive.likelihood.columns > 1:

@@ -167,7 +167,6 @@ def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes
 
 
 def _period(term: Kernel) -> float | None:
-    """After which a term repeats itself, if it does."""
     while isinstance(term, Columns):
         term = term.kernel
     return float(term.period) if isinstance(term, Periodic) else None
@@ -183,7 +182,6 @@ def banded(
 
 
 def _ends(of: Normal, inside: float) -> tuple[np.ndarray, np.ndarray]:
-    """The central interval of a probability."""
     half = float(ndtri(0.5 + 0.5 * inside)) * np.sqrt(of.variance)
     return of.mean - half, of.mean + half
 

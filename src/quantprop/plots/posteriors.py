@@ -181,7 +181,6 @@ def _data(solution: Solution, X: Any, y: Any, features: int, function: str) -> t
 
 
 def _as_many(y: Any, x: np.ndarray) -> np.ndarray:
-    """One observation for each row of x."""
     if np.shape(y)[:1] != (len(x),):
         raise ValueError(f"y must have one entry per row of X, {len(x)}; got shape {np.shape(y)}")
     return np.asarray(y)

@@ -163,7 +163,6 @@ def _probability(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Float
 
 
 def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
-    """Sums over halves of chains as estimates."""
     n = len(by.pull)
     first, second, fourth, probability = (np.swapaxes(part / draws, 0, 1) for part in sums)  # halves in front
     centred, spread = average(first.mean(0)), variance(first.mean(0), second.mean(0))

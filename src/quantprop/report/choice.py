@@ -71,7 +71,6 @@ def _cells(found: Choice) -> list[list[str]]:
 
 
 def _terms(model: TableModel) -> Iterator[Markup]:
-    """A model as a kernel formula, and its linear effects."""
     known = term_summary(model)
     yield element("h3", "The learned model, in the language of terms")
     yield element("pre", element("code", known.kernel))

@@ -175,7 +175,6 @@ def _in_units(axis: Any, centre: float, scale: float) -> None:
 
 
 def _map(comparison: Comparison, plot: Callable[..., object], caption: str) -> Picture:
-    """A map of the classes over two features."""
     model, shown = comparison.first.model, comparison.division.shown
     encoding = model.encoding
     x, y = encoding.standardised(comparison.problem.raw[shown]), comparison.problem.target.y[shown]

@@ -221,7 +221,6 @@ def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.
 
 
 def _moments(table: Table, name: str) -> Float[np.ndarray, " n"]:
-    """A column of dates, in days."""
     found = [dates.days(cell) for cell in table.column(name)]
     if None in found:
         raise TableError(f"{table.cell(found.index(None), name)} is not a date such as 2026-12-31, 2026-12-31 23:59 or "

@@ -145,7 +145,6 @@ def spooled(source: str | os.PathLike[str], target: str, place: str | os.PathLik
 
 
 def _features(columns: Iterable[Column], polars: Any) -> Iterator[Any]:
-    """The columns of X in the units of the table, as expressions."""
     for column in columns:
         cells = polars.col(column.name)
         if not column.levels:

@@ -221,7 +221,6 @@ def _decoded(data: bytes, source: str) -> str:
 
 
 def _records(text: str, separator: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """Records with the line at which each begins."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     line = 1
     while True:

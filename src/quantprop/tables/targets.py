@@ -188,7 +188,6 @@ def _events(table: Table, roles: Roles) -> np.ndarray:
 
 
 def _check_roles(likelihood: str, roles: Roles) -> None:
-    """Refuse what a likelihood has no use for, and binomial without trials."""
     for role, users in SCALED.items():
         if getattr(roles, role) is not None and likelihood not in users:
             raise RoleError(f"{role} is for the likelihoods {' and '.join(users)}, not {likelihood}: choose one with "
