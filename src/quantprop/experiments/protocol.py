@@ -104,6 +104,7 @@ def by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> TrainTest:
 
 
 def _by_year(x: np.ndarray, y: np.ndarray, seed: int) -> TrainTest:
+    """Each year trains with probability ½; years are inputs as they are."""
     train = np.random.RandomState(seed).uniform(size=len(y)) > 0.5
     return TrainTest(x[train], y[train], x[~train], y[~train])
 
