@@ -97,8 +97,17 @@ class TableModel:
         """Exposure and trials of the rows of a table: its columns of the names learned from, or those given here; a
         number stands for a column of it.
         """
-        table = as_table(table)
-        return {role: _scale_of(table, role, given.get(role, column)) for role, column in self.scales.items()}
+        table, found = as_table(table), {}
+        for role, learned in self.scales.items():
+            column = given.get(role, learned)
+            if column in table.names:
+                found[role] = scale(table, role, column)
+            elif is_number(column):
+                found[role] = scale(from_columns({role: [column] * len(table.rows)}, f"--{role}"), role, role)
+            else:
+                raise TableError(f"{table.source} lacks the column {column!r}, the {role} of the model: add it, or "
+                                 f"pass one number for all rows, such as --{role} 1")  # fmt: skip
+        return found
 
     def forecast(
         self, table: Table | Any, quantiles: Sequence[float] = QUANTILES, given: Mapping[str, str] = {}
@@ -190,15 +199,6 @@ def _from_note(note: Any, model: Estimator) -> TableModel:
         raise ValueError(f"a row has no {', '.join(set(scales) - set(SCALED))}")
     of_y = Units(float(units["centre"]), float(units["scale"]), units["log"] is True)
     return TableModel(encoding, str(note["target"]), lines, model, ordered, scales, of_y)
-
-
-def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
-    if column in table.names:
-        return scale(table, role, column)
-    if is_number(column):
-        return scale(from_columns({role: [column] * len(table.rows)}, f"--{role}"), role, role)
-    raise TableError(f"{table.source} lacks the column {column!r}, the {role} of the model: add it, or give one number "
-                     f"for all rows, such as --{role} 1")  # fmt: skip
 
 
 @dataclass(frozen=True)
