@@ -71,7 +71,7 @@ def _md(text: str) -> str:
 
 # --- HTML ------------------------------------------------------------------------------------------------------------
 
-_PAGE = Template((resources.files(__package__) / "page.html").read_text(encoding="utf-8"))
+_PAGE = Template((resources.files("quantprop.experiments") / "page.html").read_text(encoding="utf-8"))
 
 
 def page(document: Document) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor
 
@@ -95,7 +95,7 @@ def in_processes(
     executor = ProcessPoolExecutor(most, initializer=_obey_parent, env=dict(environment))
     try:
         with _interrupts_held_back():
-            waiting = {executor.submit(work, task): task for task in tasks}
+            waiting: dict[Any, T] = {executor.submit(work, task): task for task in tasks}
         for future in as_completed(waiting):
             yield waiting.pop(future), future.result()
     finally:

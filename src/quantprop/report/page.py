@@ -15,7 +15,7 @@ from quantprop.runtime.markup import Markup, element, joined
 from quantprop.storage.files import replace_file
 
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-CSS = (resources.files(__package__) / "page.css").read_text(encoding="utf-8")
+CSS = (resources.files("quantprop.report") / "page.css").read_text(encoding="utf-8")
 
 
 def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Markup:
