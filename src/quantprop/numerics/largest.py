@@ -94,8 +94,8 @@ def log_largest(
 
 
 def _common_part(apart: Float[Array, " j"], spread: Float[Array, "j j"], u: Float[Array, " points"]) -> tuple:
-    """The common part t ~ N(0, v), which is added to all differences: v, its mode given that all of them are positive, t distributed
-    about so, and the logarithm of its density in u.
+    """The common part t ~ N(0, v) of all differences: v, the mode of t given that all of them are positive, t spread about
+    it, and the logarithm of its density in u.
     """
     v = _common_variance(spread)
     mode, left, right = _mode_and_scales(apart, jnp.sqrt(jnp.diagonal(spread) - v), v)

@@ -146,7 +146,7 @@ class Nodes(Record):
 
 
 class Sums(NamedTuple):
-    """Integrals of a density on nodes: total mass, mean and variance of d, covariance of d and slope, and error of all this."""
+    """Integrals of a density on nodes: mass, mean and variance of d, covariance of d and slope, and their error."""
 
     total: Array
     mean: Array

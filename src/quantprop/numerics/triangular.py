@@ -21,8 +21,8 @@ LEAF = 96  # rows that LAPACK substitutes into at once, three times as slowly as
 
 
 def in_many_blocks() -> bool:
-    """Return whether matrices are divided into more than two blocks, in programs traced now: on a CPU. An accelerator would
-    wait longer for autotuning of many shapes than it saves.
+    """Return whether matrices are divided into more than two blocks in programs traced now: on a CPU. An accelerator
+    would wait longer for autotuning of many shapes than it saves.
     """
     return jax.default_backend() == "cpu"
 
