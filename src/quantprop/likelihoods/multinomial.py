@@ -12,7 +12,7 @@ from jaxtyping import Array, Float
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_probabilities
+from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_largest
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
 FARTHEST = 9.0  # standard deviations of u
@@ -36,8 +36,8 @@ class ClassLikelihood(Likelihood):
             name = type(self).__name__
             raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")
 
-    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
-        """log P(y) of all classes when f ~ N(mean, covariance), over points w of a lattice."""
+    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
+        """log P(y) of all classes when f ~ N(mean, covariance), at k inputs, over points w of a lattice."""
         raise NotImplementedError
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
@@ -76,6 +76,6 @@ class MultinomialProbit(ClassLikelihood):
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
         return total + jnp.log((top + FARTHEST) / (NODES - 1)) - 0.5 * LOG_2PI
 
-    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
+    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
         """The noise of each class is integrated out with the functions."""
-        return log_probabilities(mean, covariance + jnp.eye(len(mean)), w)
+        return log_largest(mean, covariance + np.eye(mean.shape[1]), w)

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, landmarks
 from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.numerics.largest import FINE, log_mean_softmax
+from quantprop.numerics.largest import COARSE, FINE, log_mean_softmax
 
 FLAT = 1e12  # the variance of v; that of a flat prior would be infinite, and differs by v²/FLAT
 LOST = 1.0 - 0.5 * LOG_2PI  # log ∫ eᵛ exp(−eᵛ) dv, which is 0, less what a Gaussian makes of it, by mode or as a bound
@@ -33,13 +33,13 @@ class Softmax(ClassLikelihood):
     """
 
     name = "softmax"
-    rules = (FINE._replace(first=1),)
+    rules = (COARSE, FINE._replace(first=1))
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
         """log p(y | f) of one class, f being the values of all functions."""
         return log_softmax(f)[jnp.asarray(datum.y, dtype=int)]
 
-    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
+    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
         return log_mean_softmax(mean, covariance, w)
 
 
