@@ -71,6 +71,13 @@ class ClassesFactor(Record):
         return lower_product(self.inverse, self.a_transposed(c))
 
 
+class Roots(NamedTuple):
+    """D½ of every class, and L⁻ᵀ of I + D½ K D½ = L Lᵀ."""
+
+    root: Grid
+    inverse: Matrices
+
+
 def with_diagonal(matrix: Float[Array, "m m"], diagonal: Float[Array, " m"]) -> Float[Array, "m m"]:
     """The matrix with another diagonal."""
     return jnp.where(jnp.eye(len(diagonal), dtype=bool), diagonal, matrix)
@@ -78,17 +85,23 @@ def with_diagonal(matrix: Float[Array, "m m"], diagonal: Float[Array, " m"]) -> 
 
 def factor_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[Array, ""]]:
     """The factor, and Σ_c log |I + K_c D_c| + log |M|, M having a precision of v `alone` besides."""
+    return factors_of(k, d, alone)[:2]
 
-    def one(m: Array, c: Any) -> tuple[Array, tuple[Array, Array, Array]]:
+
+def factors_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[Array, ""], Roots]:
+    """The same with the roots of every class."""
+
+    def one(m: Array, c: Any) -> tuple[Array, tuple]:
         factor = class_factor(k, d, c)
         covariance = factor.covariance()
         e = with_diagonal(-d[c][:, None] * covariance * d[c], d[c] * factor.b)
-        return m + e, (factor.b, covariance, factor.log_determinant)
+        roots = Roots(factor.root, factor.inverse)
+        return m + e, (factor.b, covariance, factor.log_determinant, roots)
 
-    m, (b, covariance, sizes) = jax.lax.scan(one, jnp.zeros_like(k[0]), jnp.arange(len(d)))
+    m, (b, covariance, sizes, roots) = jax.lax.scan(one, jnp.zeros_like(k[0]), jnp.arange(len(d)))
     lower = jax.lax.linalg.cholesky(m + alone * jnp.eye(len(m)), symmetrize_input=False)
     size = jnp.sum(sizes) + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
-    return ClassesFactor(d, b, covariance, transposed(triangular_inverse(lower).T)), size
+    return ClassesFactor(d, b, covariance, transposed(triangular_inverse(lower).T)), size, roots
 
 
 def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:

@@ -32,8 +32,8 @@ from quantprop.priors.classes.factor import (
     ClassesPredictor,
     Grid,
     Matrices,
-    class_factor,
     factor_of,
+    factors_of,
     with_diagonal,
 )
 from quantprop.priors.classes.layout import LAYOUTS, Layout, without_datum
@@ -164,10 +164,9 @@ class ClassesPrior(Prior):
         if signed:
             return InFull(self.written_out().predictor(sites, signed), *layout.combinations())
         d = layout.grid(sites.tau, 1.0 / self.own)
-        factor, _ = factor_of(self.k, d, layout.alone(self.own))
+        factor, _, roots = factors_of(self.k, d, layout.alone(self.own))
         _, alpha = factor.solve(layout.grid(sites.nu - sites.tau * self.mean, 0.0))
-        each = jax.lax.map(lambda c: class_factor(self.k, d, c), jnp.arange(self.classes))
-        return ClassesPredictor(layout.sign * alpha, each.root, jnp.swapaxes(each.inverse, 1, 2), factor.inverse)
+        return ClassesPredictor(layout.sign * alpha, roots.root, jnp.swapaxes(roots.inverse, 1, 2), factor.inverse)
 
 
 class InFull(Predictor):
