@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, landmarks
-from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_mean_softmax, log_probabilities
+from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_largest, log_mean_softmax
 
 NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
 MAX_NOISE = 9.0  # standard deviations of u
@@ -37,8 +37,8 @@ class ClassLikelihood(Likelihood):
             name = type(self).__name__
             raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")
 
-    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
-        """log P(y) of all classes when f ~ N(mean, covariance), over points w of a lattice."""
+    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
+        """log P(y) of all classes at k inputs, where f ~ N(mean, covariance), over points w of a lattice."""
         raise NotImplementedError
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
@@ -77,9 +77,9 @@ class MultinomialProbit(ClassLikelihood):
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
         return total + jnp.log((top + MAX_NOISE) / (NODES - 1)) - 0.5 * LOG_2PI
 
-    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
+    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
         """The noise of each class is integrated out with the functions."""
-        return log_probabilities(mean, covariance + jnp.eye(len(mean)), w)
+        return log_largest(mean, covariance + np.eye(mean.shape[1]), w)
 
 
 FLAT = 1e12  # the variance of v; that of a flat prior would be infinite, and differs by v²/FLAT
@@ -103,13 +103,13 @@ class Softmax(ClassLikelihood):
     """
 
     name = "softmax"
-    rules = (FINE._replace(first=1),)
+    rules = (COARSE, FINE._replace(first=1))
 
     def log_prob(self, datum: Datum, f: Float[Array, " classes"]) -> Scalar:
         """log p(y | f) of one class, f being the values of all functions."""
         return log_softmax(f)[jnp.asarray(datum.y, dtype=int)]
 
-    def log_predictive(self, mean: Array, covariance: Array, w: Array) -> Float[Array, " classes"]:
+    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
         return log_mean_softmax(mean, covariance, w)
 
 
