@@ -14,7 +14,10 @@ TEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 # Nearly every program of the default tests runs once or twice: optimising it would take longer than running it.
 QUICK := XLA_FLAGS="$$($(BIN)/python tests/quick.py)"
 
-.PHONY: help demo test test-all test-browser chromium lint bench docs clean
+# The oldest and the newest versions that pyproject.toml admits, each in an environment of its own.
+UV := $(BIN)/uv pip install --quiet --python
+
+.PHONY: help demo test test-all test-browser test-oldest test-newest chromium lint bench docs dist clean
 
 help: ## Say what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -31,6 +34,19 @@ test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included, and check sh
 test-browser: $(VENV)/.stamp-browser chromium ## Open the report in a headless Chromium
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
+test-oldest: $(VENV)/.stamp-release ## Run the tests with the oldest versions of what quantprop depends on
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/oldest
+	$(UV) build/oldest --resolution lowest-direct -e '.[test]'
+	$(QUICK) $(MAKE) --no-print-directory tests-of VERSIONS=oldest
+
+test-newest: $(VENV)/.stamp-release ## Run the tests with the newest versions of what quantprop depends on
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/newest
+	$(UV) build/newest --upgrade -e '.[test]'
+	$(QUICK) $(MAKE) --no-print-directory tests-of VERSIONS=newest
+
+tests-of:
+	OPENBLAS_NUM_THREADS=1 build/$(VERSIONS)/bin/python -m pytest -n 2 --dist worksteal
+
 lint: $(VENV)/.stamp-dev ## Check style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -43,6 +59,11 @@ docs: $(VENV)/.stamp-docs ## Build the documentation into build/site, and check 
 	$(BIN)/python docs/check_links.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	$(BIN)/python docs/check_site.py build/site
+
+dist: $(VENV)/.stamp-release ## Build the wheel and the sdist, and try both in empty environments
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python tests/distribution.py dist
 
 clean: ## Remove the environment, caches and build outputs
 	rm -rf $(VENV) build dist .pytest_cache .ruff_cache .hypothesis benchmarks/out benchmarks/.envs

@@ -17,8 +17,7 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import values
 from quantprop.core.sites import renewed
 from quantprop.likelihoods import Likelihood
-from quantprop.likelihoods.base import Moments
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Moments, encode
 from quantprop.projections import KL, Wasserstein
 from quantprop.runtime import programs
 

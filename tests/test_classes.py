@@ -233,6 +233,31 @@ def test_probabilities_of_many_classes(classes):
             assert found[i, c] == pytest.approx(np.sum(weight * np.prod(others, axis=0)), abs=1e-5)
 
 
+@pytest.mark.parametrize("classes", [10, LONGER(3), LONGER(26)])
+def test_probabilities_where_a_posterior_ties_all_functions(classes):
+    """Wide functions with two common parts, as a classifier of digits has at new inputs: correlations of 0.2 to 0.8.
+    Given both parts and the value of a class the other functions are independent: three numbers are integrated.
+    """
+    rng = np.random.default_rng(4)
+    mean, own = rng.normal(scale=45.0, size=(3, classes)), rng.uniform(300.0, 900.0, (3, classes))
+    first, second = rng.uniform(15.0, 35.0, (3, classes)), rng.normal(scale=10.0, size=(3, classes))
+    covariance = own[:, :, None] * np.eye(classes)
+    for part in (first, second):
+        covariance = covariance + part[:, :, None] * part[:, None, :]
+    found = ClassPredictive(Normal(mean, np.diagonal(covariance, axis1=1, axis2=2), covariance)).probabilities
+    node = np.linspace(-6.5, 6.5, 33)
+    weight = norm.pdf(node) * (node[1] - node[0])
+    for i, c in np.ndindex(found.shape):
+        sd = np.sqrt(1.0 + own[i])
+        g = mean[i] + node[:, None, None] * first[i] + node[:, None] * second[i]  # first, second, classes
+        top = g[:, :, c, None] + sd[c] * node
+        others = np.ones_like(top)
+        for j in range(classes):
+            if j != c:
+                others = others * ndtr((top - g[:, :, j, None]) / sd[j])
+        assert found[i, c] == pytest.approx(np.einsum("i,j,k,ijk", weight, weight, weight, others), abs=1e-4)
+
+
 def test_errors_of_few_classes_that_cancel_in_the_sum_are_seen():
     mean = np.array([1.489268951324601, -4.941215482411521, 17.747506718145612])
     covariance = np.array(

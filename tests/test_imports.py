@@ -99,7 +99,7 @@ def test_imports_follow_the_layers(path):
         ("quantprop.numerics.special", "from .. import inference", "inference comes after it"),
         ("quantprop.priors.dense", "from ..inference import run", "inference comes after it"),
         ("quantprop.priors.dense", "def f():\n    from quantprop import inference", "line 2: priors imports"),
-        ("quantprop.projections.kl", "from quantprop.methods.ep import EP", "methods comes after it"),
+        ("quantprop.projections.base", "from quantprop.methods.ep import EP", "methods comes after it"),
         ("quantprop.numerics.special", "from quantprop import Model", "from its own module"),
         ("quantprop.kernels", "from sklearn.gaussian_process import kernels", "only estimators"),
         ("quantprop.novelty", "", "place 'novelty' in LAYERS"),

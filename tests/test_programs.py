@@ -22,7 +22,7 @@ from quantprop.learning.objectives import Evidence
 from quantprop.methods import QP
 from quantprop.priors import Dense
 from quantprop.runtime import programs
-from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.system import uncollected
 from quantprop.runtime.threads import blas_threads_for
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from quantprop import Dense
-from quantprop.priors.dense import MATRICES
+from quantprop.priors.dense import PEAK_MATRICES
 from quantprop.runtime import memory, system
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
@@ -52,7 +52,7 @@ def old_group(machine, folder, limit, used, cached=0):
 def test_a_full_page_cache_leaves_memory_to_be_had(machine):
     machine("proc/meminfo", FULL_PAGE_CACHE)
     assert system.available_memory() == 20 * GIB
-    most = int((20 * GIB / (8 * MATRICES)) ** 0.5)
+    most = int((20 * GIB / (8 * PEAK_MATRICES)) ** 0.5)
     memory.check_memory(Dense().cost(most))
     with pytest.raises(MemoryError, match=r"at most 20\.0 GiB are available"):
         memory.check_memory(Dense().cost(most + 1))

@@ -12,8 +12,6 @@ from quantprop.numerics import triangular
 from quantprop.numerics.triangular import (
     assembled,
     block_rows,
-    folded_gram,
-    folded_product,
     gram_of_upper,
     inverse_rows,
     lower_product,
@@ -77,20 +75,6 @@ def test_the_inverse_is_as_accurate_as_substitution(variance):
 
 def _substituted(lower: np.ndarray) -> np.ndarray:
     return solve_triangular(lower, np.eye(len(lower)), lower=True)
-
-
-def test_what_is_folded_has_the_same_inner_products_with_symmetric_matrices(lower):
-    n = len(lower)
-    rng = np.random.default_rng(0)
-    square, diagonal, symmetric = rng.normal(size=(n, n)), rng.normal(size=n), rng.normal(size=(n, n))
-    symmetric = symmetric + symmetric.T
-    product = square.T @ (diagonal[:, None] * square)
-    with jax.enable_x64(True):
-        for folded, whole in (
-            (folded_gram(lower.T), lower.T @ lower),
-            (folded_product(square.T, diagonal[:, None] * square), product),
-        ):
-            np.testing.assert_allclose(np.sum(folded * symmetric), np.sum(whole * symmetric), rtol=1e-12, atol=1e-11)
 
 
 def test_pivots_end_where_nothing_is_left():

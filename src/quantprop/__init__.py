@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.system import uncollected
 
 if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop import datasets, estimators, kernels, likelihoods, means, plots, projections, storage, tables
@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
     from quantprop.priors import Dense, Inducing, Markov
-    from quantprop.projections.single import project
+    from quantprop.projections.base import project
     from quantprop.runtime.compiled import cache
     from quantprop.runtime.mesh import sharded
 
@@ -54,7 +54,7 @@ _HOME = {
     "infer": "inference.inferring",
     "integrate": "learning.integration.integrating",
     "predict_many": "inference.batched",
-    "project": "projections.single",
+    "project": "projections.base",
     "sharded": "runtime.mesh",
 }
 

@@ -18,7 +18,7 @@ from quantprop import EP, VB, Model, PowerEP, infer, kernels, likelihoods
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.engine import Evaluation, InferenceProblem, swept
 from quantprop.likelihoods import Datum, Likelihood
-from quantprop.likelihoods.with_few_nodes import Remainder, Tempered
+from quantprop.likelihoods.derived import Remainder, Tempered
 from quantprop.methods.base import Weight
 from quantprop.priors import DensePrior
 

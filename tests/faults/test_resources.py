@@ -22,7 +22,7 @@ from quantprop.inference.task import prepare
 from quantprop.learning import evaluation, implicit, landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.priors import DensePrior
-from quantprop.priors.dense import MATRICES
+from quantprop.priors.dense import PEAK_MATRICES
 from quantprop.runtime import programs
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
@@ -83,7 +83,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
         gradient = jax.jit(partial(implicit.gradient, exact=True)).lower(problem, Evidence(), out.at, factor)
         programs = [part.compile().memory_analysis() for part in (solved.lower(*solving), gradient)]
     taken = [p.argument_size_in_bytes + p.output_size_in_bytes + p.temp_size_in_bytes for p in programs]
-    assert 4 < max(taken) / (8 * 512**2) + 1 <= MATRICES  # distances are held beside it
+    assert 4 < max(taken) / (8 * 512**2) + 1 <= PEAK_MATRICES  # distances are held beside it
 
 
 def test_advice_reaches_who_calls_fit(monkeypatch):

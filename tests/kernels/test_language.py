@@ -8,7 +8,7 @@ import pytest
 
 from quantprop import kernels
 from quantprop.kernels import TermError, Terms, written
-from quantprop.kernels.grammar import DEEPEST, LONGEST
+from quantprop.kernels.grammar import MAX_BRACKETS, MAX_LETTERS
 
 WORDS = ("se", "group", "linear", "periodic", "coregion", "matern32", "rq", "white", "constant", "age", "my dose", "0")
 PIECES = (*WORDS, "(", ")", ",", "+", "*", "**", "=", "~", "[", "]", "1.5", "-2", "1e3", "'", '"', " ", "lengthscale",
@@ -50,7 +50,8 @@ def test_what_it_means(text, said):
         ("coregion(g, rank=1.5)", 13, "whole"), ("coregion(g, own=[1, 1])", 1, "both of weights and own"),
         ("se(a) ** -1", 10, "a power is"), ("2 * se(a)", 1, "a term such as"), ("se(a) $ se(b)", 7, "no meaning"),
         ("group('a)", 7, "never closed"), ("se(a, lengthscale=2, lengthscale=3)", 22, "given before"),
-        ("(" * (DEEPEST + 1) + "se(a)", DEEPEST + 1, "brackets"), ("se(" + "a" * LONGEST + ")", LONGEST + 1, "longer"),
+        ("(" * (MAX_BRACKETS + 1) + "se(a)", MAX_BRACKETS + 1, "brackets"),
+        ("se(" + "a" * MAX_LETTERS + ")", MAX_LETTERS + 1, "longer"),
     ],
 )  # fmt: skip
 def test_errors_point_at_the_place(text, position, said):

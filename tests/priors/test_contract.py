@@ -15,7 +15,7 @@ from priors.lowrank import LowRank, LowRankPrior
 from quantprop import kernels
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.sites import Marginal
-from quantprop.kernels.per_class import ClassRows
+from quantprop.kernels.combinations import ClassRows
 from quantprop.priors import (
     Classes,
     ClassesInducing,

@@ -20,10 +20,10 @@ from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.likelihoods import Datum
 from quantprop.likelihoods.base import Moments
+from quantprop.likelihoods.derived import WithFewNodes
 from quantprop.likelihoods.tilted import few_node_moments, panel_moments
-from quantprop.likelihoods.with_few_nodes import WithFewNodes
 from quantprop.methods import EP, QP
-from quantprop.numerics.selection import BLOCK, MIN_ROWS, unless_trusted
+from quantprop.numerics.smooth import BLOCK, MIN_ROWS, unless_trusted
 from quantprop.numerics.special import normal_score
 from quantprop.projections.wasserstein import few_node_w2, panel_w2
 

@@ -23,8 +23,7 @@ from scipy.special import log_ndtr, ndtri
 from quantprop import EP, Model, infer, kernels, likelihoods, project
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import values
-from quantprop.likelihoods.base import Likelihood, Moments
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Likelihood, Moments, encode
 from quantprop.projections import KL, Projection, Wasserstein, relative, tilted_scores
 from quantprop.projections.wasserstein_p import moved_to_wp, resolved
 

@@ -38,7 +38,7 @@ from quantprop import (
     tables,
 )
 from quantprop.inference.results import Fitted
-from quantprop.likelihoods.softmax import SoftmaxFactor
+from quantprop.likelihoods.classes import SoftmaxFactor
 from quantprop.priors import Classes, ClassesInducing, TwoClassesInducing
 from quantprop.storage.records import encode
 

@@ -18,7 +18,7 @@ from typing import Any
 import typer
 
 from quantprop.cli.process import INTERRUPTED, end, import_scikit_learn
-from quantprop.runtime.garbage import uncollected
+from quantprop.runtime.system import uncollected
 
 USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."

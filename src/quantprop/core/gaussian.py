@@ -13,7 +13,7 @@ Vector = Any  # floats of any one shape: NumPy arrays at the edge of the library
 
 
 class GaussianForm(Record):
-    """Base of both forms, with a short representation."""
+    """Base of Gaussians, and of what is nearly one, with a short representation."""
 
     def __repr__(self) -> str:
         return gaussians(self)

@@ -1,14 +1,47 @@
-"""Gaussian sites and the cavities they leave; all for one datum."""
+"""What likelihoods and methods exchange of one observation: data, moments, Gaussian sites and cavities."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from quantprop.core.gaussian import Natural, Normal
-from quantprop.core.moments import Moments, Scalar
+from quantprop.core.gaussian import Natural, Normal, Vector
 from quantprop.core.records import Record
+
+Scalar = Any  # one number: a Python float, or a JAX array of shape ()
+Factor = Any  # a Likelihood, which needs what is imported here
+
+
+class Datum(NamedTuple):
+    """One observation (or, stacked, all of them): y, and what scales it."""
+
+    y: Vector
+    exposure: Vector
+    trials: Vector
+
+
+class Moments(Record):
+    """A Gaussian approximation to a tilted density, relative to its cavity N(m, v), so that nothing cancels.
+
+    The approximation is N(m + shift, ratio · v); shrink is 1 − ratio, computed on its own.
+    """
+
+    log_normalizer: Scalar
+    shift: Scalar
+    ratio: Scalar
+    shrink: Scalar
+
+
+class Split(NamedTuple):
+    """p(y | f) N(f | cavity) as exp(constant + rest(f)) N(f | core)."""
+
+    rest: Callable[[Scalar], Scalar]
+    core: Normal
+    constant: Scalar
 
 
 class Marginal(Record):
@@ -25,18 +58,18 @@ class Marginal(Record):
 
 
 class Removal(Record):
-    """The part removed from a marginal: `share` of its site, minus a precision `kept` of the likelihood."""
+    """The part removed from a marginal: `share` of its site, minus a precision `retained` from the likelihood."""
 
     share: Scalar
-    kept: Scalar = 0.0
+    retained: Scalar = 0.0
 
     def left(self, marginal: Marginal) -> Scalar:
-        """marginal variance / cavity variance = 1 − share (τ − kept) · variance, without cancellation."""
-        return (1.0 - self.share) + self.share * (marginal.b + self.kept * marginal.variance)
+        """marginal variance / cavity variance = 1 − share (τ − retained) · variance, without cancellation."""
+        return (1.0 - self.share) + self.share * (marginal.b + self.retained * marginal.variance)
 
     def pull(self, marginal: Marginal) -> Scalar:
-        """ν' − τ' · mean for the removed (ν', τ') = share · (ν, τ − kept)."""
-        return self.share * (marginal.alpha + self.kept * marginal.mean)
+        """ν' − τ' · mean for the removed (ν', τ') = share · (ν, τ − retained)."""
+        return self.share * (marginal.alpha + self.retained * marginal.mean)
 
 
 def cavity(marginal: Marginal, site: Natural, removal: Removal) -> Normal:
@@ -48,7 +81,7 @@ def cavity(marginal: Marginal, site: Natural, removal: Removal) -> Normal:
     variance = marginal.variance / left
     mean = marginal.mean - removal.pull(marginal) * variance
     # Where the site is strong, mean and pull·variance are large and nearly equal: use ν/τ − α/(τ left) instead.
-    strong = (site.tau * marginal.variance > 0.5) & (removal.kept == 0.0)
+    strong = (site.tau * marginal.variance > 0.5) & (removal.retained == 0.0)
     tau = jnp.where(strong, site.tau, 1.0)
     return Normal(jnp.where(strong, site.nu / tau - marginal.alpha / (tau * left), mean), variance)
 

@@ -15,9 +15,8 @@ from jaxtyping import Float
 from quantprop.core.data import row_weights
 from quantprop.kernels import PerClass
 from quantprop.likelihoods import Probit, Softmax
-from quantprop.likelihoods.encoding import encode, observed
-from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.likelihoods.softmax import SoftmaxFactor
+from quantprop.likelihoods.base import encode, observed
+from quantprop.likelihoods.classes import ClassLikelihood, SoftmaxFactor
 from quantprop.means import PerClass as PerClassMean
 from quantprop.model import Model
 from quantprop.priors import Classes, ClassesInducing

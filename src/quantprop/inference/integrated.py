@@ -19,9 +19,8 @@ from quantprop.inference.predictive import predictive_of
 from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import in_words
-from quantprop.likelihoods.base import Datum
-from quantprop.likelihoods.by_output import of_output
-from quantprop.likelihoods.encoding import scales
+from quantprop.likelihoods.base import Datum, scales
+from quantprop.likelihoods.derived import of_output
 from quantprop.model import Model
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_integrated, summarised

@@ -13,7 +13,7 @@ from quantprop.core.sites import Marginal, Removal, cavity
 from quantprop.inference.engine import Evaluation
 from quantprop.inference.task import Task
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.with_few_nodes import WithFewNodes
+from quantprop.likelihoods.derived import WithFewNodes
 from quantprop.methods.base import Method, Weight
 from quantprop.priors import Prior
 from quantprop.runtime.batches import rowwise

@@ -18,7 +18,7 @@ from quantprop.numerics.quantiles import Axis, QuantileGuess, solve
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_mixture, summarised
 
-PRECISION = 1e-9  # of Φ⁻¹(cdf) at a quantile, before the last step
+QUANTILE_TOLERANCE = 1e-9  # of Φ⁻¹(cdf) at a quantile, before the last step
 
 
 @summarised(of_mixture)
@@ -71,7 +71,7 @@ class NormalMixture:
 
         with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
             guess = QuantileGuess(self.mean[rows], np.sqrt(self.variance)[rows])
-            return solve(cdf, each, Axis(), guess, PRECISION).y.reshape((*probability.shape, n))
+            return solve(cdf, each, Axis(), guess, QUANTILE_TOLERANCE).y.reshape((*probability.shape, n))
 
     @checked()
     def sample(self, n: int, seed: int = 0) -> Float[np.ndarray, "draws n"]:

@@ -91,6 +91,14 @@ def predictor_of(solution: Solution, model: Model) -> Predictor:
     return _predictor(padded_prior(model, solution.X), by.share, by.sites, signed=by.signed)
 
 
+def predictor_shapes(solution: Solution, model: Model) -> Predictor:
+    """The same with shapes and types instead of numbers."""
+    by, x, size = padded_rows(solution), solution.X, bucket(len(solution.X))
+    rows = pad(model.prior_mean(x), size), pad(x, size)
+    prior = _prior.shapes(model.plain_process, model.plain_kernel, *rows)
+    return _predictor.shapes(prior, by.share, by.sites, signed=by.signed)
+
+
 def alpha_of(solution: Solution, model: Model) -> Float[np.ndarray, " n"]:
     """ν − τ·mean at the training inputs, likewise."""
     by = padded_rows(solution)

@@ -16,10 +16,9 @@ from scipy.special import ndtri
 from quantprop.core.data import bucket, pad, real_array, spread
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import changed
-from quantprop.likelihoods.base import Datum, Likelihood
-from quantprop.likelihoods.by_output import of_output
-from quantprop.likelihoods.encoding import encode, scales
-from quantprop.numerics.mixtures import CENTRAL, COARSE, FINE, Fineness, Places, expectation
+from quantprop.likelihoods.base import Datum, Likelihood, encode, scales
+from quantprop.likelihoods.derived import of_output
+from quantprop.numerics.mixtures import COARSE, FINE, Fineness, Places, expectation
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quantiles import Axis, QuantileGuess, axis, solve
 from quantprop.numerics.skewed import Skewed, scored, skewed_nodes
@@ -31,7 +30,6 @@ from quantprop.runtime.programs import program
 
 NO_VARIANCE = float(np.finfo(np.float64).tiny)  # compiled programs round smaller variances to 0
 ROUGH_TOLERANCE, TOLERANCE = 1e-2, 1e-6  # in Φ⁻¹(cdf)
-TAIL = 1e-3  # probabilities below which a cdf needs all digits
 
 Latent = Normal | Skewed
 
@@ -254,21 +252,8 @@ def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
     with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
         guess = _guess(likelihood, on, Datum(*(column[inner] for column in scales)), _latent(like.latent, rows), q)
         rough = solve(lambda some, at: cdf_of(rows[some], at, COARSE), q, on, guess, ROUGH_TOLERANCE)
-        y[inner] = _precisely(cdf_of, rows, q, on, rough)
+        y[inner] = solve(lambda some, at: cdf_of(rows[some], at, FINE), q, on, rough, TOLERANCE).y
     return y.reshape((*probability.shape, n))
-
-
-def _precisely(cdf_of: Callable, rows: np.ndarray, q: np.ndarray, on: Axis, rough: QuantileGuess) -> np.ndarray:
-    """Quantiles from rough ones, with as many nodes as they need: all for a lattice, whose point is the first at which
-    the cdf that users see reaches q.
-    """
-    y, all_nodes = np.empty_like(q), (np.minimum(q, 1.0 - q) < TAIL) | (not on.continuous)
-    for fineness, alike in ((CENTRAL, np.flatnonzero(~all_nodes)), (FINE, np.flatnonzero(all_nodes))):
-        if len(alike):
-            guess, those = QuantileGuess(rough.y[alike], rough.unit[alike]), rows[alike]
-            found = solve(lambda some, at, f=fineness, r=those: cdf_of(r[some], at, f), q[alike], on, guess, TOLERANCE)
-            y[alike] = found.y
-    return y
 
 
 def _guess(likelihood: Likelihood, on: Axis, scales: Datum, latent: Normal, q: np.ndarray) -> QuantileGuess:

@@ -14,7 +14,7 @@ from quantprop.inference.solution import Solution
 from quantprop.inference.status import Ending
 from quantprop.model import Model
 from quantprop.runtime.arguments import checked
-from quantprop.runtime.display import html, of_fitted, text
+from quantprop.runtime.display import of_fitted, summarised
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,7 @@ class Step:
     seconds: float
 
 
+@summarised(of_fitted)
 @dataclass(frozen=True)
 class Fitted:
     """A learned model, its posterior, and how learning went.
@@ -62,15 +63,9 @@ class Fitted:
     trace: tuple[Step, ...]
     status: Ending
 
-    def __repr__(self) -> str:
-        return text(of_fitted(self))
-
-    def _repr_html_(self) -> str:
-        return html(of_fitted(self))
-
     @property
     def converged(self) -> bool:
-        """Whether an optimum was reached and inference converged there."""
+        """True if an optimum was reached and inference converged there."""
         return self.status.reason in ("converged", "nothing-to-learn") and self.solution.converged
 
     @property

@@ -13,7 +13,7 @@ from quantprop.core.data import inputs
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import as_fixed
 from quantprop.inference.components import components_of
-from quantprop.inference.corrections.corrected import Corrected, correct
+from quantprop.inference.corrections import Corrected, correct
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of

@@ -14,8 +14,7 @@ from quantprop.core.gaussian import Natural
 from quantprop.inference.factors import factors_of, is_multi_class
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import is_measured, measured, warn_of_levels
-from quantprop.likelihoods.base import Datum
-from quantprop.likelihoods.encoding import encode, observed
+from quantprop.likelihoods.base import Datum, encode, observed
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model

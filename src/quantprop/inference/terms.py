@@ -17,16 +17,7 @@ from quantprop import means
 from quantprop.core.data import bucket, pad
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import declared, is_parameter
-from quantprop.inference.prediction import (
-    MAX_INPUTS,
-    above_rounding,
-    alpha_of,
-    draws,
-    in_pieces,
-    latent_at,
-    predicted,
-    predictor_of,
-)
+from quantprop.inference import prediction
 from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
 from quantprop.model import Model
 from quantprop.priors.base import Cost, Predictor
@@ -38,7 +29,6 @@ from quantprop.runtime.programs import program
 MEAN = "mean"
 MATRICES = 5  # of all terms at all rows, for a joint posterior and its eigenvectors
 Solution = Any  # of `solution`, which imports this
-
 
 _cross = program(lambda process, kernel, terms, x, new: process.cross_terms(kernel, terms, x, new))
 _variances = program(lambda terms, new: jnp.concatenate([term.diagonal(new) for term in terms]))
@@ -71,17 +61,15 @@ class Effects(Mapping[str, Normal]):
         the variance of f. Shares add up to 1; a term that works against the others has a negative one.
         """
         f = np.sum([part.mean for part in self.parts.values()], axis=0)
-        spread = float(np.var(f))
-        about = f - f.mean()
-        return {
-            name: float(np.mean(part.mean * about)) / spread if spread > 0 else 0.0 for name, part in self.parts.items()
-        }
+        about, spread = f - f.mean(), float(np.var(f))
+        shares = {name: float(np.mean(part.mean * about)) for name, part in self.parts.items()}
+        return {name: share / spread if spread > 0 else 0.0 for name, share in shares.items()}
 
     @checked()
     @float64
     def sample(self, n: int, seed: int = 0) -> dict[str, Float[np.ndarray, "n k"]]:
         """n joint draws of all terms (rows: draws); their sum is a draw of f."""
-        drawn, k = draws(self.joint(), n, seed), len(self.X)
+        drawn, k = prediction.draws(self.joint(), n, seed), len(self.X)
         found = {name: drawn[:, i * k : (i + 1) * k] for i, name in enumerate(self.parts)}
         if MEAN in found and not found[MEAN].size:  # it is known
             found[MEAN] = np.broadcast_to(self.parts[MEAN].mean, (n, k)).copy()
@@ -128,9 +116,9 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts) -> Ef
         mean, variance, prior = (
             np.reshape(each, (len(named), -1))[:, : len(x)] for each in (latent.mean, latent.variance, own)
         )
-        return mean.T, (above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
+        return mean.T, (prediction.above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
 
-    mean, variance = in_pieces(moments, x, max(1, MAX_INPUTS // len(named)))
+    mean, variance = prediction.in_pieces(moments, x, max(1, prediction.MAX_INPUTS // len(named)))
     parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
@@ -142,10 +130,10 @@ def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any
     standardised parameter of a learned mean (parts × k × p).
     """
     model, learned, k = solution.model, solution._learned_mean, len(x)
-    new, train = (pad(of, bucket(len(of))) for of in (x, solution.X))
+    new, train = (pad(rows, bucket(len(rows))) for rows in (x, solution.X))
     cross, own = _cross(model.plain_process, model.plain_kernel, of.kernels, train, new), own_of(of.kernels, new)
     zero = np.zeros(len(of.names) * len(new))
-    latent, *greater = (latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))
+    latent, *greater = (prediction.latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))
     moved = np.array([other.mean - latent.mean for other in greater]).reshape(len(greater), len(of.names), len(new))
     return *to_numpy((latent, own)), np.moveaxis(moved[:, :, :k], 0, -1) @ learned.root
 
@@ -206,10 +194,10 @@ def learned_mean(solution: Solution) -> LearnedMean:
         return replace(model, mean=lambda x: model.prior_mean(x) + _design(model, x)[2][:, column])
 
     models = [greater(column) for column in range(len(values))]
-    alpha = [alpha_of(solution, each) for each in (model, *models)]
+    alpha = [prediction.alpha_of(solution, each) for each in (model, *models)]
     information = h.T @ (alpha[0] - np.array(alpha[1:])).T  # α = (K + S⁻¹)⁻¹ (S⁻¹ν − m) is linear in m
     root = np.linalg.inv(np.linalg.cholesky(0.5 * (information + information.T))).T
-    return LearnedMean(model, names, values, root, [predictor_of(solution, each) for each in models])
+    return LearnedMean(model, names, values, root, [prediction.predictor_of(solution, each) for each in models])
 
 
 @float64
@@ -220,7 +208,7 @@ def with_mean_uncertainty(solution: Solution, x: Float[np.ndarray, "k d"], laten
     if solution.posterior is not None or not (learned := solution._learned_mean).names:
         return latent
     predictors = (solution._predictor, *learned.predictors)
-    known, *greater = (predicted(by, solution.model, solution.X, x, False).mean for by in predictors)
+    known, *greater = (prediction.predicted(by, solution.model, solution.X, x, False).mean for by in predictors)
     moves = (_design(solution.model, x)[2] + np.transpose(greater) - known[:, None]) @ learned.root
     variance = latent.variance + np.sum(moves**2, axis=1)
     return Normal(latent.mean, variance, None if latent.covariance is None else latent.covariance + moves @ moves.T)

@@ -29,30 +29,28 @@ from quantprop.kernels.base import Sum as Sum
 from quantprop.kernels.categories import Categories as Categories
 from quantprop.kernels.categories import Coregion as Coregion
 from quantprop.kernels.categories import NewLevelWarning as NewLevelWarning
-from quantprop.kernels.difference import Difference as Difference
-from quantprop.kernels.distances import squared_distances as squared_distances
+from quantprop.kernels.combinations import Difference as Difference
+from quantprop.kernels.combinations import PerClass as PerClass
 from quantprop.kernels.grammar import TermError as TermError
 from quantprop.kernels.pairwise import Pairwise as Pairwise
 from quantprop.kernels.pairwise import from_tinygp as from_tinygp
-from quantprop.kernels.per_class import PerClass as PerClass
-from quantprop.kernels.series import IntegratedWiener as IntegratedWiener
-from quantprop.kernels.series import Oscillation as Oscillation
 from quantprop.kernels.simple import Constant as Constant
 from quantprop.kernels.simple import Linear as Linear
 from quantprop.kernels.simple import White as White
 from quantprop.kernels.standardised import Standardised as Standardised
+from quantprop.kernels.stationary import IntegratedWiener as IntegratedWiener
 from quantprop.kernels.stationary import Matern12 as Matern12
 from quantprop.kernels.stationary import Matern32 as Matern32
 from quantprop.kernels.stationary import Matern52 as Matern52
+from quantprop.kernels.stationary import Oscillation as Oscillation
 from quantprop.kernels.stationary import Periodic as Periodic
 from quantprop.kernels.stationary import RationalQuadratic as RationalQuadratic
 from quantprop.kernels.stationary import SquaredExponential as SquaredExponential
 from quantprop.kernels.stationary import Stationary as Stationary
+from quantprop.kernels.stationary import squared_distances as squared_distances
 from quantprop.kernels.structure import columns_of as columns_of
 from quantprop.kernels.structure import groups_of as groups_of
 from quantprop.kernels.structure import located as located
 from quantprop.kernels.structure import summands as summands
 from quantprop.kernels.terms import Terms as Terms
 from quantprop.kernels.terms import written as written
-
-KINDS = tuple(kind for kind in list(vars().values()) if isinstance(kind, type) and Kernel in kind.__mro__[1:])

@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from quantprop.core.parameters import bounded as bounded
 from quantprop.core.records import Record, changed, field
-from quantprop.runtime.display import Form, expression, expression_html
+from quantprop.runtime.display import Form, expression
 
 Point = Float[Array, " d"]
 Points = Float[Array, "n d"]
@@ -44,9 +44,6 @@ class Kernel(Record):
 
     def __check_init__(self) -> None:
         check_size(self, lambda part: isinstance(part, Kernel))
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         raise NotImplementedError
@@ -264,7 +261,7 @@ class Columns(Kernel):
 
     @property
     def _prefix(self) -> str:
-        """Of names of pieces of pairs: the same for all kernels of these columns, and for no other."""
+        """The prefix of the names of pieces of pairs: shared by all kernels of these columns, and by no other."""
         return f"{','.join(map(str, self.columns))}: "
 
     def pairs(self, x: Points) -> Pairs:

@@ -22,8 +22,8 @@ TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"
     r"""|(?P<quoted>"(?:[^"]|"")*"|'(?:[^']|'')*')|(?P<mark>\*\*|[-+*(),=~\[\]]))"""
 )
-LONGEST = 10_000  # letters
-DEEPEST = 30  # brackets inside brackets
+MAX_LETTERS = 10_000  # letters
+MAX_BRACKETS = 30  # brackets inside brackets
 EVERY = -1  # the column "*"
 
 
@@ -86,8 +86,8 @@ Tree = Call | Chain
 
 def parsed(text: str) -> Tree:
     """The tree of a text, or an error that points at what is wrong."""
-    if len(text) > LONGEST:
-        raise TermError(text, LONGEST, f"longer than {LONGEST} letters")
+    if len(text) > MAX_LETTERS:
+        raise TermError(text, MAX_LETTERS, f"longer than {MAX_LETTERS} letters")
     return _Reader(text, _tokens(text)).whole()
 
 
@@ -123,7 +123,7 @@ class _Reader:
         return token
 
     def marked(self, *marks: str) -> bool:
-        """Whether the next token is one of these marks; it is taken then."""
+        """Return whether the next token is one of these marks; if so, it is taken."""
         found = self.next.kind == "mark" and self.next.text in marks
         self.at += found
         return found
@@ -160,8 +160,8 @@ class _Reader:
         token = self.next
         if self.marked("("):
             self.depth += 1
-            if self.depth > DEEPEST:
-                self.fail(token, f"more than {DEEPEST} brackets inside each other")
+            if self.depth > MAX_BRACKETS:
+                self.fail(token, f"more than {MAX_BRACKETS} brackets inside each other")
             inside = self.sum()
             self.expect(")", "')'")
             self.depth -= 1

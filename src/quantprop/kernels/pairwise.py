@@ -15,7 +15,7 @@ from quantprop.core.records import field, is_record
 from quantprop.kernels.base import Kernel, Point, check_size
 from quantprop.runtime.display import Form, expression
 
-RANGE = (1e-5, 1e5)  # of a positive number, relative to where it starts
+RELATIVE_BOUNDS = (1e-5, 1e5)  # of a positive number, relative to where it starts
 
 
 class _Frame(NamedTuple):
@@ -86,7 +86,7 @@ def _learned(leaf: Any) -> Parameter:
     if not np.isfinite(value).all():
         raise ValueError(f"Pairwise: parameters must be finite numbers; got {value}")
     low, high = float(value.min(initial=np.inf)), float(value.max(initial=-np.inf))
-    return Parameter(value, bounds=(RANGE[0] * low, RANGE[1] * high) if low > 0 else None)
+    return Parameter(value, bounds=(RELATIVE_BOUNDS[0] * low, RELATIVE_BOUNDS[1] * high) if low > 0 else None)
 
 
 def _fixed(leaf: Any, name: str) -> Any:

@@ -1,9 +1,10 @@
-"""Kernels of the distance between two points."""
+"""Kernels of the distance between two points, whose derivatives keep their digits; oscillations and trends of time."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -11,7 +12,64 @@ from jaxtyping import Array, Float
 from quantprop.core.parameters import is_parameter, vector
 from quantprop.core.records import changed, field
 from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
-from quantprop.kernels.distances import root, squared_distances, squares
+
+
+@jax.custom_vjp
+def squared_distances(x: Points, z: Others, lengthscale: Float[Array, "..."]) -> Matrix:
+    """Σ_d ((x_id − z_jd)/ℓ_d)², a few features at a time; exactly 0 for equal rows.
+
+    Differences come first. Never as |x|² + |z|² − 2 xᵀz: near pairs would lose their digits, and a large variance shows
+    it. Nor of points that were divided by ℓ: a compiler may round x/ℓ otherwise than z/ℓ, and roots amplify 1e-33.
+    """
+    scale = jnp.broadcast_to(1.0 / lengthscale, x.shape[1:])
+
+    def add(square, feature):
+        a, b, scale = feature
+        return square + ((a[:, None] - b) * scale) ** 2, None
+
+    return jax.lax.scan(add, jnp.zeros((len(x), len(z))), (x.T, z.T, scale), unroll=4)[0]
+
+
+def _distances_forward(x, z, lengthscale):
+    square = squared_distances(x, z, lengthscale)
+    return square, (x, z, lengthscale, square)
+
+
+def _distances_backward(saved, by):
+    """The derivative of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
+    −2/ℓ_d³ Σ_ij c_ij (x_id − z_jd)², which for a single ℓ is −2/ℓ Σ_ij c_ij r²_ij.
+
+    Compiled programs leave out what is not asked for.
+    """
+    x, z, lengthscale, square = saved
+    by_x, by_z = _moments(x, z, by, 1), _moments(z, x, by.T, 1)
+    if jnp.size(lengthscale) == 1:
+        by_lengthscale = -2.0 * jnp.reshape(jnp.vdot(by, square), jnp.shape(lengthscale)) / lengthscale
+    else:
+        by_lengthscale = -2.0 * jnp.sum(_moments(x, z, by, 2), axis=0) / lengthscale**3
+    return 2.0 * by_x / lengthscale**2, 2.0 * by_z / lengthscale**2, by_lengthscale
+
+
+def _moments(x: Points, z: Others, by: Matrix, power: int) -> Points:
+    """Σ_j c_ij (x_id − z_jd)^power for all i and d, feature by feature, so that no array has more entries than c.
+
+    One product of matrices, x_id Σ_j c_ij − Σ_j c_ij z_jd, would cancel: under a root c_ij grows like 1/r_ij.
+    """
+    return jax.lax.map(lambda row: jnp.sum(by * (row[0][:, None] - row[1]) ** power, axis=1), (x.T, z.T)).T
+
+
+squared_distances.defvjp(_distances_forward, _distances_backward)
+
+
+def squares(x: Points) -> dict[str, Array]:
+    """The distances that one lengthscale only divides, as a piece of `Kernel.pairs`."""
+    return {"squares": squared_distances(x, x, jnp.ones(()))}
+
+
+def root(square: Any) -> Any:
+    """√square with derivative 0, not NaN, at 0."""
+    return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
+
 
 _SQRT3, _SQRT5 = 3.0**0.5, 5.0**0.5
 
@@ -130,3 +188,37 @@ class Periodic(Kernel):
 
     def gram_of(self, pairs: Pairs) -> Matrix:
         return self.variance * self._profile(pairs["squares"] / self.period**2)
+
+
+class Oscillation(Stationary):
+    """variance · exp(−r) cos(2π |x − z|/period), of one feature: an oscillation whose phase and amplitude wander within
+    about a lengthscale.
+    """
+
+    period: Any = 1.0
+
+    bounds = bounded(**Stationary.bounds, period=LENGTHSCALE)
+
+    def profile(self, square: Any) -> Any:
+        r = root(square)
+        return jnp.exp(-r) * jnp.cos(2.0 * jnp.pi * r * jnp.reshape(jnp.asarray(self.lengthscale), ()) / self.period)
+
+
+class IntegratedWiener(Kernel):
+    """A trend whose slope is a Wiener process with `variance` per unit of x, of one feature: f(0) = f′(0) = 0, and both
+    sides of 0 are independent.
+
+    With m = min(|x|, |z|) it is variance · (m³/3 + |x − z| m²/2) on one side of 0. With any level and slope at 0 the
+    trend is `IntegratedWiener() + Constant() + Linear()`, the local linear trend of time-series models.
+    """
+
+    variance: Any = 1.0
+
+    bounds = bounded(variance=VARIANCE)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        if len(x) != 1:
+            raise ValueError(f"IntegratedWiener takes one column of X; got {len(x)}")
+        near = jnp.minimum(jnp.abs(x[0]), jnp.abs(z[0]))
+        both = near**3 / 3.0 + jnp.abs(x[0] - z[0]) * near**2 / 2.0
+        return self.variance * jnp.where(x[0] * z[0] > 0, both, 0.0)

@@ -41,7 +41,7 @@ class Kind(NamedTuple):
 
     @property
     def ard(self) -> bool:
-        """Whether it may have a lengthscale for each column."""
+        """True if it may have a lengthscale for each column."""
         return self.parameters[:2] == _SMOOTH and len(self.columns) > 1
 
 
@@ -77,11 +77,11 @@ class Start:
     """The numbers that a text does not say: what learning starts from. These know no data."""
 
     def variance(self, place: Place) -> Any:
-        """Of a term."""
+        """The variance of a term."""
         return 1.0
 
     def lengthscale(self, place: Place, ard: bool) -> Any:
-        """Of a smooth term; with `ard`, one per column."""
+        """The lengthscale of a smooth term; with `ard`, one per column."""
         return np.ones(len(place.columns)) if ard else 1.0
 
 

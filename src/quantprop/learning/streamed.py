@@ -33,8 +33,7 @@ from quantprop.learning.objectives import Evidence, Objective
 from quantprop.learning.remaining import FLAT
 from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
-from quantprop.likelihoods.base import Datum
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Datum, encode
 from quantprop.methods import EP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.methods.base import Weight, renewal

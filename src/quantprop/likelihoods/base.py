@@ -1,4 +1,4 @@
-"""What a likelihood is: log p(y | f) for one datum, plus what it knows about itself.
+"""What a likelihood is: log p(y | f) for one datum, plus what it knows about itself; and how y is checked and coded.
 
 A likelihood never sees a Gaussian process, a site or a method. All mathematics here is for one scalar f and one datum.
 """
@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from quantprop.core.data import check_entries, positive_rows, real_array, spread
 from quantprop.core.gaussian import Normal
-from quantprop.core.moments import Datum, Moments, Scalar, Split
 from quantprop.core.parameters import bounded as bounded
 from quantprop.core.records import Record
+from quantprop.core.sites import Datum, Moments, Scalar, Split
 from quantprop.likelihoods.tilted import latent_nodes, panel_moments, quadrature_expectation, smooth_moments
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
 from quantprop.numerics.mixtures import places as places
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quadrature import landmarks as landmarks
 from quantprop.numerics.quantiles import axis
-from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import program
 
 AT_A_TIME = 1024  # rows whose landmarks one program computes
@@ -58,9 +58,6 @@ class Likelihood(Record):
     lattice: ClassVar[Limits | None] = None  # of a discrete y: its first value and its step
     interval: ClassVar[Limits] = (-np.inf, np.inf)  # that holds y
 
-    def _repr_html_(self) -> str:
-        return expression_html(self)
-
     # --- the mathematics -------------------------------------------------------------------------------------------
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
@@ -77,7 +74,7 @@ class Likelihood(Record):
 
     @property
     def closed(self) -> bool:
-        """Whether `moments` is not the general one."""
+        """True if the likelihood has its own `moments`."""
         return type(self).moments is not Likelihood.moments
 
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
@@ -89,11 +86,6 @@ class Likelihood(Record):
         Gaussian tail there, whose squares would round away what else there is to integrate.
         """
         return Split(lambda f: exponent * self.log_prob(datum, f), cavity, 0.0)
-
-    @property
-    def takes_gaussian_out(self) -> bool:
-        """Whether `split` moves a factor of p(y | f) into the Gaussian."""
-        return type(self).split is not Likelihood.split
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
         """E_q[log p(y | f)] and its derivatives in the mean and in the variance of q."""
@@ -197,3 +189,33 @@ def _landmark_places(likelihood: Likelihood, datum: Datum) -> Places:
 def is_count(y: np.ndarray) -> np.ndarray:
     """Where y is one of 0, 1, 2, ..."""
     return np.isfinite(y) & (y >= 0) & (y == np.floor(y))
+
+
+def scales(likelihood: Likelihood, shape: tuple[int, ...], exposure: Any, trials: Any) -> dict[str, np.ndarray]:
+    """Exposure and trials per datum, or an error where the likelihood has no use for one."""
+    given = {"exposure": exposure, "trials": trials}
+    for name, value in given.items():
+        if value is not None and name not in likelihood.scaled_by:
+            raise ValueError(f"{name} was given, but the {likelihood.name} likelihood does not use it")
+    return {name: positive_rows(value, name, shape) for name, value in given.items()}
+
+
+def observed(y: Any, likelihood: Likelihood, n: int) -> np.ndarray:
+    """The observations of n rows, in the shape that the likelihood takes."""
+    expected = (n,) if likelihood.columns == 1 else (n, likelihood.columns)
+    if (array := real_array(y, "y")).shape != expected:
+        raise ValueError(f"y must have shape {expected}, one entry per row of X; got shape {array.shape}")
+    return array
+
+
+def encode(likelihood: Likelihood, y: Any, shape: tuple[int, ...], exposure: Any = None, trials: Any = None) -> Datum:
+    """Observations as the likelihood takes them, every one checked against its support."""
+    tail = (likelihood.columns,) if likelihood.columns > 1 else ()
+    array = real_array(y, "y")
+    check_entries(np.isnan(array), array, "y", ": NaN is not allowed")
+    array = spread(array, shape + tail, "y")
+    more = scales(likelihood, shape, exposure, trials)
+    array = likelihood.code(array)
+    outside = f" is outside the support of the {likelihood.name} likelihood: {likelihood.support}"
+    check_entries(~likelihood.in_support(array, more["trials"]), array, "y", outside)
+    return Datum(array, **more)

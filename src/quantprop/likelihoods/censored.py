@@ -6,12 +6,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.core.gaussian import LOG_2PI
+from quantprop.likelihoods.additive import Gaussian, GaussianNoise
 from quantprop.likelihoods.base import Datum, Landmarks, Normal, Scalar, Split
-from quantprop.likelihoods.gaussian import Gaussian, GaussianNoise
 from quantprop.likelihoods.tilted import OUTERMOST, quadrature_expectation
 from quantprop.numerics.special import Interval, normal_interval
 
-FAR = 10.0  # times the scale
+MIN_OUTSIDE = 10.0  # times the scale
 
 
 class Censored(GaussianNoise):
@@ -54,7 +54,7 @@ class Censored(GaussianNoise):
         end, outside = self._nearest(datum, m)
         noise = self.scale**2 / exponent
         total = v + noise
-        joined = observed | (outside & (jnp.abs(end - m) * noise / total > FAR * self.scale))
+        joined = observed | (outside & (jnp.abs(end - m) * noise / total > MIN_OUTSIDE * self.scale))
         core = Normal(jnp.where(joined, m + v / total * (end - m), m), jnp.where(joined, v * noise / total, v))
         constant = jnp.where(joined, 0.5 * jnp.log(noise / total) - 0.5 * (end - m) ** 2 / total, 0.0)
         height = -jnp.log(self.scale) - 0.5 * LOG_2PI

@@ -19,7 +19,7 @@ _INTERVALS = ((-np.inf, np.inf), (0.0, np.inf), (0.0, 1.0))
 
 
 class _Functions(NamedTuple):
-    """Of the user; hashable, so that equal likelihoods share compiled programs."""
+    """The user's functions; hashable, so that equal likelihoods share compiled programs."""
 
     log_prob: Callable
     landmarks: Callable | None

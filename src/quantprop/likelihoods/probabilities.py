@@ -1,4 +1,8 @@
-"""Likelihoods of y whose mean goes with a probability p(f), and the links p: probit and logit."""
+"""Likelihoods of y whose mean goes with a probability p(f), and the links p: probit and logit.
+
+Binomial: successes in a number of trials, y ~ Binomial(trials, p(f)). Beta: proportions, y ~ Beta(p φ, (1 − p) φ) with
+mean p(f) and precision φ.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,26 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import ndtr, ndtri
+from jax.scipy.special import gammaln, ndtr, ndtri
 from scipy import special
+from scipy.special import betainc
 
-from quantprop.likelihoods.base import Datum, Likelihood, Normal, Places, Scalar, landmarks, places
+from quantprop.core.records import field
+from quantprop.likelihoods.base import (
+    TINY,
+    Datum,
+    Landmarks,
+    Likelihood,
+    Normal,
+    Places,
+    Scalar,
+    bounded,
+    is_count,
+    landmarks,
+    places,
+)
 from quantprop.likelihoods.tilted import latent_nodes
-from quantprop.numerics.special import log_ndtr
+from quantprop.numerics.special import log_factorial, log_ndtr
 from quantprop.runtime.names import check_name
 
 ProbabilityLink = Literal["probit", "logit"]
@@ -90,3 +108,114 @@ def probability_places(link: ProbabilityLink, p: np.ndarray, effective: np.ndarr
         f, slope = special.logit(p), spread
     width = spread / slope * np.minimum(1.0, 1.0 / np.sqrt(effective * spread))
     return places((f, np.minimum(0.5 * width, 1.0)), (0.0, 1.0))
+
+
+class Binomial(Probability):
+    """y successes in `trials` trials of probability Φ(f) (probit) or 1/(1 + exp(−f)) (logit)."""
+
+    link: ProbabilityLink = field(default="probit", static=True)
+
+    name = "binomial"
+    observes = "successes"
+    support = "successes 0, 1, ..., trials, out of a whole number of trials"
+    log_concave = True
+    scaled_by = frozenset({"trials"})
+    lattice = (0.0, 1.0)
+    interval = (0.0, np.inf)
+
+    def size(self, datum: Datum) -> Scalar:
+        return datum.trials
+
+    def noise(self, datum: Datum) -> Scalar:
+        return datum.trials
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        log_p, log_q = log_probabilities(self.link, f)
+        failures = datum.trials - datum.y
+        ways = log_factorial(datum.trials) - log_factorial(datum.y) - log_factorial(failures)
+        return ways + datum.y * log_p + failures * log_q
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        successes = jnp.clip(datum.y, 0.0, datum.trials)
+        peak = inverse_probability(self.link, (successes + 0.5) / (datum.trials + 1.0))
+        few = jnp.minimum(successes, datum.trials - successes)
+        return landmarks((peak, 1.0 / jnp.sqrt(few + 1.0)), (jnp.zeros_like(peak), 1.0))
+
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        k, n = np.floor(datum.y), datum.trials
+        inside = np.clip(k, 0.0, n - 1.0)
+        lower = betainc(n - inside, inside + 1.0, probabilities_array(self.link, f)[1])
+        return np.where(k < 0, 0.0, np.where(k < n, lower, 1.0))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        k = np.clip(np.floor(datum.y), 0.0, datum.trials - 1.0)
+        return probability_places(self.link, (k + 1.0) / (datum.trials + 1.0), datum.trials)
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return datum.trials * probabilities_array(self.link, f)[0]
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rng.binomial(datum.trials.astype(int), probabilities_array(self.link, f)[0]).astype(float)
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return is_count(y) & is_count(trials) & (y <= trials)
+
+    def greatest(self, datum: Datum) -> Scalar:
+        return datum.trials
+
+
+class Beta(Probability):
+    """A beta variable of mean p = Φ(f) (probit) or 1/(1 + exp(−f)) (logit), and variance p(1 − p)/(1 + φ).
+
+    Concave in p, but not log-concave in f: for a y near 1, say, log p(y | f) bends upwards where p(f) does.
+    """
+
+    precision: Scalar = 1.0
+    link: ProbabilityLink = field(default="probit", static=True)
+
+    bounds = bounded(precision=(1e-3, 1e5))
+    name = "beta"
+    observes = "proportions"
+    support = "numbers between 0 and 1, both excluded"
+    interval = (0.0, 1.0)
+
+    def noise(self, datum: Datum) -> Scalar:
+        return 1.0 / (1.0 + self.precision)
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        """−log Γ(a) is written log a − log Γ(1 + a), so that p(f) may underflow."""
+        y, s = datum.y, self.precision
+        log_p, log_q = log_probabilities(self.link, f)
+        a, b = s * jnp.exp(log_p), s * jnp.exp(log_q)
+        normalizer = gammaln(s) + 2.0 * jnp.log(s) + log_p + log_q - gammaln(1.0 + a) - gammaln(1.0 + b)
+        return normalizer + (a - 1.0) * jnp.log(y) + (b - 1.0) * jnp.log1p(-y)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        y = jnp.clip(datum.y, TINY, 1.0 - 1e-16)
+        peak = inverse_probability(self.link, y)
+        return landmarks((peak, 1.0 / jnp.sqrt(1.0 + self.precision)), (jnp.zeros_like(peak), 1.0))
+
+    def _shapes(self, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        p, q = probabilities_array(self.link, f)
+        return np.maximum(self.precision * p, TINY), np.maximum(self.precision * q, TINY)
+
+    def cdf(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return betainc(*self._shapes(f), np.clip(datum.y, 0.0, 1.0))
+
+    def cdf_places(self, datum: Datum) -> Places:
+        """Around p = y; for a y within 1/φ of 0 or 1 around the p where φ p log(1/φy), or that of 1 − p, is 1."""
+        y = np.clip(datum.y, TINY, 1.0 - 2.0**-53)
+        near = np.minimum(y, 1.0 - y)
+        few = 1.0 / (self.precision * (1.0 + np.log1p(1.0 / (self.precision * near))))
+        p = np.minimum(near + few, 0.5)
+        at = probability_places(self.link, p, 1.0 + self.precision)
+        return at._replace(location=np.where(y < 0.5, at.location, -at.location))
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return np.clip(probabilities_array(self.link, f)[0], TINY, 1.0 - 2.0**-53)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return rng.beta(*self._shapes(f))
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return (y > 0) & (y < 1)

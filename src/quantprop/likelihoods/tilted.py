@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -11,12 +10,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from quantprop.core.gaussian import LOG_2PI, Normal
-from quantprop.core.moments import Datum, Factor, Moments, Scalar, Split
 from quantprop.core.records import Record, changed
-from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate, panels
-from quantprop.numerics.responses import Integrals, Response, score_along, to_cavity, to_score, unless_zero
-from quantprop.numerics.selection import unless_trusted
-from quantprop.numerics.smooth import TRUSTED, Nodes, Peak, on_nodes, place, sums
+from quantprop.core.sites import Datum, Factor, Moments, Scalar, Split
+from quantprop.numerics.quadrature import (
+    Density,
+    Landmarks,
+    fixed_panels,
+    frozen,
+    integrate,
+    panels,
+)
+from quantprop.numerics.smooth import TRUSTED_ERROR, Nodes, Peak, on_nodes, place, sums, unless_trusted
 
 FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
 OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at
@@ -91,45 +95,9 @@ def quadrature_moments(likelihood: Factor, tilted: Tilted, cavity: Normal) -> Mo
     return Moments(density.log_normalizer, shift, ratio, shrink)
 
 
-@jax.custom_jvp
-def _panel_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
-    return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
-
-
-@partial(_panel_moments.defjvp, symbolic_zeros=True)
-def _(primals, tangents):
-    tilted = tilt(*primals)
-    moments = quadrature_moments(primals[0], tilted, primals[2])
-    return moments, moments_moved(tilted, moments, None, primals, tangents)[0]
-
-
-def moments_moved(
-    tilted: Tilted, moments: Moments, z: Array | None, primals: tuple, tangents: tuple
-) -> tuple[Moments, Response]:
-    """The change of the moments along changes of likelihood, datum and cavity, and the response that it comes from."""
-    (likelihood, datum, cavity), (by_likelihood, by_datum, by_cavity) = primals, tangents
-    v, dm, dv = cavity.variance, by_cavity.mean, by_cavity.variance
-    of = Integrals(tilted.density, tilted.offset, moments.shift, moments.ratio * v, z)
-    total = to_cavity(of, v, dm, dv)
-
-    def log_prob(parts):
-        return jax.vmap(jax.vmap(lambda f: parts[0].log_prob(parts[1], f)))(tilted.f)
-
-    score = score_along(log_prob, (likelihood, datum), (by_likelihood, by_datum))
-    total = total if score is None else total.plus(to_score(of, score))
-    by_ratio = (total.variance - moments.ratio * unless_zero(dv)) / v
-    return Moments(total.log_normalizer, total.mean - unless_zero(dm), by_ratio, -by_ratio), total
-
-
 def panel_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
-    """Moments of the tilted density by panels.
-
-    Differentiated by scores, unless a Gaussian factor is taken out of the integral: then scores lose the digits that
-    this saves.
-    """
-    if likelihood.takes_gaussian_out:
-        return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
-    return _panel_moments(likelihood, datum, cavity)
+    """Moments of the tilted density by panels."""
+    return quadrature_moments(likelihood, tilt(likelihood, datum, cavity), cavity)
 
 
 class FewNodes(NamedTuple):
@@ -162,7 +130,7 @@ def on_few_nodes(likelihood: Factor, datum: Datum, cavity: Normal, kept: Callabl
     moments = Moments(
         log_normalizer, of.mean, jnp.where(narrow, ratio, 1.0 - shrink), jnp.where(narrow, 1.0 - ratio, shrink)
     )
-    trusted = at.whole & (of.error <= TRUSTED) & (left <= TRUSTED)
+    trusted = at.whole & (of.error <= TRUSTED_ERROR) & (left <= TRUSTED_ERROR)
     return FewNodes(nodes, of.total, moments, trusted | ~(jnp.isfinite(cavity.mean) & (v > 0)))
 
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from quantprop.core.parameters import LogNormal, Parameter, is_parameter, vector
 from quantprop.core.records import changed, field
+from quantprop.likelihoods.additive import Gaussian
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, bounded, landmarks
-from quantprop.likelihoods.gaussian import Gaussian
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import frozen, integrate, panels
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from quantprop.core.records import field
 from quantprop.likelihoods.base import FINE, Datum, Fineness, Landmarks, Normal, Places, Scalar, bounded
-from quantprop.likelihoods.negative_binomial import NegativeBinomial
-from quantprop.likelihoods.poisson import Poisson
+from quantprop.likelihoods.counts import NegativeBinomial, Poisson
 from quantprop.likelihoods.rates import Counts, RateLink, rate_peaks
 
-NOTHING = 45.0  # exp(−45) beside 1 is below rounding
+NEGLIGIBLE_EXPONENT = 45.0  # exp(−45) beside 1 is below rounding
 INFLATION = 1e-4, 1.0 - 1e-4
 
 
@@ -45,12 +44,12 @@ class ZeroInflated(Counts):
         """Where counting has no share left in y = 0, derivatives do not pass through it: its own may be infinite."""
         none, log_made = jnp.log(self.inflation), jnp.log1p(-self.inflation)
         zero = datum.y == 0
-        lost = zero & (jax.lax.stop_gradient(self.counts.log_prob(datum, f)) < none - NOTHING)
+        lost = zero & (jax.lax.stop_gradient(self.counts.log_prob(datum, f)) < none - NEGLIGIBLE_EXPONENT)
         made = log_made + self.counts.log_prob(datum, jnp.where(lost, 0.0, f))
         return jnp.where(zero, jnp.where(lost, none, jnp.logaddexp(none, made)), made)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        """Those of the counts, and for y = 0 where p(0 | f) levels out, on the scale of one count."""
+        """The counts' landmarks, and for y = 0 where p(0 | f) levels out, on the scale of one count."""
         own, knee = self.counts.landmarks(datum), self.knee()
         level = rate_peaks(self.counts.link, knee / datum.exposure, 1.0 / jnp.maximum(knee, 1.0))
         places, scales = (jnp.stack([jnp.asarray(pair[i], float) for pair in level]) for i in (0, 1))
@@ -61,7 +60,7 @@ class ZeroInflated(Counts):
         return Landmarks(jnp.concatenate([own.location, extra.location]), jnp.concatenate([own.scale, extra.scale]))
 
     def expected_log_prob(self, datum: Datum, marginal: Normal) -> tuple[Scalar, Scalar, Scalar]:
-        """That of the counts, which may have a closed form, where y > 0."""
+        """For y > 0 the expectation of the counts, which may have a closed form."""
         none = super().expected_log_prob(datum, marginal)
         value, by_mean, by_variance = self.counts.expected_log_prob(datum, marginal)
         some = (value + jnp.log1p(-self.inflation), by_mean, by_variance)

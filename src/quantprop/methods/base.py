@@ -11,7 +11,6 @@ from quantprop.core.gaussian import Natural, Vector
 from quantprop.core.records import Record
 from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.runtime.display import expression_html
 from quantprop.runtime.programs import part
 
 
@@ -50,12 +49,9 @@ class Method(Record):
 
     ascends: ClassVar[bool] = False  # its `merit` must grow from step to step (else: its residual must shrink)
 
-    def _repr_html_(self) -> str:
-        return expression_html(self)
-
     @property
     def stationary(self) -> bool:
-        """Whether the evidence does not change, to first order, with the sites at the fixed point."""
+        """True if the evidence does not change, to first order, with the sites at the fixed point."""
         return False
 
     @property
@@ -71,15 +67,15 @@ class Method(Record):
         return 1.0 / weight.copies
 
     def quick(self, likelihood: Likelihood, weight: Weight) -> bool:
-        """Whether renewing sites costs next to nothing beside the prior's factor, and may be done more than once."""
+        """Return whether updating sites is cheap relative to the prior's factor, and may be done more than once."""
         return False
 
     def on_few_nodes(self, likelihood: Likelihood, weight: Weight) -> bool:
-        """Whether renewing sites integrates, and few nodes do for most."""
+        """Return whether updating sites integrates, and the small rule is accurate enough for most of them."""
         return False
 
     def tells_left_out(self, likelihood: Likelihood, weight: Weight) -> bool:
-        """Whether a datum's value holds what the other rows say of it (`left_out`)."""
+        """Return whether an observation's value contains its leave-one-out density (`left_out`)."""
         return False
 
     def left_out(self, weight: Weight, marginal: Marginal, site: Natural, value: Scalar) -> Scalar:
@@ -87,7 +83,7 @@ class Method(Record):
         raise NotImplementedError
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
-        """The site that this datum wants under the current marginal."""
+        """The updated site of this observation under the current marginal."""
         raise NotImplementedError
 
     def merit(self, values: Array, summary: Summary) -> Scalar:

@@ -9,7 +9,7 @@ from quantprop.core.gaussian import Natural, Normal, Vector
 from quantprop.core.records import field
 from quantprop.core.sites import Marginal, Removal, cavity, log_site_normalizer, renewed
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.with_few_nodes import Remainder, Tempered
+from quantprop.likelihoods.derived import Remainder, Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
 from quantprop.runtime.arguments import is_number
@@ -87,23 +87,23 @@ class EP(Method):
     ) -> tuple[Likelihood, Normal, Removal]:
         """The factor of one copy of a datum, the cavity that it tilts, and what was removed to get there."""
         exponent = 1.0 if weight.exponent is None else weight.exponent
-        kept, factor = 0.0, likelihood
+        retained, factor = 0.0, likelihood
         if likelihood.has_gaussian_factor:  # stays with the cavity, so that only their product must be proper
-            kept, factor = weight.total * likelihood.gaussian_precision(datum), Remainder(likelihood)
+            retained, factor = weight.total * likelihood.gaussian_precision(datum), Remainder(likelihood)
         if self.power != 1.0 or weight.exponent is not None:
             factor = Tempered(factor, self.power * exponent)
-        removal = Removal(self.share(weight), kept)
+        removal = Removal(self.share(weight), retained)
         return factor, cavity(marginal, site, removal), removal
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         factor, rest, removal = self.tilting(likelihood, datum, weight, marginal, site)
-        share, kept = removal.share, removal.kept
+        share, retained = removal.share, removal.retained
         projected = self.projection.project(factor, datum, rest)
         part = renewed(rest, projected)
         log_ratio = projected.log_normalizer - log_site_normalizer(marginal, removal, rest)
-        value = log_ratio / share - 0.5 * kept * marginal.mean**2
+        value = log_ratio / share - 0.5 * retained * marginal.mean**2
         proper = (rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu)
-        return Renewal(Natural(part.nu / share, part.tau / share + kept), value, proper)
+        return Renewal(Natural(part.nu / share, part.tau / share + retained), value, proper)
 
     def evidence(self, values: Array, summary: Summary) -> Scalar:
         """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites, both measured at the mean μ:

@@ -66,7 +66,7 @@ def _on_own_nodes(m: Any, s: Any) -> Expected:
 
 
 def _quadratic(m: Any, s: Any) -> Expected:
-    """Those of −½ x² below 0: what is left out is about log s/s² of them."""
+    """The expectations of −½ x² below 0: the remainder is about log s/s² of them."""
     z = m / s
     below, density = ndtr(-z), jnp.exp(norm_logpdf(z))
     return Expected(-0.5 * s * s * ((1.0 + z * z) * below - z * density), s * (density - z * below), -below)

@@ -1,26 +1,30 @@
-"""Probabilities of classes of a Gaussian vector: that an entry is the largest, and the mean of softmax."""
+"""Probabilities of classes of Gaussian vectors: that an entry is the largest, and the mean of softmax.
+
+In NumPy: nothing is compiled, and SciPy's functions of the normal distribution take about the time of XLA's on a CPU.
+"""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.nn import log_softmax
-from jax.scipy.special import erfc, logsumexp, ndtri
-from jaxtyping import Array, Float, Int
+from jaxtyping import Float
+from scipy.special import log_ndtr, log_softmax, logsumexp, ndtr, ndtri
 
 from quantprop.core.gaussian import LOG_2PI
-from quantprop.numerics.special import norm_logpdf
 
 SHIFT = 0.25  # of a step: in one dimension the midpoint rule, and no coordinate is 0 or 1 after the tent map
-MIN_MASS = 1e-290  # mass of a half-line whose quantiles double precision holds
-MIN_SCORE = -40.0  # whose Φ has less
+MIN_SCORE = -37.0  # below it Φ and its quantiles are asymptotic series
 SHIFT_STEP = 0.7548776662466927  # between the shifts of two dimensions
 MIN_COMMON, MAX_COMMON = 0.1, 0.97  # of the variance that all differences can share
 LOGISTIC = 0.75  # scale of the logistic distribution of t in standard deviations: heavier tails than t's
 NEWTON_STEPS = 8
+POINTS = 4096  # of a lattice that are in memory at a time
+
+Vectors = Float[np.ndarray, "k c"]
+Matrices = Float[np.ndarray, "k c c"]
+Points = Float[np.ndarray, "points d"]
 
 
 class Rule(NamedTuple):
@@ -29,12 +33,11 @@ class Rule(NamedTuple):
     points: int
     generator: tuple[int, ...]
     first: int = 0  # 1 if the first coordinate is one that all classes share, besides those of c − 2 differences
-    lattices: int = 2  # that are compared; of one the sum of all probabilities says how good it is
 
 
 SMALL = Rule(509, (
     1, 151, 232, 87, 122, 67, 99, 182, 225, 108, 114, 18, 241, 202, 70, 20, 31, 48, 166, 27, 130, 158, 140, 215,
-), 1, 1)  # fmt: skip
+), 1)  # fmt: skip
 MIDDLE = Rule(1021, (
     1, 374, 428, 453, 240, 251, 311, 183, 149, 42, 487, 206, 357, 393, 286, 467, 76, 69, 347, 158, 211, 144, 175, 96,
 ), 1)  # fmt: skip
@@ -59,125 +62,149 @@ def lattice(rule: Rule, classes: int, shift: float = 0.0) -> Float[np.ndarray, "
     return np.abs(2.0 * points - 1.0)
 
 
-def log_largest(
-    mean: Float[Array, " c"], covariance: Float[Array, "c c"], entry: Int[Array, ""], w: Float[Array, "points d"]
-) -> Array:
-    """log P(g_entry > all others) for g ~ N(mean, covariance), over the points w of a lattice in c − 2 dimensions, or
-    c − 1: then the first is the common part.
+def log_largest(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
+    """log P(g_e > all others) of every entry e of k vectors g ~ N(mean, covariance), each by itself (their sum is 1 but
+    for errors), over the points w of a lattice in c − 2 dimensions, or c − 1: then the first is the common part.
 
-    The differences g_entry − g_j are Gaussian. Their signs are fixed one after the other, the least certain first (Genz
+    The differences g_e − g_j are Gaussian. Their signs are fixed one after the other, the least certain first (Genz
     1992): the average over the lattice is of Π_j Φ(b_j), where b_j is the standardised mean of difference j given those
     before it, drawn from their positive halves. If the entries of g are nearly independent so are the differences given
     their common part, and few points are enough. In logarithms: exact far into the tails.
     """
-    c, first = len(mean), int(w.shape[1] == len(mean) - 1)
-    others = jnp.arange(c - 1)
-    others = others + (others >= entry)
-    apart = mean[entry] - mean[others]
-    tie = covariance[entry, others]
-    spread = covariance[entry, entry] - tie[:, None] - tie + covariance[others[:, None], others]
-    nothing = 0.0, jnp.zeros(()), jnp.zeros(len(w)), jnp.zeros(len(w))
-    v, mode, t, total = _common_part(apart, spread, w[:, 0]) if first else nothing
-    order = jnp.argsort((apart + mode) / jnp.sqrt(jnp.diagonal(spread) - v))
-    lower = jnp.linalg.cholesky(spread[order[:, None], order] - v)
-    level, log_w = apart[order][:, None] + t, jnp.log(w)
-
-    def settle(j: Any, state: tuple[Array, Array]) -> tuple[Array, Array]:
-        y, total = state
-        b, k = (level[j] + lower[j] @ y) / lower[j, j], jnp.minimum(j + first, w.shape[1] - 1)
-        mass, log_mass = _masses(b)
-        return y.at[j].set(_positive_half(b, mass, w[:, k], log_w[:, k])), total + log_mass
-
-    y, total = jax.lax.fori_loop(0, c - 2, settle, (jnp.zeros((c - 1, len(w))), total))
-    total = total + _masses((level[c - 2] + lower[c - 2] @ y) / lower[c - 2, c - 2])[1]
-    return logsumexp(total) - jnp.log(len(w))
+    apart, spread = _differences(mean, covariance)
+    common = _common_part(apart, spread) if w.shape[1] == mean.shape[1] - 1 else None
+    v, mode = (common.v, common.mode) if common else np.zeros((2, len(apart)))
+    rest = spread - v[:, None, None]
+    order = np.argsort((apart + mode[:, None]) / np.sqrt(np.diagonal(rest, axis1=1, axis2=2)), axis=1)
+    item = np.arange(len(apart))[:, None]
+    level, lower = apart[item, order], np.linalg.cholesky(rest[item[:, :, None], order[:, :, None], order[:, None]])
+    parts = [_log_sum(level, lower, common, some) for some in _pieces(w)]
+    return np.logaddexp.reduce(parts, axis=0).reshape(mean.shape) - np.log(len(w))
 
 
-def _common_part(apart: Float[Array, " j"], spread: Float[Array, "j j"], u: Float[Array, " points"]) -> tuple:
-    """Of t ~ N(0, v), which is added to all differences: v, its mode given that all of them are positive, t distributed
-    about so, and the logarithm of its density in u.
+def _pieces(w: Points) -> Iterator[Points]:
+    """The points, some at a time."""
+    return (w[i : i + POINTS] for i in range(0, len(w), POINTS))
+
+
+def _differences(mean: Vectors, covariance: Matrices) -> tuple[np.ndarray, np.ndarray]:
+    """Mean and covariance of g_e − g_j, j ≠ e: of all entries e of the first vector, then of the next."""
+    c = mean.shape[1]
+    entry = np.arange(c)[:, None]
+    others = np.arange(c - 1) + (np.arange(c - 1) >= entry)
+    own, tie = covariance[:, entry, entry][..., None], covariance[:, entry, others]
+    among = covariance[:, others[:, :, None], others[:, None]]
+    spread = own - tie[..., None] - tie[..., None, :] + among
+    return (mean[:, entry] - mean[:, others]).reshape(-1, c - 1), spread.reshape(-1, c - 1, c - 1)
+
+
+def _log_sum(level: np.ndarray, lower: np.ndarray, common: Common | None, w: Points) -> np.ndarray:
+    """log Σ Π_j Φ(b_j) over points."""
+    k, d = level.shape
+    t, total = common.spread(w[:, 0]) if common else (0.0, np.zeros((k, len(w))))
+    y, moved, mass = np.empty((k, d, len(w))), np.empty((k, 1, len(w))), np.empty((k, len(w)))
+    for j in range(d):
+        b = np.matmul(lower[:, j, None, :j], y[:, :j], out=moved)[:, 0]
+        b += level[:, j, None]
+        b += t
+        b /= lower[:, j, j, None]
+        ndtr(b, out=mass)
+        total += _log_mass(b, mass)
+        if j < d - 1:
+            _positive_half(b, mass, w[:, min(j + (common is not None), w.shape[1] - 1)], out=y[:, j])
+    return logsumexp(total, axis=1)
+
+
+def _log_mass(b: np.ndarray, mass: np.ndarray) -> np.ndarray:
+    """log Φ(b) from Φ(b), also where that underflows."""
+    if b.min() > MIN_SCORE:
+        return np.log(mass)
+    far = b <= MIN_SCORE
+    log = np.log(np.where(far, 1.0, mass))
+    log[far] = log_ndtr(b[far])
+    return log
+
+
+def _positive_half(b: np.ndarray, mass: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
+    """The quantile at 1 − w of a standard normal number above −b; far out it exceeds −b by an exponential one."""
+    np.negative(ndtri(np.multiply(w, mass, out=out), out=out), out=out)
+    if b.min() <= MIN_SCORE:
+        far = b <= MIN_SCORE
+        out[far] = -b[far] + np.log(np.broadcast_to(w, b.shape)[far]) / b[far]
+
+
+# --- the common part --------------------------------------------------------------------------------------------------
+
+
+class Common(NamedTuple):
+    """t ~ N(0, v), which is added to all differences: its mode given that all of them are positive, and scales to the
+    left and right of it.
     """
+
+    v: np.ndarray
+    mode: np.ndarray
+    left: np.ndarray
+    right: np.ndarray
+
+    def spread(self, u: Float[np.ndarray, " points"]) -> tuple[np.ndarray, np.ndarray]:
+        """t of uniform u, logistic with these scales, and the logarithm of its density in u."""
+        v, mode, left, right = (part[..., None] for part in self)
+        z, log_slope = LOGISTIC * np.log(u / (1.0 - u)), np.log(LOGISTIC / (u * (1.0 - u)))
+        r, both, half = np.sqrt(1.0 + z * z), 0.5 * (right + left), 0.5 * (right - left)
+        t = mode + both * z + half * (r - 1.0)
+        return t, log_slope + np.log(both + half * z / r) - 0.5 * (t**2 / v + np.log(v) + LOG_2PI)
+
+
+def _common_part(apart: np.ndarray, spread: np.ndarray) -> Common:
     v = _common_variance(spread)
-    mode, left, right = _mode_and_scales(apart, jnp.sqrt(jnp.diagonal(spread) - v), v)
-    t, log_slope = _spread(u, mode, left, right)
-    return v, mode, t, log_slope - 0.5 * (t**2 / v + jnp.log(v) + LOG_2PI)
+    sd = np.sqrt(np.diagonal(spread, axis1=-2, axis2=-1) - v[..., None])
+    return Common(v, *_mode_and_scales(apart, sd, v))
 
 
-def _common_variance(spread: Float[Array, "j j"]) -> Array:
+def _common_variance(spread: np.ndarray) -> np.ndarray:
     """v: the mean covariance, but at most what leaves the rest positive definite."""
-    n = len(spread)
-    most = 1.0 / jnp.sum(jnp.linalg.solve(spread, jnp.ones(n)))
-    mean = (jnp.sum(spread) - jnp.trace(spread)) / max(n * (n - 1), 1)
-    return jnp.clip(mean, MIN_COMMON * most, MAX_COMMON * most)
+    n = spread.shape[-1]
+    most = 1.0 / np.sum(np.linalg.solve(spread, np.ones((*spread.shape[:-1], 1))), axis=(-2, -1))
+    mean = (np.sum(spread, axis=(-2, -1)) - np.trace(spread, axis1=-2, axis2=-1)) / max(n * (n - 1), 1)
+    return np.clip(mean, MIN_COMMON * most, MAX_COMMON * most)
 
 
-def _mode_and_scales(apart: Float[Array, " j"], sd: Float[Array, " j"], v: Array) -> tuple[Array, Array, Array]:
+def _mode_and_scales(apart: np.ndarray, sd: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The mode of N(t | 0, v) Π_j Φ((m_j + t)/sd_j), and standard deviations to its left and right, as far as it takes
     to fall by two. Its slope is convex and it is log-concave: Newton's steps, from the sides taken here, do not cross.
     """
 
-    def at(t: Array) -> tuple[Array, Array, Array]:
-        b = (apart + t) / sd
-        log_mass = _masses(b)[1]
-        hazard = jnp.exp(norm_logpdf(b) - log_mass) / sd
-        curvature = -1.0 / v - jnp.sum(hazard * (hazard + b / sd))
-        return jnp.sum(log_mass) - 0.5 * t * t / v, jnp.sum(hazard) - t / v, curvature
+    def at(t: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        b = (apart + t[..., None]) / sd
+        log_mass = log_ndtr(b)
+        hazard = np.exp(-0.5 * b * b - 0.5 * LOG_2PI - log_mass) / sd
+        curvature = -1.0 / v - np.sum(hazard * (hazard + b / sd), axis=-1)
+        return np.sum(log_mass, axis=-1) - 0.5 * t * t / v, np.sum(hazard, axis=-1) - t / v, curvature
 
-    def uphill(_: Any, t: Array) -> Array:
-        _, slope, curvature = at(t)
-        return t - slope / curvature
-
-    mode = jax.lax.fori_loop(0, NEWTON_STEPS, uphill, jnp.zeros_like(v))
+    mode = np.zeros_like(v)
+    for _ in range(NEWTON_STEPS):
+        _, slope, curvature = at(mode)
+        mode = mode - slope / curvature
     top, _, curvature = at(mode)
-
-    def inward(_: Any, x: Array) -> Array:
-        value, slope, _ = at(mode + x)
-        return x - (value - top + 2.0) / slope
-
-    starts = -2.0 / jnp.sqrt(-curvature), 2.0 * jnp.sqrt(v)
-    left, right = (jax.lax.fori_loop(0, NEWTON_STEPS, inward, x) for x in starts)
+    left, right = -2.0 / np.sqrt(-curvature), 2.0 * np.sqrt(v)
+    for _ in range(NEWTON_STEPS):
+        left, right = (x - (value - top + 2.0) / slope for x in (left, right) for value, slope, _ in [at(mode + x)])
     return mode, -0.5 * left, 0.5 * right
 
 
-def _spread(u: Float[Array, " points"], mode: Array, left: Array, right: Array) -> tuple[Array, Array]:
-    """t of uniform u, logistic with these scales to the left and right of the mode, and log dt/du."""
-    z, log_slope = LOGISTIC * jnp.log(u / (1.0 - u)), jnp.log(LOGISTIC / (u * (1.0 - u)))
-    r, both, half = jnp.sqrt(1.0 + z * z), 0.5 * (right + left), 0.5 * (right - left)
-    return mode + both * z + half * (r - 1.0), log_slope + jnp.log(both + half * z / r)
+# --- softmax ----------------------------------------------------------------------------------------------------------
 
 
-def _masses(b: Array) -> tuple[Array, Array]:
-    """Φ(b), and its logarithm also where it underflows."""
-    mass = 0.5 * erfc(-np.sqrt(0.5) * b)
-    held = mass > MIN_MASS
-    far = jnp.where(held, MIN_SCORE, b)
-    log, i = jnp.log(jnp.where(held, mass, -far)), 1.0 / far**2
-    return mass, jnp.where(held, log, -0.5 * (far**2 + LOG_2PI) - log - i * (1.0 - 2.5 * i))
-
-
-def _positive_half(b: Array, mass: Array, w: Array, log_w: Array) -> Array:
-    """The quantile at 1 − w of a standard normal number above −b; far out it exceeds −b by an exponential one."""
-    held = mass > MIN_MASS
-    far = jnp.where(held, MIN_SCORE, b)
-    return jnp.where(held, -ndtri(w * jnp.where(held, mass, 0.5)), -far + log_w / far)
-
-
-def log_probabilities(
-    mean: Float[Array, " c"], covariance: Float[Array, "c c"], w: Float[Array, "points d"]
-) -> Float[Array, " c"]:
-    """log P(g_c is the largest) for every entry, each by itself: their sum is 1 but for errors."""
-    return jax.vmap(lambda entry: log_largest(mean, covariance, entry, w))(jnp.arange(len(mean)))
-
-
-def log_mean_softmax(
-    mean: Float[Array, " c"], covariance: Float[Array, "c c"], w: Float[Array, "points d"]
-) -> Float[Array, " c"]:
+def log_mean_softmax(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
     """log E softmax(g) for g ~ N(mean, covariance), over a lattice of c − 1 dimensions, the directions of largest
     variance first. What all entries share does not matter, and is left out.
     """
-    c = len(mean)
-    centre = jnp.eye(c) - 1.0 / c
-    values, vectors = jnp.linalg.eigh(centre @ covariance @ centre)
-    root = vectors[:, ::-1] * jnp.sqrt(jnp.maximum(values[::-1], 0.0))
-    each = log_softmax(mean + ndtri(w) @ root[:, : c - 1].T, axis=1)
-    return logsumexp(each, axis=0) - jnp.log(len(w))
+    c = mean.shape[-1]
+    centre = np.eye(c) - 1.0 / c
+    values, vectors = np.linalg.eigh(centre @ covariance @ centre)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])[..., :0:-1]
+    parts = [
+        logsumexp(log_softmax(mean[..., None, :] + ndtri(some) @ np.swapaxes(root, -1, -2), axis=-1), axis=-2)
+        for some in _pieces(w)
+    ]
+    return np.logaddexp.reduce(parts, axis=0) - np.log(len(w))

@@ -36,7 +36,6 @@ class Fineness(NamedTuple):
 
 
 FINE = Fineness(12.0, 0.2, 0.4, 24, 1, 1e-5)  # to 1e-10 for exp links under standard deviations of 40, else to 1e-11
-CENTRAL = Fineness(7.5, 0.22, 0.4, 24, 1, 1e-5)  # as exact in absolute terms: without the digits of small tails
 COARSE = Fineness(4.5, 1.2, 0.8, 10, 0, 0.3)  # to about 1e-3: enough to start the search for a quantile
 SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(65) / 5)).astype(int))  # numbers of nodes; a row's depends on it alone
 ELEMENTS = 1 << 13  # that are computed at a time: they stay in a cache

@@ -65,19 +65,11 @@ class Density(Record):
 
     def tails(self) -> tuple[Float[Array, "panels 16"], Float[Array, "panels 16"]]:
         """F and 1 − F at the nodes, each summed from its own end so that both tails keep their digits."""
-        above = jnp.concatenate([jnp.cumsum(self.mass.sum(axis=1)[::-1])[-2::-1], jnp.zeros(1)])
-        return self.below(self.mass), above[:, None] + (self.mass / WEIGHTS) @ (WEIGHTS - _CUMULATIVE).T
-
-    def below(self, mass: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
-        """What is below each node of something whose share of every node is known."""
-        before = jnp.concatenate([jnp.zeros(1), jnp.cumsum(mass.sum(axis=1))[:-1]])
-        return before[:, None] + (mass / WEIGHTS) @ _CUMULATIVE.T
-
-
-def widths(nodes: Float[Array, "panels 16"]) -> Float[Array, "panels 16"]:
-    """Weights of an integral over f itself, from the nodes: half the width of each panel times Gauss's weights."""
-    half = (nodes[:, -1] - nodes[:, 0]) / (NODES[-1] - NODES[0])
-    return half[:, None] * WEIGHTS
+        panel = self.mass.sum(axis=1)
+        before = jnp.concatenate([jnp.zeros(1), jnp.cumsum(panel)[:-1]])
+        after = jnp.concatenate([jnp.cumsum(panel[::-1])[-2::-1], jnp.zeros(1)])
+        density = self.mass / WEIGHTS
+        return before[:, None] + density @ _CUMULATIVE.T, after[:, None] + density @ (WEIGHTS - _CUMULATIVE).T
 
 
 def graded(lower, upper, at: Landmarks) -> Float[Array, " points"]:
@@ -158,7 +150,8 @@ def integrate(log_density: Callable, ends: Float[Array, " points"]) -> Density:
     nodes = centre[:, None] + half[:, None] * NODES
     values = jax.vmap(jax.vmap(log_density))(nodes)
     top = jax.lax.stop_gradient(jnp.max(values))
-    mass = jnp.exp(values - top) * half[:, None] * WEIGHTS
+    inside = values > -jnp.inf  # derivatives of −∞ may be infinite, or NaN
+    mass = jnp.where(inside, jnp.exp(values - top), 0.0) * half[:, None] * WEIGHTS
     total = mass.sum()
     return Density(nodes, mass / total, top + jnp.log(total))
 

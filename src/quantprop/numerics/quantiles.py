@@ -17,10 +17,12 @@ MAX_EVALUATIONS = 1000  # one in four is a bisection: only a cdf that does not i
 
 @dataclass(frozen=True)
 class Axis:
-    """The values that y may take, and how far apart two of them are: on a line, in y itself."""
+    """The values that y may take, and how far apart two of them are: on a line, in y itself or a transform of it."""
 
     least: float = -np.inf
     greatest: float = np.inf
+    forward: Callable[[Rows], Rows] = np.positive
+    backward: Callable[[Rows], Rows] = np.positive
 
     continuous: ClassVar[bool] = True
 
@@ -31,11 +33,11 @@ class Axis:
 
     def apart(self, y: Rows, origin: Rows) -> Rows:
         """How far y lies above the origin."""
-        return y - origin
+        return self.forward(y) - self.forward(origin)
 
     def moved(self, origin: Rows, by: Rows) -> Rows:
-        """The y that lies so far above the origin."""
-        return origin + by
+        """The y at this distance above the origin."""
+        return np.clip(self.backward(self.forward(origin) + by), self.least, self.greatest)
 
     def middle(self, lower: Rows, upper: Rows) -> Rows:
         """The y half way between two others."""
@@ -46,29 +48,9 @@ class Axis:
         return np.where((y > lower) & (y < upper), y, self.middle(lower, upper))
 
     def closed(self, lower: Rows, upper: Rows) -> np.ndarray:
-        """Whether no y is left between lower and upper."""
+        """Return whether no y is left between lower and upper."""
         narrow = upper - lower <= 4.0 * np.spacing(np.maximum(np.abs(lower), np.abs(upper)))
         return narrow | (upper <= self.least) | (lower >= self.greatest)
-
-
-class Positive(Axis):
-    """y > 0, by its logarithm."""
-
-    def apart(self, y: Rows, origin: Rows) -> Rows:
-        return np.log(y) - np.log(origin)
-
-    def moved(self, origin: Rows, by: Rows) -> Rows:
-        return np.clip(origin * np.exp(by), self.least, self.greatest)
-
-
-class UnitInterval(Axis):
-    """0 < y < 1, by log y/(1 − y)."""
-
-    def apart(self, y: Rows, origin: Rows) -> Rows:
-        return logit(y) - logit(origin)
-
-    def moved(self, origin: Rows, by: Rows) -> Rows:
-        return np.clip(expit(logit(origin) + by), self.least, self.greatest)
 
 
 @dataclass(frozen=True)
@@ -106,11 +88,11 @@ def axis(interval: tuple[float, float], lattice: tuple[float, float] | None) -> 
     """The axis of a likelihood's y."""
     limits = np.finfo(np.float64)
     if lattice is not None:
-        return Lattice(lattice[0], float(limits.max) / 4, lattice[1])
+        return Lattice(lattice[0], float(limits.max) / 4, step=lattice[1])
     if interval == (0.0, 1.0):
-        return UnitInterval(float(limits.tiny), 1.0 - 2.0**-53)
+        return Axis(float(limits.tiny), 1.0 - 2.0**-53, logit, expit)
     if interval == (0.0, np.inf):
-        return Positive(float(limits.tiny), float(limits.max))
+        return Axis(float(limits.tiny), float(limits.max), np.log, np.exp)
     return Axis()
 
 

@@ -7,10 +7,8 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtr, ndtri
 
-from quantprop.core.gaussian import LOG_2PI, Vector
-from quantprop.core.records import Record
+from quantprop.core.gaussian import LOG_2PI, GaussianForm, Vector
 from quantprop.numerics.quadrature import Density, Landmarks, fixed_panels, frozen, integrate
-from quantprop.runtime.display import gaussians, gaussians_html
 from quantprop.runtime.precision import float64
 
 STRAIGHT = 1e-8  # a bend that changes nothing in double precision, and stands for none
@@ -18,7 +16,7 @@ OUTERMOST = 12.0  # standard deviations that expectations look at
 ENDS = 5.0  # scores beyond which f is linear in z: 6e-7 of the mass
 
 
-class Skewed(Record):
+class Skewed(GaussianForm):
     """Distributions of f by mean, variance and skewness: log-normal ones, shifted and mirrored as the skewness asks.
 
     f = mean + a (exp(βz − β²/2) − 1), z ~ N(0, 1), a = √variance/√(exp(β²) − 1) with the sign of β, which is that of
@@ -29,12 +27,6 @@ class Skewed(Record):
     mean: Vector
     variance: Vector
     skewness: Vector
-
-    def __repr__(self) -> str:
-        return gaussians(self)
-
-    def _repr_html_(self) -> str:
-        return gaussians_html(self)
 
     @float64
     def cdf(self, f: Vector) -> np.ndarray:

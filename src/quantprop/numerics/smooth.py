@@ -1,4 +1,4 @@
-"""Few nodes for a tilted density p(y | f) N(f | m, v) with one smooth peak, and an estimate of their error.
+"""Few nodes for a tilted density p(y | f) N(f | m, v) with one smooth peak, and an exact rule for other rows.
 
 The mode and the two places where the density has dropped by exp(−DEPTH) come from Newton's method. Between them f is
 c + w sinh t with equal steps of t: nodes are dense on the scale w around the likelihood's landmark c, and equally
@@ -12,25 +12,92 @@ and x² g, g the density in t and x its standardised argument, between them show
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float
 from scipy.special import sici
 
 from quantprop.core.records import Record
 
-COUNT = 48
+MIN_ROWS = 256  # below which the exact rule takes all: compiling a second rule would take longer than it saves
+BLOCK = 32  # rows that the exact rule takes at a time
+
+
+def unless_trusted(quick: Callable[..., tuple[Any, Array]], exact: Callable[..., Any]) -> Callable[..., Any]:
+    """A function with the values of `quick`, which also says whether they can be trusted, and of `exact` where not.
+
+    Both are written for one datum. Under `vmap` a branch would compute both for every row; here the exact rule takes
+    only the rows that need it, a block at a time; of few rows it takes all. Differentiate it forward, and outside the
+    `vmap` over rows.
+    """
+
+    @custom_vmap
+    def chosen(*args):
+        return exact(*args)
+
+    @chosen.def_vmap
+    def _(size, batched, *args):
+        leaves, form = jax.tree.flatten(args)
+        flags = jax.tree.leaves(batched)
+        if not any(flags):  # only derivatives are batched
+            value = chosen(*args)
+            return value, jax.tree.map(lambda _: False, value)
+
+        def of_rows(rule):
+            def one(row):
+                own = iter(row)
+                return rule(
+                    *form.unflatten([next(own) if flag else leaf for flag, leaf in zip(flags, leaves, strict=True)])
+                )
+
+            return jax.vmap(one)
+
+        rows = [leaf for flag, leaf in zip(flags, leaves, strict=True) if flag]
+        few = size < MIN_ROWS
+        value = of_rows(exact)(rows) if few else _mended(of_rows(exact), rows, *of_rows(quick)(rows), size)
+        return value, jax.tree.map(lambda _: True, value)
+
+    return chosen
+
+
+def if_trusted(quick: Callable[..., tuple[Any, Array]]) -> Callable[..., Any]:
+    """A function with the values of `quick`, NaN where these cannot be trusted."""
+
+    def chosen(*args):
+        value, good = quick(*args)
+        return jax.tree.map(lambda part: jnp.where(good, part, jnp.nan), value)
+
+    return chosen
+
+
+def _mended(exact: Callable, rows: list[Array], value: Any, good: Array, size: int) -> Any:
+    """The values, with those of rows that are not good computed again."""
+    width = min(size, BLOCK)
+    (bad,) = jnp.nonzero(~good, size=-(-size // width) * width, fill_value=size)
+    count = jnp.sum(~good)
+
+    def mend(state):
+        done, value = state
+        at = jax.lax.dynamic_slice(bad, (done,), (width,))
+        new = exact([column.at[at].get(mode="clip") for column in rows])
+        return done + width, jax.tree.map(lambda old, part: old.at[at].set(part, mode="drop"), value, new)
+
+    return jax.lax.while_loop(lambda state: state[0] < count, mend, (jnp.zeros_like(count), value))[1]
+
+
+NODE_COUNT = 48
 DEPTH = 34.0  # nodes end where the density is exp(−DEPTH) of its maximum
-SHALLOWEST = 28.0  # the least drop that still leaves nothing outside: exp(−28) = 7e-13
+MIN_DEPTH = 28.0  # the least drop that still leaves nothing outside: exp(−28) = 7e-13
 WIDEN = 2.0  # w in units of the landmark's scale
-NARROWEST = 0.03  # w at least, in units of the window
-REACH = 3.0  # windows between the window and c, at most
+MIN_WIDTH = 0.03  # w at least, in units of the window
+MAX_REACH = 3.0  # windows between the window and c, at most
 NEWTON_STEPS = 8
 OUTWARD_STEPS = 5
-TRUSTED = 3e-10  # largest error of the integrals that is accepted
+TRUSTED_ERROR = 3e-10  # largest error of the integrals that is accepted
 
 
 def _running_sums() -> np.ndarray:
@@ -39,7 +106,7 @@ def _running_sums() -> np.ndarray:
     Both together determine a function whose frequencies are below 2π/step, as the trapezoidal sum does:
     g(t) = Σ (g_k + (t − t_k) g′_k) sinc²((t − t_k)/step), and the integrals of these terms are known.
     """
-    away = np.arange(COUNT)[None] - np.arange(COUNT)[:, None]
+    away = np.arange(NODE_COUNT)[None] - np.arange(NODE_COUNT)[:, None]
     sine, cosine = sici(2.0 * np.pi * np.maximum(np.abs(away), 1))
     below = 0.5 + np.sign(away) * sine / np.pi
     odd = (np.log(2.0 * np.pi * np.maximum(np.abs(away), 1)) + np.euler_gamma - cosine) / (2.0 * np.pi**2)
@@ -47,11 +114,11 @@ def _running_sums() -> np.ndarray:
 
 
 _SUMS = _running_sums()
-_STEPS = np.linspace(0.0, 1.0, COUNT)
+_STEPS = np.linspace(0.0, 1.0, NODE_COUNT)
 
 
 class Placement(NamedTuple):
-    """Where nodes are: d = c + w sinh t for COUNT values of t from `first` on, over a range of `span`."""
+    """Where nodes are: d = c + w sinh t for NODE_COUNT values of t from `first` on, over a range of `span`."""
 
     c: Array
     w: Array
@@ -79,7 +146,7 @@ class Nodes(Record):
 
 
 class Sums(NamedTuple):
-    """Of a density on nodes: total mass, mean and variance of d, covariance of d and slope, and error of all this."""
+    """Integrals of a density on nodes: mass, mean and variance of d, covariance of d and slope, and their error."""
 
     total: Array
     mean: Array
@@ -121,8 +188,8 @@ def place(of: Peak, v: Array) -> Placement:
     left, right = _window(lambda x: top - log_density(d + x), sd, DEPTH + _rise(of, d, sd))
     left, right = d + left, d + right
     window = right - left
-    c = jnp.clip(of.location, left - REACH * window, right + REACH * window)
-    w = jnp.maximum(WIDEN * of.scale, NARROWEST * window)
+    c = jnp.clip(of.location, left - MAX_REACH * window, right + MAX_REACH * window)
+    w = jnp.maximum(WIDEN * of.scale, MIN_WIDTH * window)
     first, last = jnp.arcsinh((left - c) / w), jnp.arcsinh((right - c) / w)
     return Placement(c, w, first, last - first, d, sd, top, _nothing_outside(of, v, top, left, right))
 
@@ -175,7 +242,7 @@ def _window(drop: Callable, sd: Array, depth: Array) -> tuple[Array, Array]:
 
 
 def _nothing_outside(of: Peak, v: Array, top: Array, left: Array, right: Array) -> Bool[Array, ""]:
-    """Whether the density has dropped enough at both ends, and cannot rise again beyond them.
+    """Return whether the density has dropped enough at both ends, and cannot rise again beyond them.
 
     With one peak in log p it can rise beyond an end e only towards the cavity's mean, which it does not if log p falls
     that far, or towards that peak, where it is at most N(e) times p at the peak.
@@ -184,21 +251,21 @@ def _nothing_outside(of: Peak, v: Array, top: Array, left: Array, right: Array) 
     def side(end, away):
         value, slope = jax.jvp(of.log_prob, (end,), (jnp.ones_like(end),))
         gaussian = -0.5 * end * end / v
-        small = top - value - gaussian > SHALLOWEST
+        small = top - value - gaussian > MIN_DEPTH
         if of.log_concave:
             return small
         distance = jnp.maximum(jnp.abs(end), jnp.abs(of.location - end)) / (right - left)
         rising, outside = slope * away > 0, end * away > 0
         highest = jnp.maximum(of.log_prob(of.location), value)
         bound = jnp.where(outside, jnp.where(rising, highest + gaussian, value + gaussian), value)
-        return small & ~(rising & ~outside) & (top - bound - 3.0 * jnp.log1p(distance) > SHALLOWEST)
+        return small & ~(rising & ~outside) & (top - bound - 3.0 * jnp.log1p(distance) > MIN_DEPTH)
 
     return side(left, -1.0) & side(right, 1.0)
 
 
 def on_nodes(log_prob: Callable, v: Array, at: Placement, kept: Callable = lambda x: x) -> Nodes:
     """exp(log_prob(d)) N(d | 0, v) at the nodes; `kept` is done to what takes long to compute."""
-    grown, step = kept(jnp.exp(at.first + at.span * _STEPS)), at.span / (COUNT - 1)
+    grown, step = kept(jnp.exp(at.first + at.span * _STEPS)), at.span / (NODE_COUNT - 1)
     from_c, width = 0.5 * at.w * (grown - 1.0 / grown), 0.5 * at.w * step * (grown + 1.0 / grown)
     offset = at.c + from_c
     value, slope = jax.jvp(jax.vmap(log_prob), (offset,), (jnp.ones_like(offset),))

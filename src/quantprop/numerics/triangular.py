@@ -7,9 +7,6 @@ Left sides of products are taken by rows: on a CPU XLA then multiplies two to th
 LAPACK substitutes (docs/measured.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is
 done with U, and in its block rows, each from the diagonal on: nothing is transposed, and products leave out zeros.
 Counts of operations are those of four blocks.
-
-A symmetric matrix that is only ever multiplied with symmetric ones, entry by entry, and summed may be *folded*: zero in
-the blocks above those on the diagonal, twice itself below them. No pass over memory is spent on its other half.
 """
 
 from __future__ import annotations
@@ -24,8 +21,8 @@ LEAF = 96  # rows that LAPACK substitutes into at once, three times as slowly as
 
 
 def in_many_blocks() -> bool:
-    """Whether matrices are divided into more than two blocks, in programs traced now: on a CPU. An accelerator would
-    wait longer for autotuning of many shapes than it saves.
+    """Return whether matrices are divided into more than two blocks in programs traced now: on a CPU. An accelerator
+    would wait longer for autotuning of many shapes than it saves.
     """
     return jax.default_backend() == "cpu"
 
@@ -104,18 +101,7 @@ def _strictly(row: Float[Array, "w m"]) -> Float[Array, "w w"]:
 
 def gram_of_upper(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
     """U Uᵀ, without the columns of U that are zero in a block of rows: 5/8 n³ flops."""
-    return _mirrored(_gram_rows(upper))
-
-
-def folded_gram(upper: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """U Uᵀ, folded."""
-    return _folded(_gram_rows(upper))
-
-
-def folded_product(left: Float[Array, "n n"], right: Float[Array, "n n"]) -> Float[Array, "n n"]:
-    """left right where that is symmetric, folded: 3/2 n³ flops in two blocks. More would take as long, and memory."""
-    half = len(left) // 2
-    return _folded([left[:half] @ right[:, :half], left[half:] @ right])
+    return _mirrored([upper[a:b, a:] @ upper[:b, a:].T for a, b in _blocks(len(upper))])
 
 
 def weighted_gram(left: Float[Array, "m n"], weights: Float[Array, " n"]) -> Float[Array, "m m"]:
@@ -127,17 +113,6 @@ def weighted_gram(left: Float[Array, "m n"], weights: Float[Array, " n"]) -> Flo
 def lower_product(lower: Float[Array, "m m"], right: Float[Array, "m n"]) -> Float[Array, "m n"]:
     """L right, without the blocks of L that are zero: 5/8 of the flops."""
     return jnp.concatenate([lower[a:b, :b] @ right[:b] for a, b in _blocks(len(lower))])
-
-
-def _gram_rows(upper: Float[Array, "n n"]) -> list[Array]:
-    return [upper[a:b, a:] @ upper[:b, a:].T for a, b in _blocks(len(upper))]
-
-
-def _folded(rows: list[Array]) -> Float[Array, "n n"]:
-    """Block rows, each up to the diagonal, as one matrix; what is left of the diagonal blocks is doubled."""
-    n = rows[-1].shape[1]
-    scaled = [row * jnp.where(jnp.arange(row.shape[1]) < row.shape[1] - len(row), 2.0, 1.0) for row in rows]
-    return jnp.concatenate([jnp.pad(row, ((0, 0), (0, n - row.shape[1]))) for row in scaled])
 
 
 def _mirrored(rows: list[Array]) -> Float[Array, "n n"]:

@@ -9,11 +9,10 @@ import numpy as np
 
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.parameters import values
-from quantprop.likelihoods.base import Likelihood
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Likelihood, encode
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, RED, Axes, axes_of, labelled
 from quantprop.projections import KL, Wasserstein
-from quantprop.projections.single import project
+from quantprop.projections.base import project
 from quantprop.runtime.arguments import Rule, checked, is_number
 from quantprop.runtime.precision import float64
 
@@ -28,7 +27,7 @@ def site(
 ) -> Axes:  # fmt: skip
     """One datum's likelihood (scaled to fit) and cavity N(m, v), their product, and its KL and W₂ Gaussians.
 
-    EP goes on with the first of the two Gaussians, QP with the second.
+    EP continues with the first of the two Gaussians, QP with the second.
 
     >>> from quantprop import likelihoods, plots
     >>> ax = plots.site(likelihoods.Probit(), y=1, cavity=(-1.0, 4.0))

@@ -115,7 +115,7 @@ class Prior(Record):
         raise NotImplementedError
 
     def variances(self) -> Float[Array, " n"]:
-        """Of the training values."""
+        """The prior variances of the training values."""
         raise NotImplementedError
 
     def for_shares(self, share: Float[Array | np.ndarray, " n"]) -> Prior:
@@ -130,7 +130,7 @@ class Prior(Record):
         return self
 
     def is_psd(self) -> bool:
-        """Whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
+        """Return whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
         return True
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
@@ -215,12 +215,12 @@ class Cost(NamedTuple):
 class Process(Record):
     """A representation of a Gaussian process at its inputs. A field of `Model`; its Parameters are learned too."""
 
-    copies_apart: ClassVar[bool] = False  # whether two equal rows have values of their own, tied by their covariance
-    from_data: ClassVar[bool] = False  # whether `settled` has something to choose or to check
+    copies_apart: ClassVar[bool] = False  # True if two equal rows have separate values, tied by their covariance
+    from_data: ClassVar[bool] = False  # True if `settled` has something to choose or to check
 
-    several_sites: ClassVar[bool] = False  # whether a datum has more than one, which leave it together
-    divisible: ClassVar[bool] = False  # whether rows may be divided among devices (`runtime.mesh.by_device`)
-    takes_further_rows: ClassVar[bool] = False  # whether `after` and `Prior.message` exist
+    several_sites: ClassVar[bool] = False  # True if an observation has several, which are left out together
+    divisible: ClassVar[bool] = False  # True if rows may be divided among devices (`runtime.mesh.by_device`)
+    takes_further_rows: ClassVar[bool] = False  # True if `after` and `Prior.message` exist
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
         """The process with its data-dependent settings chosen from x; an error if it does not fit them."""
@@ -257,7 +257,7 @@ class Process(Record):
         raise NotImplementedError
 
     def cost(self, n: int) -> Cost:
-        """Of n rows."""
+        """The cost of n rows."""
         raise NotImplementedError
 
     def refined(self, prior: Prior) -> Prior:
@@ -266,5 +266,5 @@ class Process(Record):
 
 
 def finite(prior: Prior) -> bool:
-    """Whether all numbers of a prior are finite."""
+    """Return whether all numbers of a prior are finite."""
     return all(bool((jnp if is_divided(leaf) else np).isfinite(leaf).all()) for leaf in jax.tree.leaves(prior))

@@ -8,8 +8,6 @@ transposed, U = Lᵀ and U⁻¹, as LAPACK leaves them (`numerics.triangular`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
@@ -87,9 +85,9 @@ class Factor(Record):
         tau = jnp.where(self.root > 0, self.root**2, 1.0)
         return jnp.where(self._strong, (1.0 - self.b) / tau, self.direct)
 
-    def b_inverse(self, gram: Callable = gram_of_upper) -> Float[Array, "n n"]:
-        """B⁻¹ = L⁻ᵀ L⁻¹, whole or folded by `gram`; L⁻¹ is triangular unless a dominant part was split off."""
-        return self.inverse @ self.inverse.T if self.reach.shape[1] else gram(self.inverse)
+    def b_inverse(self) -> Float[Array, "n n"]:
+        """B⁻¹ = L⁻ᵀ L⁻¹; L⁻¹ is triangular unless a dominant part was split off."""
+        return self.inverse @ self.inverse.T if self.reach.shape[1] else gram_of_upper(self.inverse)
 
     def covariance(self) -> Float[Array, "n n"]:
         """Σ₊: off the diagonal −B⁻¹_ij/√(τ_i τ_j), where next to nothing cancels, unlike in K − VᵀV."""

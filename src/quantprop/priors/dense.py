@@ -20,13 +20,13 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.records import Record
 from quantprop.core.sites import Marginal, unit
 from quantprop.kernels import Kernel, Pairs
-from quantprop.numerics.triangular import folded_gram, folded_product, transposed
+from quantprop.numerics.triangular import transposed
 from quantprop.priors.base import Conditioned, Cost, Cotangent, Joint, Moves, Predictor, Prior, Process, Response
 from quantprop.priors.cholesky import Factor, LowRankSplit, dominant, factorize, negative_part
 
 SPLIT_VARIANCE = 1e6  # variance from which the dominant part is split off
-MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with its gradient, by XLA's count on a CPU: 5.9,
-# and the distances of all pairs
+# n × n float64 arrays alive at the peak of an evaluation with its gradient: 5.9 by XLA's count, and distances
+PEAK_MATRICES = 7
 
 
 class Dense(Process):
@@ -50,8 +50,8 @@ class Dense(Process):
         return term.cross(x, new)  # the terms are independent before data are seen
 
     def cost(self, n: int) -> Cost:
-        one, parts = 8 * n * n, f"{MATRICES} matrices of {n} × {n}"
-        return Cost(MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)
+        one, parts = 8 * n * n, f"{PEAK_MATRICES} matrices of {n} × {n}"
+        return Cost(PEAK_MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)
 
     def refined(self, prior: Prior) -> DensePrior:
         """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
@@ -106,12 +106,12 @@ class DensePrior(Prior):
         return DensePrior(self.mean, nothing), replace(factor, upper=nothing)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> DensePrior:
-        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9); folded, to meet symmetric K."""
+        """∂/∂K = ½ (α αᵀ − (K + S⁻¹)⁻¹) and ∂/∂m = α (Rasmussen and Williams, eq. 5.9)."""
         alpha, root = given.marginals.alpha, given.factor.root
         if signed:
             precision = given.sites.tau[:, None] * self.joint(given, signed).transfer
         else:
-            precision = root[:, None] * given.factor.b_inverse(folded_gram) * root
+            precision = root[:, None] * given.factor.b_inverse() * root
         return DensePrior(alpha, 0.5 * (alpha[:, None] * alpha - precision))
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
@@ -165,7 +165,7 @@ class DenseResponse(Response):
         m, pull = self.marginals, self.width * self.tau
         u, d = by.answer[0] / unit(m.variance), -by.answer[1] / unit(m.variance) ** 2
         sent = m.b * u - pull * (self.others @ (self.width * u))  # Aᵀ u
-        product = folded_product(self.others * (self.width**2 * d), self.others)
+        product = (self.others * (self.width**2 * d)) @ self.others
         beside = self.width * m.b * d + 0.5 * by.log_determinant * pull
         own = jnp.where(jnp.eye(len(d), dtype=bool), m.b * (m.b * d + by.log_determinant * self.tau), 0.0)
         outer = 0.5 * (sent[:, None] * m.alpha + m.alpha[:, None] * sent)

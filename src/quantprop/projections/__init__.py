@@ -1,7 +1,6 @@
-"""Projections of a tilted density onto the Gaussian family; one file each."""
+"""Projections of a tilted density onto the Gaussian family."""
 
-from quantprop.projections.base import Projection, relative, tilted_scores
-from quantprop.projections.kl import KL
+from quantprop.projections.base import KL, Projection, relative, tilted_scores
 from quantprop.projections.wasserstein import Wasserstein
 
 __all__ = ["KL", "Projection", "Wasserstein", "relative", "tilted_scores"]

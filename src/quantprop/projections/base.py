@@ -1,15 +1,25 @@
-"""What a projection is: a rule that picks one Gaussian for a tilted density."""
+"""What a projection is: a rule that picks one Gaussian for a tilted density; KL, expectation propagation's; and
+`project`, what EP or QP does to a single datum.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import jax
+import numpy as np
 from jaxtyping import Array, Float
 
+from quantprop.core.data import bucket, finite_array, first_bad, pad, real_array
 from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import values
 from quantprop.core.records import Record
-from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
+from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, encode
 from quantprop.likelihoods.tilted import Tilted, tilt
 from quantprop.numerics.special import normal_score
-from quantprop.runtime.display import expression, expression_html
+from quantprop.runtime.arguments import Rule, a, checked
+from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
 
 
 class Projection(Record):
@@ -34,22 +44,16 @@ class Projection(Record):
     (1.352735, 1.907209)
     """
 
-    def __repr__(self) -> str:
-        return expression(self)
-
-    def _repr_html_(self) -> str:
-        return expression_html(self)
-
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
         """The Gaussian that stands for p(y | f) N(f | cavity), relative to the cavity."""
         raise NotImplementedError
 
     def quick(self, likelihood: Likelihood) -> bool:
-        """Whether it takes no quadrature."""
+        """Return whether it needs no quadrature."""
         return False
 
     def on_few_nodes(self, likelihood: Likelihood) -> bool:
-        """Whether it can do with few nodes for most tilted densities of this likelihood."""
+        """Return whether the small rule is accurate enough for most tilted densities of this likelihood."""
         return False
 
 
@@ -69,3 +73,79 @@ def relative(cavity: Normal, mean: Scalar, variance: Scalar, log_normalizer: Sca
     """
     ratio = variance / cavity.variance
     return Moments(log_normalizer, mean - cavity.mean, ratio, 1.0 - ratio)
+
+
+class KL(Projection):
+    """The Gaussian with the tilted density's mean and variance."""
+
+    def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+        return likelihood.moments(datum, cavity)
+
+    def quick(self, likelihood: Likelihood) -> bool:
+        return likelihood.closed
+
+    def on_few_nodes(self, likelihood: Likelihood) -> bool:
+        return likelihood.smooth and not likelihood.closed
+
+
+PAIR = Rule("a pair (mean, variance)", lambda value: isinstance(value, (tuple, list)) and len(value) == 2)
+
+
+class Projected(Record):
+    """N(mean, variance), and log ∫ p(y | f) N(f | cavity) df."""
+
+    log_normalizer: Float[np.ndarray, "*shape"]
+    mean: Float[np.ndarray, "*shape"]
+    variance: Float[np.ndarray, "*shape"]
+
+
+@checked(
+    likelihood=a(Likelihood), projection=a(Projection, "a Projection, such as KL() or Wasserstein(2)"), cavity=PAIR
+)
+@float64
+def project(
+    likelihood: Likelihood,
+    y: Any,
+    cavity: tuple[Any, Any],
+    projection: Projection = KL(),
+    *,
+    exposure: Any = None,
+    trials: Any = None,
+) -> Projected:
+    """The Gaussian that a projection picks for p(y | f) N(f | cavity); y and the cavity's (mean, variance) broadcast.
+
+    >>> from quantprop import likelihoods, project, projections
+    >>> kl = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0))
+    >>> w2 = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0), projection=projections.Wasserstein(2))
+    >>> float(kl.mean.round(6)), float(kl.variance.round(6)), float(w2.variance.round(6))
+    (1.427299, 1.962817, 1.931829)
+    """
+    likelihood, y = values(likelihood), real_array(y, "y")
+    mean, variance = finite_array(cavity[0], "cavity mean"), finite_array(cavity[1], "cavity variance")
+    bad = variance <= 0
+    if bad.any():
+        raise ValueError(f"{first_bad(bad, variance, 'cavity variance')}: must be positive")
+    tail = 1 if likelihood.columns > 1 else 0
+    y_shape = y.shape[: y.ndim - tail]
+    shapes = {"cavity mean": mean.shape, "cavity variance": variance.shape, "y": y_shape,
+              "exposure": np.shape(exposure), "trials": np.shape(trials)}  # fmt: skip
+    try:
+        shape = np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        raise ValueError(f"the shapes of y and the cavity do not broadcast: {listed}") from None
+    data = encode(likelihood, y, shape, exposure, trials)
+    cavities = Normal(np.broadcast_to(mean, shape), np.broadcast_to(variance, shape))
+    rows = jax.tree.map(lambda column: column.reshape(-1, *column.shape[len(shape) :]), (data, cavities))
+    count = len(rows[1].mean)
+    out = _project(projection, likelihood, *pad(rows, bucket(count)))
+    return Projected(*(np.asarray(column)[:count].reshape(shape)[()] for column in out))
+
+
+@program
+def _project(projection: Projection, likelihood: Likelihood, data, cavities: Normal):
+    def one(datum, cavity):
+        moments = projection.project(likelihood, datum, cavity)
+        return moments.log_normalizer, cavity.mean + moments.shift, cavity.variance * moments.ratio
+
+    return jax.vmap(one)(data, cavities)

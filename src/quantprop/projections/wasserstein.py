@@ -7,7 +7,7 @@ Same mean as KL; standard deviation σ* = E[(f − μ) z(f)] with z = Φ⁻¹(F(
 from __future__ import annotations
 
 import math
-from functools import partial, singledispatch
+from functools import singledispatch
 
 import jax
 import jax.numpy as jnp
@@ -15,15 +15,13 @@ from jaxtyping import Array, Bool
 
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import field
+from quantprop.likelihoods.additive import Gaussian
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
-from quantprop.likelihoods.by_output import ByOutput
-from quantprop.likelihoods.gaussian import Gaussian
-from quantprop.likelihoods.tilted import Tilted, moments_moved, on_few_nodes, quadrature_moments, tilt
+from quantprop.likelihoods.derived import ByOutput, WithFewNodes
+from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
-from quantprop.likelihoods.with_few_nodes import WithFewNodes
-from quantprop.numerics.selection import if_trusted, unless_trusted
-from quantprop.numerics.smooth import summed
+from quantprop.numerics.smooth import if_trusted, summed, unless_trusted
 from quantprop.numerics.special import normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
@@ -74,32 +72,10 @@ def nearest_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 
 
 def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-    """W₂ projection by panels; differentiated as `panel_moments` is."""
-    return (_by_panels if likelihood.takes_gaussian_out else _panel_w2)(likelihood, datum, cavity)
-
-
-def _by_panels(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+    """W₂ projection by panels."""
     tilted = tilt(likelihood, datum, cavity)
     moments = quadrature_moments(likelihood, tilted, cavity)
     return narrowed(moments, quadrature_gap(tilted, moments, cavity))
-
-
-_panel_w2 = jax.custom_jvp(_by_panels)
-
-
-@partial(_panel_w2.defjvp, symbolic_zeros=True)
-def _(primals, tangents):
-    likelihood, _, cavity = primals
-    tilted = tilt(*primals)
-    moments, density = quadrature_moments(likelihood, tilted, cavity), tilted.density
-    z = normal_score(*density.tails())
-    by, response = moments_moved(tilted, moments, z, primals, tangents)
-    variance, deviation = moments.ratio * cavity.variance, tilted.offset - moments.shift
-    sigma = density.expect(deviation * z)
-    gap = density.expect((deviation - sigma * z) ** 2) / variance
-    by_gap = sigma * (sigma * response.variance / variance - 2.0 * response.sigma) / variance  # of 1 − σ²/variance
-    by_ratio = by.ratio * (1.0 - gap) - moments.ratio * by_gap
-    return narrowed(moments, gap), Moments(by.log_normalizer, by.shift, by_ratio, -by_ratio)
 
 
 def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:

@@ -25,16 +25,15 @@ from jaxtyping import Array, Bool, Float, Int
 
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import changed
+from quantprop.likelihoods.additive import Gaussian
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside
-from quantprop.likelihoods.by_output import ByOutput
-from quantprop.likelihoods.gaussian import Gaussian
+from quantprop.likelihoods.derived import ByOutput
 from quantprop.likelihoods.tilted import quadrature_moments, tilt
 from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.quadrature import Density, frozen, integrate, landmarks, panels
 from quantprop.numerics.special import normal_score
-from quantprop.projections.residual import Curve, Level, curve, level
-from quantprop.projections.series import fine_tails
+from quantprop.projections.residual import Curve, Level, curve, fine_tails, level
 
 MIN_DISTANCE = 1e-12  # a p-norm of x − z that is rounding error: the tilted density is Gaussian
 SCORE_MAX = 8.2  # |z| of a tail mass of 1e-16

@@ -21,8 +21,7 @@ from quantprop.core.gaussian import Natural, Vector
 from quantprop.core.records import Record
 from quantprop.inference.inferring import infer
 from quantprop.inference.solution import Solution
-from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.encoding import encode
+from quantprop.likelihoods.base import Datum, Likelihood, Scalar, encode
 from quantprop.methods import EP
 from quantprop.model import Model
 
@@ -97,9 +96,6 @@ def _whitened(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray,
         return vectors * scale, np.zeros((0, len(x))), np.zeros(0)
     across = np.asarray(kernel.cross(new, x)) @ (vectors * np.where(kept, 1.0 / np.where(kept, scale, 1.0), 0.0))
     return vectors * scale, across, np.asarray(kernel.diagonal(new))
-
-
-# --- elliptical slice sampling (Murray, Adams and MacKay 2010, Fig. 2) -----------------------------------------------
 
 
 class ChainState(NamedTuple):

@@ -6,7 +6,7 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-LONG = 40  # letters
+MAX_SHORT_LETTERS = 40
 
 
 class Markup(str):
@@ -47,4 +47,4 @@ def table(header: Sequence[Any], rows: Iterable[Sequence[Any]], caption: str) ->
 
 def _width(cell: Any) -> str | None:
     """Long text is broken into lines; all else stays on one."""
-    return "long" if len(str(cell)) > LONG else None
+    return "long" if len(str(cell)) > MAX_SHORT_LETTERS else None

@@ -13,7 +13,7 @@ from quantprop.runtime.jobs import answered, least_memory
 from quantprop.runtime.system import available_memory, limits
 
 SMALL = 2**26  # bytes below which the system is not asked, since that takes a millisecond or more
-EXHAUSTED = ("RESOURCE_EXHAUSTED", "Out of memory")  # in XLA's errors
+EXHAUSTED_WORDS = ("RESOURCE_EXHAUSTED", "Out of memory")  # in XLA's errors
 
 
 def check_memory(cost: Any) -> None:
@@ -67,7 +67,7 @@ def explained(arguments: Any) -> Iterator[None]:
         with answered():
             yield
     except jax.errors.JaxRuntimeError as error:
-        if not any(words in str(error) for words in EXHAUSTED):
+        if not any(words in str(error) for words in EXHAUSTED_WORDS):
             raise
         raise MemoryError(advice(arguments, str(error))) from error
 

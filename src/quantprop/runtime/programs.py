@@ -8,6 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, update_wrapper
+from operator import attrgetter
 from threading import Lock
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -15,10 +16,9 @@ import jax
 import numpy as np
 
 from quantprop.runtime.disk_cache import cached
-from quantprop.runtime.garbage import uncollected
 from quantprop.runtime.memory import explained
 from quantprop.runtime.mesh import mesh_of
-from quantprop.runtime.system import check_fork, cores, memory_maps, most_memory_maps, return_freed_memory
+from quantprop.runtime.system import check_fork, cores, memory_maps, most_memory_maps, return_freed_memory, uncollected
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,8 +101,10 @@ class Program(Generic[P, R]):
     argument, which is passed by name.
     """
 
-    def __init__(self, function: Callable[P, R], static_argname: str | None, few: dict[str, Any] = PLAIN_SUMS) -> None:
-        self.function, self.static_argname, self.few = function, static_argname, few
+    def __init__(
+        self, function: Callable[P, R], static_argname: str | None, small: dict[str, Any] = PLAIN_SUMS
+    ) -> None:
+        self.function, self.static_argname, self.small_options = function, static_argname, small
         update_wrapper(self, function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -132,7 +134,7 @@ class Program(Generic[P, R]):
         return _cache.find(key) or _cache.add(key, self._jitted(static, form, leaves)), leaves
 
     def _jitted(self, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
-        function, has_few = self.function, all(size < TREE_SUM_ROWS for leaf in leaves for size in np.shape(leaf))
+        function, is_small = self.function, all(size < TREE_SUM_ROWS for leaf in leaves for size in np.shape(leaf))
 
         def of_arrays(*leaves: Any) -> Any:
             args, kwargs = jax.tree.unflatten(form, leaves)
@@ -141,9 +143,9 @@ class Program(Generic[P, R]):
         def jitted(mark: str = "") -> Any:
             of_arrays.__name__ = getattr(function, "__name__", "program") + mark
             if jax.default_backend() == "cpu":
-                options = _compiler_options() | (_unless_chosen(self.few) if has_few else {})
+                options = _compiler_options() | (_unless_chosen(self.small_options) if is_small else {})
             else:
-                options = _unless_chosen(UNTUNED) if has_few and jax.default_backend() == "gpu" else {}
+                options = _unless_chosen(UNTUNED) if is_small and jax.default_backend() == "gpu" else {}
             return jax.jit(of_arrays, compiler_options=options, keep_unused=bool(mark))
 
         return cached(jitted, function, static, form, leaves)
@@ -173,7 +175,7 @@ def compile_ahead(key: Hashable, programs: Iterable[Any], meanwhile: Callable[[]
     if key in _cache.ahead:
         return meanwhile()
     with uncollected(), ThreadPoolExecutor(cores()) as threads:
-        tasks = [threads.submit(one.compile) for one in programs]
+        tasks = list(map(threads.submit, map(attrgetter("compile"), programs)))
         done = meanwhile()
         for task in tasks:
             task.result()

@@ -7,6 +7,7 @@ from functools import cached_property
 from operator import attrgetter
 from typing import Any, ClassVar, NoReturn
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
@@ -16,13 +17,19 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.inference.classes.predictive import ClassPredictive
 from quantprop.inference.factors import one_function
 from quantprop.inference.modes import Modes
-from quantprop.inference.prediction import above_rounding, in_pieces, padded_prior, padded_rows, proper
+from quantprop.inference.prediction import (
+    above_rounding,
+    in_pieces,
+    padded_prior,
+    padded_rows,
+    predictor_shapes,
+    proper,
+)
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
-from quantprop.kernels.per_class import ClassRows
+from quantprop.kernels.combinations import ClassRows
 from quantprop.likelihoods import MultinomialProbit, Softmax
-from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.likelihoods.softmax import SoftmaxFactor
+from quantprop.likelihoods.classes import ClassLikelihood, SoftmaxFactor
 from quantprop.model import Model
 from quantprop.priors.base import Predictor
 from quantprop.priors.classes import holding_functions
@@ -30,7 +37,7 @@ from quantprop.priors.classes.layout import LAYOUTS
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_solution, summarised
 from quantprop.runtime.precision import float64, to_numpy
-from quantprop.runtime.programs import program
+from quantprop.runtime.programs import compile_ahead, program
 
 MAX_INPUTS = 1024  # new inputs that are predicted at a time
 
@@ -149,7 +156,8 @@ class ClassSolution:
         k, model, eye = len(x), self.factors.model, np.eye(self.classes)
         new = pad(one_function(x, self.classes)[:: self.classes], bucket(k))
         train = pad(self.factors.X, bucket(len(self.factors.X)))
-        found = _functions(self._predictor, model.plain_process, model.plain_kernel, train, new)
+        given = model.plain_process, model.plain_kernel, train, new
+        found = _functions(self._predictor_before(_functions, *given), *given)
         mean, covariance, own = (part[:k] for part in to_numpy(found))
         variance = above_rounding(np.diagonal(covariance, axis1=1, axis2=2), own, len(self.X))
         covariance = np.where(eye > 0, variance[:, :, None], covariance)
@@ -185,9 +193,18 @@ class ClassSolution:
         x = inputs(Xnew, "Xnew", features=self.X.shape[1])
         return self.factors.sample(one_function(x, self.classes), n, seed).reshape(n, len(x), self.classes)
 
-    @cached_property
+    @property
     def _predictor(self) -> Predictor:
         return self.factors._predictor
+
+    def _predictor_before(self, ahead: Any, *given: Any) -> Predictor:
+        """The predictor, while the program that takes it and what else is given is compiled."""
+        if "_predictor" in vars(self.factors) or self.factors.posterior is not None:
+            return self._predictor
+        shapes = predictor_shapes(self.factors, self.factors.model)
+        leaves, form = jax.tree.flatten((shapes, given))
+        key = (ahead, form, tuple(np.shape(leaf) for leaf in leaves))
+        return compile_ahead(key, [ahead.ahead(shapes, *given)], lambda: self._predictor)
 
 
 @program

@@ -15,7 +15,7 @@ from quantprop.core.records import Record
 from quantprop.core.sites import Marginal, unit
 from quantprop.inference.status import CONVERGED, IMPROPER_CAVITIES, IMPROPER_START, MAX_SWEEPS, STALLED
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
-from quantprop.likelihoods.with_few_nodes import WithFewNodes
+from quantprop.likelihoods.derived import WithFewNodes
 from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
 from quantprop.priors.base import Conditioned, Prior
 from quantprop.runtime.batches import rowwise

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float
 
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import Record
+from quantprop.numerics.triangular import lower_product, transposed, triangular_inverse
 from quantprop.priors.base import Predictor
 from quantprop.priors.cholesky import Factor, LowRankSplit, factorize
 
@@ -24,16 +24,15 @@ class ClassesFactor(Record):
     d: Grid  # D
     b: Grid  # diag of A
     covariance: Matrices  # Σ
-    lower: Float[Array, "m m"]  # of M
+    inverse: Float[Array, "m m"]  # L⁻¹ of M = L Lᵀ
 
-    def a(self, c: Any) -> Float[Array, "m m"]:
-        """A_c = I − Σ_c D_c."""
-        own = jnp.eye(self.d.shape[1], dtype=bool)
-        return jnp.where(own, self.b[c], -self.covariance[c] * self.d[c])
+    def a_transposed(self, c: Any) -> Float[Array, "m m"]:
+        """A_cᵀ = I − D_c Σ_c."""
+        return with_diagonal(-self.d[c][:, None] * self.covariance[c], self.b[c])
 
     def e(self, c: Any) -> Float[Array, "m m"]:
-        """E_c = D_c A_c."""
-        return self.d[c][:, None] * self.a(c)
+        """E_c = A_cᵀ D_c."""
+        return self.a_transposed(c) * self.d[c]
 
     def each(self, function: Any) -> Any:
         """A function of every class, one after the other: matrices of one class are alive at a time."""
@@ -42,8 +41,13 @@ class ClassesFactor(Record):
     def solve(self, nu: Grid) -> tuple[Array, Grid]:
         """The mean of v, M⁻¹ Σ_c A_cᵀ ν_c, and α_c = A_cᵀ ν_c − E_c v."""
         pulls = self.b * nu - self.d * self._apart(nu)
-        v = cho_solve((self.lower, True), jnp.sum(pulls, axis=0))
+        v = (self.inverse @ jnp.sum(pulls, axis=0)) @ self.inverse
         return v, pulls - self.d * self.times_a(v)
+
+    def shift(self, nu: Grid) -> tuple[Grid, Grid]:
+        """α, and what ν adds to the mean of v − f_c: A_c v + Σ_c ν_c."""
+        v, alpha = self.solve(nu)
+        return alpha, self.times_a(v) + self.times(nu)
 
     @property
     def variance(self) -> Grid:
@@ -64,22 +68,40 @@ class ClassesFactor(Record):
 
     def root(self, c: Any) -> Float[Array, "m m"]:
         """W_c = L⁻¹ A_cᵀ, with W_cᵀ W_c = A_c M⁻¹ A_cᵀ."""
-        return solve_triangular(self.lower, self.a(c).T, lower=True)
+        return lower_product(self.inverse, self.a_transposed(c))
+
+
+class Roots(NamedTuple):
+    """D½ of every class, and L⁻ᵀ of I + D½ K D½ = L Lᵀ."""
+
+    root: Grid
+    inverse: Matrices
+
+
+def with_diagonal(matrix: Float[Array, "m m"], diagonal: Float[Array, " m"]) -> Float[Array, "m m"]:
+    """The matrix with another diagonal."""
+    return jnp.where(jnp.eye(len(diagonal), dtype=bool), diagonal, matrix)
 
 
 def factor_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[Array, ""]]:
     """The factor, and Σ_c log |I + K_c D_c| + log |M|, M having a precision of v `alone` besides."""
+    return factors_of(k, d, alone)[:2]
 
-    def one(c: Any) -> tuple[Array, Array, Array]:
+
+def factors_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float[Array, ""], Roots]:
+    """The same with the roots of every class."""
+
+    def one(m: Array, c: Any) -> tuple[Array, tuple]:
         factor = class_factor(k, d, c)
-        return factor.b, factor.covariance(), factor.log_determinant
+        covariance = factor.covariance()
+        e = with_diagonal(-d[c][:, None] * covariance * d[c], d[c] * factor.b)
+        roots = Roots(factor.root, factor.inverse)
+        return m + e, (factor.b, covariance, factor.log_determinant, roots)
 
-    b, covariance, sizes = jax.lax.map(one, jnp.arange(len(d)))
-    own = jnp.eye(d.shape[1], dtype=bool)
-    m = jnp.sum(jnp.where(own, (d * b)[:, :, None], -d[:, :, None] * covariance * d[:, None, :]), axis=0)
+    m, (b, covariance, sizes, roots) = jax.lax.scan(one, jnp.zeros_like(k[0]), jnp.arange(len(d)))
     lower = jax.lax.linalg.cholesky(m + alone * jnp.eye(len(m)), symmetrize_input=False)
     size = jnp.sum(sizes) + 2.0 * jnp.sum(jnp.log(jnp.diagonal(lower)))
-    return ClassesFactor(d, b, covariance, lower), size
+    return ClassesFactor(d, b, covariance, transposed(triangular_inverse(lower).T)), size, roots
 
 
 def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
@@ -104,7 +126,7 @@ class ClassesPredictor(Predictor):
     alpha: Float[Array, "classes m"]
     root: Float[Array, "classes m"]  # D½
     inverse: Float[Array, "classes m m"]  # L⁻¹ of I + D½ K D½
-    lower: Float[Array, "m m"]  # of M
+    of_v: Float[Array, "m m"]  # L⁻¹ of M
 
     def apart(self, k: Float[Array, "classes m k"]) -> tuple[Array, Array, Array]:
         """Of every class, kᵀα and kᵀ E k, the variance explained given v; and L⁻¹ E k, what v adds."""
@@ -112,7 +134,7 @@ class ClassesPredictor(Predictor):
         def one(c):
             cross = k[jnp.minimum(c, len(k) - 1)]
             v = self.inverse[c] @ (self.root[c][:, None] * cross)
-            tie = solve_triangular(self.lower, self.root[c][:, None] * (self.inverse[c].T @ v), lower=True)
+            tie = lower_product(self.of_v, self.root[c][:, None] * (self.inverse[c].T @ v))
             return cross.T @ self.alpha[c], jnp.sum(v**2, axis=0), tie
 
         return jax.lax.map(one, jnp.arange(len(self.alpha)))

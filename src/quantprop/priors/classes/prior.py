@@ -13,26 +13,28 @@ softmax in Rasmussen and Williams (2006), Algorithm 3.3, whose formulas these ar
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Int
 
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.records import field
 from quantprop.core.sites import Marginal
-from quantprop.numerics.triangular import transposed
-from quantprop.priors.base import Conditioned, Cotangent, Joint, Linearised, Moves, Predictor, Prior, Response
+from quantprop.numerics.triangular import folded_product, lower_product, transposed, weighted_gram
+from quantprop.priors.base import Conditioned, Cotangent, Joint, Moves, Predictor, Prior, Response
 from quantprop.priors.classes.factor import (
     ClassesCross,
     ClassesFactor,
     ClassesPredictor,
+    Grid,
     Matrices,
-    class_factor,
     factor_of,
+    factors_of,
+    with_diagonal,
 )
 from quantprop.priors.classes.layout import LAYOUTS, Layout, without_datum
 from quantprop.priors.dense import DensePrior
@@ -93,9 +95,7 @@ class ClassesPrior(Prior):
 
     def _means(self, factor: ClassesFactor, sites: Natural) -> tuple[Array, Array]:
         """α and the posterior mean of h less the prior's: A_c v + Σ_c ν_c."""
-        nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
-        v, alpha = factor.solve(nu)
-        shift = factor.times_a(v) + factor.times(nu)
+        alpha, shift = factor.shift(self.layout.grid(sites.nu - sites.tau * self.mean, 0.0))
         return self.layout.rows(alpha), self.layout.rows(shift)
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
@@ -112,14 +112,18 @@ class ClassesPrior(Prior):
         v, _ = factor.solve(nu)
         mean = v - factor.times_a(v) - factor.times(nu)
         eye = jnp.eye(len(v))
-        z = factor.each(lambda c: solve_triangular(factor.lower, eye - factor.a(c).T, lower=True))
+        z = factor.each(lambda c: lower_product(factor.inverse, eye - factor.a_transposed(c)))
         tied = jnp.einsum("aki,bki->iab", z, z)
         covariance = tied + jnp.eye(self.classes) * factor.variance.T[:, None, :]
         return without_datum(mean, covariance, d, nu, alone)
 
-    def cotangent(self, mean: Array, k: Matrices) -> ClassesPrior:
-        """Derivatives of mean and kernel matrices, as a prior: those of a shared one add up."""
-        k = jnp.sum(k, axis=0, keepdims=True) if len(self.k) == 1 else k
+    def cotangent(self, mean: Array, by: Callable[[Any], Array]) -> ClassesPrior:
+        """Derivatives of the mean, and of the kernel matrix by class, as a prior: those of a shared one add up."""
+        classes = jnp.arange(self.classes)
+        if len(self.k) == 1:
+            k = jax.lax.scan(lambda total, c: (total + by(c), None), jnp.zeros_like(self.k[0]), classes)[0][None]
+        else:
+            k = jax.lax.map(by, classes)
         return replace(self, mean=mean, k=k, own=jnp.zeros_like(self.own), labels=jnp.zeros_like(self.labels))
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
@@ -130,15 +134,20 @@ class ClassesPrior(Prior):
         alpha = layout.balanced(given.marginals.alpha)
 
         def one(c: Any) -> Array:
-            u = solve_triangular(factor.lower, factor.e(c), lower=True)
+            u = factor.root(c) * factor.d[c]
             return 0.5 * (alpha[c][:, None] * alpha[c] - factor.e(c) + transposed(u) @ u)
 
-        return self.cotangent(given.marginals.alpha, factor.each(one))
+        return self.cotangent(given.marginals.alpha, one)
 
     def response(self, given: Conditioned, signed: bool) -> Response:
-        sd = jnp.sqrt(given.marginals.variance)
-        correlation = self.joint(given, signed).covariance / (sd[:, None] * sd)
-        return ClassesResponse(correlation, correlation**2, self, given, signed)
+        if signed:
+            return super().response(given, signed)
+        factor = given.factor
+        spread = factor.each(lambda c: transposed(factor.root(c)))
+        within = factor.each(lambda c: factor.covariance[c] + weighted_gram(spread[c], jnp.ones(len(spread[c]))))
+        rows = spread.reshape(-1, spread.shape[2])
+        beyond = [spread[c] @ rows[(c + 1) * len(spread[c]) :].T for c in range(self.classes - 1)]
+        return ClassesResponse(spread, within, within**2, tuple(part**2 for part in beyond), self, given)
 
     def joint(self, given: Conditioned, signed: bool) -> Joint:
         if signed:
@@ -155,10 +164,9 @@ class ClassesPrior(Prior):
         if signed:
             return InFull(self.written_out().predictor(sites, signed), *layout.combinations())
         d = layout.grid(sites.tau, 1.0 / self.own)
-        factor, _ = factor_of(self.k, d, layout.alone(self.own))
+        factor, _, roots = factors_of(self.k, d, layout.alone(self.own))
         _, alpha = factor.solve(layout.grid(sites.nu - sites.tau * self.mean, 0.0))
-        each = jax.lax.map(lambda c: class_factor(self.k, d, c), jnp.arange(self.classes))
-        return ClassesPredictor(layout.sign * alpha, each.root, jnp.swapaxes(each.inverse, 1, 2), factor.lower)
+        return ClassesPredictor(layout.sign * alpha, roots.root, jnp.swapaxes(roots.inverse, 1, 2), factor.inverse)
 
 
 class InFull(Predictor):
@@ -174,47 +182,56 @@ class InFull(Predictor):
 
 
 class ClassesResponse(Response):
-    """The posterior correlations of all rows and their squares; what is carried back, class by class.
+    """How the rows move together: Cov(h_ci, h_dj) = [c = d] Σ_c + V_c V_dᵀ with V_c = A_c L⁻ᵀ.
 
-    Correlations take C² n³ operations once. Products with W_c alone, C n³ for every response, would take longer up to
-    some 17 classes.
+    Means follow from the factor, class by class. Variances need the squares of all covariances, C² n³ operations once;
+    products with V_c alone, C n³ for every answer, would take longer up to some 10 classes.
     """
 
-    correlation: Float[Array, "n n"]
-    squared: Float[Array, "n n"]
+    spread: Matrices  # V
+    within: Matrices  # Σ_c + V_c V_cᵀ
+    squares: Matrices  # of `within`
+    beyond: tuple[Float[Array, "m rest"], ...]  # and of the covariances with the classes that follow
     prior: ClassesPrior
     given: Conditioned
-    signed: bool = field(static=True)
 
     def answer(self, moves: Moves) -> Moves:
-        return jnp.stack([self.correlation @ moves[0], self.squared @ moves[1]])
+        layout, variance = self.prior.layout, self.given.marginals.variance
+        sd = jnp.sqrt(variance)
+        _, mean = self.given.factor.shift(layout.grid(moves[0] / sd, 0.0))
+        change = self._squared_times(layout.grid(moves[1] / variance, 0.0))
+        return jnp.stack([layout.rows(mean) / sd, layout.rows(change) / variance])
+
+    def _squared_times(self, x: Grid) -> Grid:
+        total = jnp.einsum("cij,cj->ci", self.squares, x)
+        for c, block in enumerate(self.beyond):
+            total = total.at[c].add(block @ x[c + 1 :].ravel())
+            total = total.at[c + 1 :].add((x[c] @ block).reshape(-1, x.shape[1]))
+        return total
 
     def to_prior(self, by: Cotangent) -> Prior:
-        """δμ = A(δm + δK α), δΣ = A δK Aᵀ, where a move of K_c reaches h through T_c = A_j M⁻¹ E_c − [j = c] A_c.
+        """δμ = A(δm + δK α), δΣ = A δK Aᵀ, where a move of K_c reaches row j through V_j R_c − [j = c] A_c with
+        R_c = V_cᵀ D_c.
 
-        With Q_c = A_cᵀ diag(∂σ²) A_c, Q = Σ_c Q_c and H_c = M⁻¹ E_c,
-        T_cᵀ diag(∂σ²) T_c = H_cᵀ Q H_c − H_cᵀ Q_c − Q_c H_c + Q_c.
+        With Q_j = V_jᵀ diag(∂σ²) V_j and F_c = A_c − V_c R_c, ∂K_c = R_cᵀ (Σ_{j ≠ c} Q_j) R_c + F_cᵀ diag(∂σ²) F_c; and
+        log |I + S K| adds E_c − R_cᵀ R_c.
         """
-        if self.signed:
-            return Linearised.of(self.prior, self.given, True).to_prior(by)
         m, factor, layout = self.given.marginals, self.given.factor, self.prior.layout
-        by_mean = layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0)
-        by_variance = layout.grid(-by.answer[1] / m.variance, 0.0)
-        alpha = layout.balanced(m.alpha)
-        _, sent = factor.solve(by_mean)
+        weights = layout.grid(-by.answer[1] / m.variance, 0.0)
+        alpha, d = layout.balanced(m.alpha), factor.d
+        _, sent = factor.solve(layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0))
 
-        def weighted(c: Any) -> Array:
-            return transposed(factor.a(c)) @ (by_variance[c][:, None] * factor.a(c))
+        def q(c: Any) -> Array:
+            return weighted_gram(transposed(self.spread[c]), weights[c])
 
-        total = jax.lax.fori_loop(0, len(alpha), lambda c, q: q + weighted(c), jnp.zeros_like(factor.lower))
+        total = jax.lax.fori_loop(0, len(alpha), lambda c, sum_: sum_ + q(c), -by.log_determinant * jnp.eye(d.shape[1]))
 
         def one(c: Any) -> Array:
-            e, q = factor.e(c), weighted(c)
-            h = cho_solve((factor.lower, True), e)
-            back = transposed(h)
-            half = back @ q
-            through_variance = back @ (total @ h) - half - half.T + q
+            v, within = self.spread[c], self.within[c]
+            others = d[c][:, None] * folded_product(v @ (total - q(c)), transposed(v)) * d[c]
+            own = factor.b[c] - d[c] * (jnp.diagonal(within) - factor.variance[c])
+            f = with_diagonal(-d[c][:, None] * within, own)  # F_cᵀ
             outer = 0.5 * (sent[c][:, None] * alpha[c] + alpha[c][:, None] * sent[c])
-            return outer + through_variance + by.log_determinant * (e - e @ h)
+            return outer + others + weighted_gram(f, weights[c]) + by.log_determinant * factor.e(c)
 
-        return self.prior.cotangent(by.mean + layout.rows(sent), factor.each(one))
+        return self.prior.cotangent(by.mean + layout.rows(sent), one)

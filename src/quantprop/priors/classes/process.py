@@ -10,8 +10,8 @@ from jaxtyping import Array, Float
 
 from quantprop.core.records import changed, field
 from quantprop.kernels import Kernel, Pairs
-from quantprop.kernels.per_class import ClassRows, functions_of
-from quantprop.likelihoods.softmax import FLAT
+from quantprop.kernels.combinations import ClassRows, functions_of
+from quantprop.likelihoods.classes import FLAT
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.factor import ClassesCross
 from quantprop.priors.classes.inducing import ClassesInducingPrior
@@ -94,12 +94,12 @@ class Classes(Process):
         return ClassesCross(jnp.stack([one.cross(data, ahead.x) for one in functions_of(kernel)]), ahead.weights)
 
     def cost(self, n: int) -> Cost:
-        """Of n rows: 6 matrices a class, and 3 of all rows for the gradient of QP."""
+        """Of n rows: 6 matrices a class, and one for every pair of classes for the gradient of QP."""
         data = self._rows.data(n)
-        one = 8 * data**2
-        parts = f"{6 * self.classes} matrices of {data} × {data} and 3 of {n} × {n}"
+        one, matrices = 8 * data**2, 6 * self.classes + self.classes * (self.classes - 1) // 2
+        parts = f"{matrices} matrices of {data} × {data}"
         flops = 3.0 * self.classes * float(data) ** 3
-        return Cost(6 * self.classes * one + 24 * n**2, one, flops, f"{self.classes} classes of {data} rows", parts)
+        return Cost(matrices * one, one, flops, f"{self.classes} classes of {data} rows", parts)
 
 
 class ClassesInducing(Process):

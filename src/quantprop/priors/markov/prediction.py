@@ -12,10 +12,9 @@ from jaxtyping import Array, Float, Int
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import field
 from quantprop.priors.base import Predictor
-from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, outer, product, times
+from quantprop.priors.markov.algebra import Slots, cholesky, dot, identity, in_line, inverse, outer, product, times
 from quantprop.priors.markov.forms import Form
 from quantprop.priors.markov.recursion import Chain, Filtered, cavity, moved_back, moved_on, pivot, updated
-from quantprop.priors.markov.slots import Slots, in_line
 
 
 class Ties(NamedTuple):

@@ -20,11 +20,23 @@ from jaxtyping import Array, Float
 from quantprop.core.gaussian import Natural
 from quantprop.core.sites import Marginal, unit
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Prior, Response
-from quantprop.priors.markov.algebra import Matrix, Vector, dot, identity, inverse, outer, product, times
+from quantprop.priors.markov.algebra import (
+    Layout,
+    Matrix,
+    Slots,
+    Vector,
+    before,
+    dot,
+    identity,
+    inverse,
+    outer,
+    product,
+    times,
+    to_rows,
+    to_slots,
+)
 from quantprop.priors.markov.prediction import MarkovPredictor
-from quantprop.priors.markov.recursion import Chain, Filtered, cavity, filtered, pivot, updated
-from quantprop.priors.markov.response import Flow, flow_of, flowed
-from quantprop.priors.markov.slots import Layout, Slots, before, to_rows, to_slots
+from quantprop.priors.markov.recursion import Chain, Filtered, Flow, cavity, filtered, flow_of, flowed, pivot, updated
 from quantprop.runtime.programs import part
 
 

@@ -14,11 +14,11 @@ from quantprop.core.records import field
 from quantprop.kernels import Kernel
 from quantprop.kernels.structure import bare, columns_of
 from quantprop.priors.base import Cost, Process
+from quantprop.priors.markov.algebra import Layout, Slots, lanes_for, layout_of, to_slots
 from quantprop.priors.markov.forms import NotMarkov, form, series
 from quantprop.priors.markov.prediction import Ties, ties_of
 from quantprop.priors.markov.prior import MarkovPrior
 from quantprop.priors.markov.recursion import Chain
-from quantprop.priors.markov.slots import Layout, Slots, lanes_for, layout_of, to_slots
 from quantprop.runtime.arguments import whole
 
 NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gradient, three states
@@ -105,7 +105,7 @@ class Markov(Process):
 
 
 def applies(kernel: Kernel, columns: int) -> bool:
-    """Whether `Markov()` represents a process with this kernel over this number of columns."""
+    """Return whether `Markov()` represents a process with this kernel over this number of columns."""
     try:
         time_column(kernel, columns)
     except NotMarkov:

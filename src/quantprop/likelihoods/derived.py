@@ -1,4 +1,4 @@
-"""Several outputs, each with a likelihood of its own: a row of y says which one it is an observation of."""
+"""Likelihoods made of others: a power, the rest beside a Gaussian factor, the small rule alone, and several outputs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,77 @@ import jax.numpy as jnp
 import numpy as np
 
 from quantprop.core.records import field
-from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar
-from quantprop.likelihoods.multinomial import ClassLikelihood
-from quantprop.likelihoods.with_few_nodes import Tempered
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, Split
+from quantprop.likelihoods.classes import ClassLikelihood
+from quantprop.likelihoods.tilted import few_node_moments
+from quantprop.numerics.smooth import if_trusted
+
+_moments = if_trusted(few_node_moments)
+
+
+class Derived(Likelihood):
+    """Base of likelihoods made of another, `base`."""
+
+    base: Likelihood
+
+    support = "as its base"
+    stored = False
+    continuous: ClassVar[Any] = property(lambda self: self.base.continuous)
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.base.log_prob(datum, f)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        return self.base.landmarks(datum)
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return self.base.in_support(y, trials)
+
+
+class Tempered(Derived):
+    """p(y | f)^exponent, not normalised in y: power EP and weights below 1 tilt with it."""
+
+    exponent: Scalar
+
+    name = "tempered"
+    log_concave: ClassVar[Any] = property(lambda self: self.base.log_concave)
+    smooth: ClassVar[Any] = property(lambda self: self.base.smooth)
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.exponent * self.base.log_prob(datum, f)
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        closed = self.base.tempered_moments(datum, cavity, self.exponent)
+        return super().moments(datum, cavity) if closed is None else closed
+
+    def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
+        return self.base.split(datum, cavity, exponent * self.exponent)
+
+
+class Remainder(Derived):
+    """p(y | f) / exp(−½ τ f²), τ = base.gaussian_precision: what is left when that factor is kept exact."""
+
+    name = "remainder"
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.base.log_prob(datum, f) + 0.5 * self.base.gaussian_precision(datum) * f * f
+
+
+class WithFewNodes(Derived):
+    """The same likelihood, NaN where few nodes do not resolve its tilted density: a program without the panels, which
+    are most of it, for those who can begin again with the base.
+    """
+
+    name = "with few nodes"
+    log_concave: ClassVar[Any] = property(lambda self: self.base.log_concave)
+    closed: ClassVar[Any] = property(lambda self: self.base.closed)
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        return self.base.moments(datum, cavity) if self.base.closed else _moments(self.base, datum, cavity)
+
+    def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
+        return self.base.split(datum, cavity, exponent)
+
 
 ANYWHERE = 1.0  # a value, mean and variance of f at which every likelihood and its derivatives are finite
 INSIDE = (1.0, 0.5, 0.0)  # one of them is a possible y of every likelihood
@@ -96,7 +164,7 @@ class ByOutput(Likelihood):
         return self.each(lambda part, datum, f: part.log_prob(datum, f), datum, f)
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        """Of the row's output; the first is repeated where another has more."""
+        """Landmarks of the row's output; the first is repeated if another output has more."""
         most = max(len(jax.eval_shape(part.landmarks, Datum(1.0, 1.0, 1.0)).location) for part in self.likelihoods)
 
         def as_many(part: Likelihood, datum: Datum) -> Landmarks:
@@ -137,7 +205,7 @@ class ByOutput(Likelihood):
 
 
 def _is_scalar(likelihood: Likelihood) -> bool:
-    """Whether a row has one latent value, and no y of another kind."""
+    """Return whether a row has one latent value, and one number y."""
     return not isinstance(likelihood, (ByOutput, ClassLikelihood))
 
 

@@ -1,1 +1,0 @@
-"""Corrections of a Gaussian posterior, from the cumulants of the tilted densities: see docs/corrections.md."""
