@@ -22,7 +22,6 @@ from quantprop.inference.status import Status
 from quantprop.inference.terms import (
     Effects,
     FixedEffect,
-    Parts,
     effects_at,
     fixed_effects,
     learned_mean,
@@ -161,7 +160,7 @@ class Solution:
         >>> {name: part.mean.round(2).tolist() for name, part in solution.terms(X).items()}
         {'se(0)': ..., 'group(1)': ...}
         """
-        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]), Parts.of(self.model.plain_kernel))
+        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
 
     def components(self, Xnew: Any, order: int = 2) -> Effects:
         """The posterior of each component of an additive kernel at new inputs, by the names of its columns: the level,

@@ -106,8 +106,9 @@ def _name(term: Kernel) -> str:
 
 
 @float64
-def effects_at(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts) -> Effects:
-    """The posterior of every part at inputs, including the uncertainty of a learned mean."""
+def effects_at(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts | None = None) -> Effects:
+    """The posterior of every part at inputs, including the uncertainty of a learned mean; by default of every term."""
+    of = Parts.of(solution.model.plain_kernel) if of is None else of
     named = of.names
     learned, given = solution._learned_mean, solution.model.prior_mean(x)
 
@@ -139,8 +140,9 @@ def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any
 
 
 @float64
-def joint_of(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts) -> Normal:
-    """The joint posterior of all parts at inputs, part by part, and of a mean that was learned."""
+def joint_of(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts | None = None) -> Normal:
+    """The joint posterior of all parts (terms by default) at inputs, part by part, and of a mean that was learned."""
+    of = Parts.of(solution.model.plain_kernel) if of is None else of
     terms, k, size = len(of.names), len(x), bucket(len(x))
     need, what = 8 * MATRICES * (terms * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
     check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", what))
@@ -270,8 +272,7 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
 def _level(solution: Solution) -> FixedEffect:
     """The mean where linear terms are 0: what is known of it, and constant terms."""
     terms, at = summands(solution.model.plain_kernel), solution.X[:1]
-    joint = joint_of(solution, at, Parts.of(solution.model.plain_kernel))
-    constant = [isinstance(term, Constant) for term in terms]
+    joint, constant = joint_of(solution, at), [isinstance(term, Constant) for term in terms]
     constant += [False] * (len(joint.mean) - len(terms))
     estimate = solution.model.prior_mean(at)[0] + joint.mean[constant].sum()
     return _effect(estimate, joint.covariance[np.ix_(constant, constant)].sum())
@@ -292,7 +293,7 @@ def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffe
     columns, centre = list(map(int, term.columns)), getattr(term.kernel, "centre", None)
     units = np.zeros((len(columns), solution.X.shape[1]))
     units[:, columns] = np.eye(len(columns)) + (0.0 if centre is None else centre)
-    at = effects_at(solution, units, Parts.of(solution.model.plain_kernel))[name]
+    at = effects_at(solution, units)[name]
     return {f"linear({called})": _effect(at.mean[i], at.variance[i]) for i, called in enumerate(_called(term))}
 
 
@@ -300,8 +301,7 @@ def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dic
     """The coefficient of a column in several linear terms: how their sum changes over one unit."""
     ends = np.zeros((2, solution.X.shape[1]))
     ends[1, int(column)] = 1.0
-    names = (of := Parts.of(solution.model.plain_kernel)).names
-    joint = joint_of(solution, ends, of)
+    joint, names = joint_of(solution, ends), list(terms_of(solution.model.plain_kernel))
     change = np.zeros(len(joint.mean))
     for name in linear:
         change[2 * names.index(name) : 2 * names.index(name) + 2] = -1.0, 1.0
