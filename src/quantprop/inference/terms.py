@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -44,7 +43,7 @@ class Effects(Mapping[str, Normal]):
     solution: Solution = field(repr=False)
     X: Float[np.ndarray, "k d"] = field(repr=False)
     parts: dict[str, Normal]
-    joint: Callable[[], Normal] = field(repr=False)  # of all parts, one after the other
+    of: Parts = field(repr=False)
 
     def __getitem__(self, name: str) -> Normal:
         return self.parts[name]
@@ -64,6 +63,10 @@ class Effects(Mapping[str, Normal]):
         about, spread = f - f.mean(), float(np.var(f))
         shares = {name: float(np.mean(part.mean * about)) for name, part in self.parts.items()}
         return {name: share / spread if spread > 0 else 0.0 for name, share in shares.items()}
+
+    def joint(self) -> Normal:
+        """The joint posterior of all parts, one after the other, and of a mean that was learned."""
+        return joint_of(self.solution, self.X, self.of)
 
     @checked()
     @float64
@@ -123,7 +126,7 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts | None
     parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
-    return Effects(solution, x, parts, partial(joint_of, solution, x, of))
+    return Effects(solution, x, parts, of)
 
 
 def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any:
