@@ -46,7 +46,9 @@ def try_installed(path: Path, python: str) -> None:
         subprocess.run([python, "-m", "venv", home / "env"], check=True)
         inside = home / "env" / "bin"
         constraints = ["-c", TESTS.parent / "constraints.txt"]
-        subprocess.run([inside / "pip", "install", "-q", *constraints, f"quantprop[plots] @ {path.as_uri()}"], check=True)
+        subprocess.run(
+            [inside / "pip", "install", "-q", *constraints, f"quantprop[plots] @ {path.as_uri()}"], check=True
+        )
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         for command in ([inside / "quantprop", "--version"], [inside / "quantprop", "demo"],
                         [inside / "python", TESTS / "smoke.py", STORED]):  # fmt: skip

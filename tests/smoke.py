@@ -80,7 +80,9 @@ def command_line() -> None:
         fitted = subprocess.run([*program, "fit", table, "--target", "kind", "--kernel", "se(x)"], cwd=folder, check=True,
                                 capture_output=True, text=True)  # fmt: skip
         (model,) = Path(folder).glob("*.safetensors")
-        told = subprocess.run([*program, "predict", model, table], cwd=folder, check=True, capture_output=True, text=True)
+        told = subprocess.run(
+            [*program, "predict", model, table], cwd=folder, check=True, capture_output=True, text=True
+        )
         assert fitted.stdout
         assert len(told.stdout.strip().splitlines()) == 61, told.stdout
 
