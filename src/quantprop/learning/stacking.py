@@ -58,9 +58,9 @@ def stack(fitted: Sequence[Fitted] | Mapping[str, Fitted]) -> Stack:
     >>> found.heaviest.name
     'line'
     """
+    if not isinstance(fitted, Mapping | Sequence) or not len(fitted):
+        raise ValueError(f"fitted must hold one model or more, as fit returned them; got {fitted!r}")
     named = dict(fitted) if isinstance(fitted, Mapping) else {f"model {k + 1}": one for k, one in enumerate(fitted)}
-    if not named:
-        raise ValueError("fitted must hold one model or more; got none")
     _check_same_data(named)
     entering, left_out = {}, {}
     for name, one in named.items():
@@ -94,7 +94,9 @@ def _check_same_data(named: Mapping[str, Fitted]) -> None:
     first = next(iter(named))
     for name, one in named.items():
         if not isinstance(one, Fitted):
-            raise TypeError(f"{name} must be what fit returned (of an estimator: fitted_); got {type(one).__name__}")
+            raise TypeError(
+                f"fitted: {name} must be what fit returned (of an estimator: fitted_); got {type(one).__name__}"
+            )
         for what, of in (
             ("X", lambda s: s.X),
             ("y", _targets),
