@@ -35,7 +35,7 @@ def estimators(x: np.ndarray, y: np.ndarray) -> dict[str, list[float]]:
             def whole(kernel=kernel, method=method):
                 return GaussianProcessClassifier(kernel, method=method).fit(x, y)
 
-            start = whole().base_estimator_.core.spec.kernel
+            start = whole().base_estimator_.spec.kernel
             model, signs = Model(start, likelihoods.Probit()), np.where(y == np.unique(y)[1], 1.0, -1.0)
             bare = partial(fit, model, x, signs, method)
             times = medians(whole, bare, rounds=ROUNDS, clock=time.process_time)

@@ -64,7 +64,7 @@ def test_it_can_stand_beside_other_candidates(model):
 
 def test_weights_are_refused_by_name():
     weighted = tables.from_columns({"a": X[:, 0], "w": np.ones(36), "tree": Y}, "trees")
-    with pytest.raises(tables.RoleError, match="weights are not there for multinomial-probit"):
+    with pytest.raises(tables.RoleError, match="weights are not supported with multinomial-probit"):
         tables.problem(weighted, "tree", "multinomial-probit", roles=tables.Roles(weights="w"))
 
 

@@ -91,4 +91,4 @@ def test_an_interrupt_has_its_own_code(tmp_path, monkeypatch):
     monkeypatch.setattr("quantprop.experiments.sweep.run", interrupted)
     result = call("reproduce", "table1", *OPTIONS, "--out", tmp_path)
     assert result.exit_code == 130
-    assert "the same command goes on" in result.stderr
+    assert "the same command resumes" in result.stderr

@@ -438,7 +438,7 @@ def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, m
             "in column 'y', which the model cannot",
         ),
         (["fit", "-", "--target", "y", "--ignore", "q"], b"x,y\n1,2\n", 2, "no column 'q'"),
-        (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "y is the target, or said to go with it"),
+        (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "cannot ignore y: it is the target"),
         (["fit", "-", "--target", "y", "--likelihood", "cauchy"], b"x,y\n1,2\n2,3\n", 2, "must be one of probit"),
         (["fit", "-", "--target", "y", "--kernel", "rbf"], b"x,y\n1,2\n2,3\n", 2, "must be one of isotropic"),
         (["fit", "-", "--target", "y", "--method", "mcmc"], b"x,y\n1,2\n2,3\n", 2, "got 'mcmc'"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from reference.truths import read
 from scipy import optimize, special, stats
 from scipy.special import log_ndtr, logsumexp
 
@@ -14,7 +15,6 @@ from quantprop import EP, QP, VB, Inducing, Laplace, Markov, Model, PowerEP, inf
 from quantprop.comparison.insight import trust
 from quantprop.inference.predictive import Predictive
 from quantprop.numerics.skewed import Skewed
-from quantprop.reference.truths import read
 
 TRUTHS = Path(__file__).parent / "oracles" / "ground_truth.npz"
 NODES, REACH = 61, 7.5

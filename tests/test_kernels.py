@@ -163,7 +163,7 @@ def test_kernels_of_scikit_learn_have_no_derivative_in_the_inputs_and_say_so():
     from quantprop.estimators.foreign import Foreign  # which imports scikit-learn
 
     kernel = Foreign.of(sk.PairwiseKernel(gamma=0.4, metric="laplacian"))
-    held = kernel.held
+    held = kernel.handle
     with jax.enable_x64(True):
         by_value = jax.grad(lambda v: jnp.sum(Foreign(v, held).gram(X)))(np.array([0.4]))
         up, down = (np.sum(held.kernel.clone_with_theta(np.log([v]))(X)) for v in (0.4 + 1e-6, 0.4 - 1e-6))

@@ -317,7 +317,7 @@ def test_categories_never_seen(home, size):
     fitted(write(home / "old.csv", ["x", "colour", "y"], x, colour, np.where(x > 0, "yes", "no")), "y", size)
     new = write(home / "new.csv", ["x", "colour"], [-1.5, 1.5, 1.5], ["red", "green", "blue"])
     failing = call("predict", "model.safetensors", new)
-    assert "line 3: 'green' in column 'colour' is none of the categories" in said(failing)
+    assert "line 3: 'green' in column 'colour' is not one of the categories" in said(failing)
     rows, notes = forecasts(new, *advised(failing, "--blank-missing"), "--key", "colour")
     assert [(row["colour"], row["y"]) for row in rows] == [("red", "no"), ("green", ""), ("blue", "yes")]
     assert "1 of 3 rows have missing values or categories that the model does not know" in notes

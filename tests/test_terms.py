@@ -285,7 +285,7 @@ def test_new_levels_are_said_aloud_in_one_warning(by_terms):
         ("se(who)", {}, r"X\['who'\] must hold numbers, or be a group"),
         ("group(age)", {}, "column 'age' has too many levels for a group, 60 in 60 rows"),
         ("coregion(who)", {"who": [f"{i // 2:02d}x{i % 53}" for i in range(N)]}, "too many levels"),
-        (kernels.SquaredExponential() + kernels.Categories().on("who"), {}, "sees all columns"),
+        (kernels.SquaredExponential() + kernels.Categories().on("who"), {}, "acts on all columns"),
         (kernels.SquaredExponential().on(0) + kernels.Categories().on("who"), {}, "all names or all positions"),
         ("group(who)", {"who": [None, *FRAME["who"][1:]]}, r"X\['who'\] is missing in row 0"),
     ],
@@ -300,7 +300,7 @@ def test_names_need_a_frame(by_terms):
         by_terms.predict(FRAME.to_numpy())
     with pytest.raises(ValueError, match="X has no column 'dose'"):
         by_terms.predict(FRAME.drop(columns="dose"))
-    with pytest.raises(ValueError, match="column 5 is none of the 3 columns"):
+    with pytest.raises(ValueError, match="column 5 is not one of the 3 columns"):
         GaussianProcessRegressor("se(5)").fit(X, Y)
 
 

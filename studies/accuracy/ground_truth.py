@@ -1,4 +1,4 @@
-"""Long reference runs for docs/accuracy.md and the tests: the exact posteriors of `quantprop.reference.cases`.
+"""Long reference runs for docs/accuracy.md and the tests: the exact posteriors of `tests.reference.cases`.
 
     python -m studies.accuracy.ground_truth prepare tests/oracles/ground_truth.npz   # starts and guides; minutes
     python -m studies.accuracy.ground_truth run tests/oracles/ground_truth.npz OUT   # the chains; minutes on one GPU
@@ -24,8 +24,8 @@ from quantprop import infer, reference
 from quantprop.core.gaussian import Natural
 from quantprop.experiments.learning import by_the_text
 from quantprop.experiments.protocol import split
-from quantprop.reference import cases
 from quantprop.reference.guide import guiding_sites
+from tests.reference import cases
 
 FILE = "ground_truth.npz"
 Store = dict[str, np.ndarray]

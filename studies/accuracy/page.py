@@ -12,9 +12,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from quantprop import plots
-from quantprop.reference import cases
-from quantprop.reference.truths import Truth
 from studies.shared.pages import DOCS, between, table
+from tests.reference import cases
+from tests.reference.truths import Truth
 
 LOOKS = {
     "EP": (plots.BLUE, "o"), "QP": (plots.RED, "s"), "power EP ½": (plots.GREEN, "^"), "QP p = 1": (plots.ORANGE, "D"),

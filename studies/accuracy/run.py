@@ -26,10 +26,10 @@ import numpy as np
 from quantprop import EP, QP, VB, Laplace, Model, PowerEP, kernels
 from quantprop.likelihoods import Likelihood, Probit
 from quantprop.methods import Method
-from quantprop.reference import cases
-from quantprop.reference.calibration import LEVELS, calibrate, simulate
-from quantprop.reference.truths import Answer, Errors, Truth, answer, errors, read
 from studies.shared.pages import ROOT
+from tests.reference import cases
+from tests.reference.calibration import LEVELS, calibrate, simulate
+from tests.reference.truths import Answer, Errors, Truth, answer, errors, read
 
 TRUTHS = ROOT / "tests" / "oracles" / "ground_truth.npz"
 ANSWERS = ROOT / "build" / "answers.npz"

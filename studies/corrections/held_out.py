@@ -17,13 +17,13 @@ import numpy as np
 
 from quantprop import infer, likelihoods, reference
 from quantprop.likelihoods.base import Datum
-from quantprop.reference.cases import Data, censored
 from quantprop.reference.guide import guiding_sites
-from quantprop.reference.truths import TOL, Truth
 from quantprop.runtime.precision import float64
 from studies.corrections.run import number, ranked, result
 from studies.shared.pages import DOCS, between, table
 from studies.shared.parts import Row, carry_out, read
+from tests.reference.cases import Data, censored
+from tests.reference.truths import TOL, Truth
 
 STORED = Path(__file__).with_suffix(".jsonl")
 PAGE = DOCS / "corrections.md"

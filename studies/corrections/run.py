@@ -20,9 +20,9 @@ from scipy.stats import spearmanr
 
 from quantprop import datasets, infer
 from quantprop.experiments.pool import ENVIRONMENT, in_processes
-from quantprop.reference.truths import TOL, Truth, read
 from studies.accuracy.run import METHODS, TRUTHS, Row, read_rows, write_rows
 from studies.shared.pages import DOCS, between, table
+from tests.reference.truths import TOL, Truth, read
 
 FILE = Path(__file__).with_name("corrections.csv")
 PAGE = DOCS / "corrections.md"

@@ -7,11 +7,11 @@ from scipy.stats import kstest
 
 from quantprop.experiments.protocol import TEST_TO_TRAIN
 from quantprop.experiments.summary import difference
-from quantprop.reference.diagnostics import anderson_darling
 from studies.integration.joint_chains import split_rhat
 from studies.shared.more_sets import EVERY
 from studies.shared.pages import DOCS, between, holm, table
 from studies.shared.parts import Row
+from tests.reference.calibration import anderson_darling
 
 PAGE = DOCS / "integration.md"
 

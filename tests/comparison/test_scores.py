@@ -111,7 +111,7 @@ def evaluated(method, log_p, folds=5):
     parts = np.split(np.broadcast_to(log_p, 100), folds)
     forecasts = [ClassForecast(np.stack([np.log(-np.expm1(part)), part], axis=1), np.ones(len(part), dtype=int))
                  for part in parts]  # fmt: skip
-    return Evaluated(method, tuple(Fold(80, np.arange(20), f, 0.1, True, "") for f in forecasts), 1.0, None)
+    return Evaluated(method, tuple(Fold(80, np.arange(20), f, 0.1, True) for f in forecasts), 1.0, None)
 
 
 def concluded(first, *others, constant=-2.0, linear=-1.5):

@@ -116,7 +116,7 @@ def test_labels_without_an_order_are_refused(y, message):
 
 
 def test_a_label_that_was_not_learned_is_named(graded):
-    with pytest.raises(ValueError, match=r"y\[1\] = .*best.* is none of the labels"):
+    with pytest.raises(ValueError, match=r"y\[1\] = .*best.* is not one of the labels"):
         graded.log_predictive_density(X[:2], ["low", "best"])
 
 

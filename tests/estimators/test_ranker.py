@@ -157,8 +157,8 @@ def test_files_and_scikit_learns_ways(ranker, tmp_path):
     ("pairs", "message"),
     [
         ([[0, 1, 2]], r"rows \(winner, loser\)"),
-        ([[0.0, 1.0]], "whole numbers"),
-        ([[0, 1], [3, ITEMS]], rf"pairs\[1, 1\] = {ITEMS} is no row of X, which has {ITEMS}"),
+        ([[0.0, 1.0]], "must be integers"),
+        ([[0, 1], [3, ITEMS]], rf"pairs\[1, 1\] = {ITEMS} is not a row of X, which has {ITEMS}"),
         ([[0, 1], [2, 2]], r"pairs\[1\] compares item 2 with itself"),
     ],
 )

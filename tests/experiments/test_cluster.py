@@ -12,8 +12,7 @@ from distributed import LocalCluster
 from experiments.pretend import made_up
 
 from quantprop.experiments import rows
-from quantprop.experiments.cluster import Dask
-from quantprop.experiments.pool import Local
+from quantprop.experiments.pool import Dask, Local
 from quantprop.experiments.protocol import Experiment
 from quantprop.experiments.sweep import Plan, Unit, run
 

@@ -132,7 +132,7 @@ def test_workers_of_this_machine():
     assert results[0] == results[1]
     row = results[0][units[2].experiment][key_of(units[2].experiment, "qp")]
     assert row.failed
-    assert row.status.startswith("failed: EP, whose result this goes on from, has none: failed: no posterior")
+    assert row.status.startswith("failed: EP, whose result this starts from, has none: failed: no posterior")
 
 
 def test_a_fault_of_the_program_is_not_a_row():

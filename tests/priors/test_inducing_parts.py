@@ -111,7 +111,7 @@ def test_a_classifier_takes_further_rows(tmp_path):
     whole = GaussianProcessClassifier(KERNEL, optimizer=None, method="ep", process=Inducing(Z)).fit(X, label)
     np.testing.assert_allclose(twin, whole.predict_proba(NEW), atol=0.05)  # sites of earlier rows are not renewed
     assert model.log_marginal_likelihood_value_ == pytest.approx(whole.log_marginal_likelihood_value_, abs=0.5)
-    with pytest.raises(ValueError, match=r"y\[1\] = 'maybe' is none of the classes \['no', 'yes'\]"):
+    with pytest.raises(ValueError, match=r"y\[1\] = 'maybe' is not one of the labels \['no', 'yes'\]"):
         model.partial_fit(X[:2], ["yes", "maybe"])
     assert not hasattr(clone(model), "classes_")
 

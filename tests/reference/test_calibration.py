@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference.calibration import Calibration, calibrate, simulate
 from scipy.special import ndtr
 
 from quantprop import Model, kernels, likelihoods
-from quantprop.reference.calibration import Calibration, calibrate, simulate
 
 INPUTS, HELD_OUT = np.linspace(0.0, 8.0, 32)[:, None], np.array([[4.1]])
 

@@ -11,7 +11,7 @@ from scipy.stats import multivariate_normal, t
 
 from quantprop import Model, kernels, likelihoods, reference
 from quantprop.core.gaussian import Natural
-from quantprop.reference.diagnostics import Halves, split_rhat, variance
+from quantprop.reference.chains import Halves, split_rhat, variance
 
 X, X_NEW = np.array([[-1.0], [0.2], [1.0]]), np.array([[0.5], [3.0]])
 Y = np.array([1.0, -1.0, 1.0])

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from reference import cases
+from reference.truths import Errors, Truth, answer, errors, read
 from scipy.special import ndtr
 
 from quantprop import datasets
-from quantprop.reference import cases
-from quantprop.reference.truths import Errors, Truth, answer, errors, read
 
 FILE = Path(__file__).resolve().parent.parent / "oracles" / "ground_truth.npz"
 SOON = ("wine1", "wine2", "wine3")  # of one padded size; the others are for the campaigns

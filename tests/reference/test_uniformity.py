@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from reference.calibration import _survival, anderson_darling
 from scipy import stats
-
-from quantprop.reference.diagnostics import _survival, anderson_darling
 
 
 @pytest.mark.parametrize("power", [0.8, 1.0, 1.2])

@@ -115,10 +115,10 @@ def full(rows: dict[str, np.ndarray]) -> dict[str, Any]:
 
 def restarted(rows: dict[str, np.ndarray]) -> dict[str, Any]:
     """Random starts of an estimator without a random_state."""
-    from quantprop.estimators.core import Recipe, random_starts
+    from quantprop.estimators.core import FitOptions, random_starts
     from quantprop.learning.objectives import Evidence
 
-    return {"starts": random_starts(Recipe(QP(), Evidence(), "fmin_l_bfgs_b", 2, None, 100), BOX)}
+    return {"starts": random_starts(FitOptions(QP(), Evidence(), "fmin_l_bfgs_b", 2, None, 100), BOX)}
 
 
 def quick(rows: dict[str, np.ndarray]) -> dict[str, Any]:

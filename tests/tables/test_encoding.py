@@ -71,7 +71,7 @@ def test_new_rows_must_have_the_columns_and_their_categories():
     encoding, _ = learned(table("a,b\n1,u\n2,v\n3,w\n"))
     with pytest.raises(TableError, match="lacks the column 'a'"):
         encoding.matrix(table("b,c\nu,1\n"))
-    with pytest.raises(TableError, match=r"line 3: 'x' in column 'b' is none of the categories .*'u', 'v', 'w'"):
+    with pytest.raises(TableError, match=r"line 3: 'x' in column 'b' is not one of the categories .*'u', 'v', 'w'"):
         encoding.matrix(table("b,a\nu,1\nx,2\n"))
     with pytest.raises(TableError, match=r"line 2: 'one' in column 'a' is not a finite number"):
         encoding.matrix(table("b,a\nu,one\n"))

@@ -138,7 +138,7 @@ def test_times_that_cannot_be(columns, roles, message):
         (
             Roles(exposure="n"),
             "gaussian",
-            "exposure is for the likelihoods poisson and negative-binomial and zero-inflated-poisson",
+            "exposure is for the likelihoods negative-binomial and poisson and zero-inflated-negative-binomial",
         ),
         (Roles(trials="n"), "poisson", "trials is for the likelihoods binomial, not poisson"),
         (Roles(), "censored", "--upper names the upper ends"),
@@ -147,7 +147,7 @@ def test_times_that_cannot_be(columns, roles, message):
         (
             Roles(upper="n"),
             "gaussian",
-            "upper and event are for the likelihoods censored, weibull, log-logistic, not gaussian",
+            "upper and event are for the likelihoods censored, log-logistic, weibull, not gaussian",
         ),
     ],
 )

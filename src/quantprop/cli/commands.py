@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -18,7 +18,7 @@ from quantprop.cli.screen import CODES, as_json, bars, plainly, prepared
 
 if TYPE_CHECKING:
     from quantprop.experiments.rows import Row
-    from quantprop.experiments.sweep import Plan, Workers
+    from quantprop.experiments.sweep import Workers
 
 app = typer.Typer(
     name="quantprop",
@@ -32,7 +32,7 @@ app = typer.Typer(
 for command in (fit, predict, compare, explain):
     app.command(epilog=CODES)(command)
 RESULTS = ("table1", "figure1")
-STOPPED = "stopped; rows so far are kept, and the same command goes on from them"
+STOPPED = "stopped; finished rows are stored, and the same command resumes from them"
 
 
 @app.command(epilog=CODES)
@@ -62,29 +62,20 @@ def reproduce(
     with plainly(debug, STOPPED):
         from quantprop import datasets
         from quantprop.experiments.protocol import METHODS
-        from quantprop.experiments.sweep import planned, run
+        from quantprop.experiments.sweep import Plan, planned, run
+
+        def chosen(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
+            return every if text.strip() == "all" else words(text)
 
         workers = _workers(jobs, dask, batched)
-        plan = _checked(
-            datasets=_names(names, datasets.names()), methods=_names(methods or default, METHODS), rounds=rounds,
-            variant=variant, kernel=kernel, objective=objective, split=split,
-        )  # fmt: skip
+        given = chosen(names, datasets.names()), chosen(methods or default, METHODS)
+        try:
+            plan = Plan(*given, rounds, variant, kernel, objective, split)
+        except ValueError as error:
+            raise typer.BadParameter(str(error)) from None
         with bars() as report:
             rows = run(plan, out, workers, report)
         _summarise(planned(plan, rows), _written(what, out, rows), out, json)
-
-
-def _checked(**choices: Any) -> Plan:
-    from quantprop.experiments.sweep import Plan
-
-    try:
-        return Plan(**choices)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def _names(text: str, every: tuple[str, ...]) -> tuple[str, ...]:
-    return every if text.strip() == "all" else words(text)
 
 
 def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
@@ -96,15 +87,11 @@ def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
         from quantprop.experiments.batched import Batched
 
         return Batched()
-    if dask is not None:
-        from quantprop.experiments.cluster import Dask
-
-        return Dask(dask)
     from loky import cpu_count
 
-    from quantprop.experiments.pool import Local
+    from quantprop.experiments.pool import Dask, Local
 
-    return Local(jobs or cpu_count())
+    return Local(jobs or cpu_count()) if dask is None else Dask(dask)
 
 
 def _written(what: str, out: Path, rows: list[Row]) -> list[Path]:

@@ -11,16 +11,14 @@ import typer
 from typer import Option
 
 from quantprop.cli.options import (
-    KERNEL_HELP,
-    KERNELS,
-    LIKELIHOODS,
     METHODS,
     Debug,
     Json,
+    Kernels,
+    Likelihoods,
     TableOptions,
     announce,
     check_place,
-    one_of,
     takes_table,
     words,
 )
@@ -36,20 +34,10 @@ def compare(
     table: TableOptions,
     methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
     folds: Annotated[int, Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
-    likelihood: Annotated[
-        list[str] | None,
-        Option(
-            callback=one_of(LIKELIHOODS),
-            help="As for fit; several are compared.  [guessed from the target, and said why]",
-        ),
-    ] = None,
-    kernel: Annotated[
-        list[str] | None,
-        Option(callback=one_of(KERNELS, terms=True), help=f"{KERNEL_HELP} Several are compared.  [isotropic]"),
-    ] = None,
+    likelihood: Likelihoods = None,
+    kernel: Kernels = None,
     out: Annotated[
-        Path | None,
-        Option(help="The page to write; an old one is replaced.  [a new one: report.html, report-2.html, ...]"),
+        Path | None, Option(help="The page to write, replaced if it exists.  [the first free of report.html, ...]")
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -60,7 +48,9 @@ def compare(
     chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or ["isotropic"]))
     likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
     with plainly(debug), prepared():
-        page = _free_place(Path("report.html")) if out is None else out
+        others = (Path(f"report-{i}.html") for i in itertools.count(2))
+        free = (place for place in itertools.chain([Path("report.html")], others) if not place.exists())
+        page = next(free) if out is None else out  # a page is replaced only on request
         check_place(page)
         if len(kernels) * len(likelihoods) > 1:
             _compare_models(table, likelihoods, kernels, chosen[0], page, json)
@@ -90,7 +80,6 @@ def _compare_methods(
 def _compare_models(
     table: TableOptions, likelihoods: Sequence[str | None], kernels: list[str], method: str, page: Path, json: bool
 ) -> None:
-    """Compare kernels and likelihoods."""
     from quantprop import comparison, report
 
     rows, roles = table.read()
@@ -128,19 +117,9 @@ def _methods(text: str) -> tuple[str, ...]:
     return chosen
 
 
-def _free_place(first: Path) -> Path:
-    """The first of report.html, report-2.html, ... that does not exist: a page is replaced only on request."""
-    others = (first.with_stem(f"{first.stem}-{i}") for i in itertools.count(2))
-    return next(place for place in itertools.chain([first], others) if not place.exists())
-
-
-# --- the same in Python ----------------------------------------------------------------------------------------------
-
-
 def _models_code(
     table: TableOptions, roles: Roles, likelihoods: Sequence[str | None], kernels: list[str], method: str
 ) -> str:
-    """Python lines that repeat a comparison of models."""
     return "\n".join([
         "from quantprop import comparison, tables",
         "",
@@ -155,7 +134,6 @@ def _models_code(
 
 
 def _methods_code(table: TableOptions, problem: Problem, rest: str) -> str:
-    """Python lines that repeat a comparison of methods."""
     roles = problem.roles
     how = [repr(table.target), repr(problem.target.likelihood), repr(problem.kernel)]
     how += [f"tables.{roles!r}"] if roles != type(roles)() else []

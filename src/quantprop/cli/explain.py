@@ -89,7 +89,6 @@ def record(model: TableModel) -> dict[str, Any]:
 
 
 def _part(model: TableModel, which: int) -> dict[str, Any]:
-    """One of the models of classes, or the only model."""
     from quantprop.comparison import insight
 
     fitted = model.fits[which]

@@ -15,17 +15,15 @@ from typer import Option
 from quantprop.cli.explain import described, record
 from quantprop.cli.options import (
     GROW,
-    KERNEL_HELP,
-    KERNELS,
-    LIKELIHOODS,
-    METHODS,
-    OBJECTIVES,
     Debug,
     Json,
+    Kernel,
+    Likelihood,
+    Method,
+    Objective,
     TableOptions,
     announce,
     check_place,
-    one_of,
     takes_table,
 )
 from quantprop.cli.screen import as_json, bars, evaluations, failure, note, plainly, prepared
@@ -39,24 +37,10 @@ TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.di
 @takes_table
 def fit(
     table: TableOptions,
-    likelihood: Annotated[
-        str | None,
-        Option(
-            callback=one_of(LIKELIHOODS),
-            help=f"One of {', '.join(LIKELIHOODS)}.  [guessed from the target, and said why]",
-        ),
-    ] = None,
-    method: Annotated[str, Option(callback=one_of(METHODS), help=f"One of {', '.join(METHODS)}.")] = "qp",
-    kernel: Annotated[
-        str,
-        Option(
-            callback=one_of((*KERNELS, GROW), terms=True),
-            help=f"{KERNEL_HELP} With grow, a sum of terms is searched for.",
-        ),
-    ] = "isotropic",
-    objective: Annotated[
-        str, Option(callback=one_of(OBJECTIVES), help="What learning maximises: evidence or loo.")
-    ] = "evidence",
+    likelihood: Likelihood = None,
+    method: Method = "qp",
+    kernel: Kernel = "isotropic",
+    objective: Objective = "evidence",
     inducing: Annotated[
         int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
     ] = None,
@@ -71,7 +55,7 @@ def fit(
     processes: Annotated[int | None, Option(min=1, help="How many processes the job has.")] = None,
     process: Annotated[int | None, Option(min=0, help="Which of them this one is.")] = None,
     checkpoint: Annotated[
-        Path | None, Option(help="File to write while learning, and to go on from if it is there.")
+        Path | None, Option(help="File to write while learning, and to resume from if it exists.")
     ] = None,
     minutes: Annotated[float | None, Option(min=0, help="Between two checkpoints.  [10]")] = None,
     out: Annotated[Path, Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),
@@ -141,12 +125,11 @@ def _grown(table: TableOptions, likelihood: str | None, method: str, inducing: i
 
 
 def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, integrate: bool) -> dict[str, Any]:
-    """The representation of the process and the treatment of its hyperparameters, as estimators call them."""
     from quantprop import Inducing
     from quantprop.tables.targets import JOINT
 
     if series and inducing is not None:
-        raise typer.BadParameter("--series and --inducing are two ways to hold a process: give one of them")
+        raise typer.BadParameter("--series and --inducing both choose how the process is represented: give one of them")
     if (series or integrate) and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
         raise typer.BadParameter(
             f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
@@ -172,12 +155,12 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
         ) from None
     except MemoryError as error:
         raise MemoryError(
-            f"{error}; --inducing 512 holds many rows by 512 points, and --sample 1000 learns from 1000 of the rows"
+            f"{error}; --inducing 512 represents many rows by 512 points, and --sample 1000 uses 1000 of the rows"
         ) from None
 
 
 def _joined(coordinator: str | None, processes: int | None, process: int | None) -> bool:
-    """Join a job of several processes where options or the environment ask for it; returns whether this one prints."""
+    """Join a job of several processes if options or the environment ask for it; returns whether this one prints."""
     given = (coordinator, processes, process)
     if any(part is not None for part in given) and None in given:
         raise typer.BadParameter("--coordinator, --processes and --process go together: give all three, or none")
@@ -193,7 +176,6 @@ def _joined(coordinator: str | None, processes: int | None, process: int | None)
 
 
 def _checkpointed(checkpoint: Path | None, minutes: float | None) -> AbstractContextManager[None]:
-    """Write a search to a file while it runs, and continue from one."""
     from quantprop import checkpointed
 
     if checkpoint is None and minutes is not None:

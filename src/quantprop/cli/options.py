@@ -47,6 +47,11 @@ def one_of(words: tuple[str, ...], terms: bool = False) -> Callable[[Any], Any]:
     return check
 
 
+def choice(words: tuple[str, ...], help: str, terms: bool = False) -> Any:
+    """An option with a few values."""
+    return Option(callback=one_of(words, terms), help=help)
+
+
 def words(text: str) -> tuple[str, ...]:
     """Words with commas between them; one that holds a comma has quotes around it."""
     cells = next(csv.reader([text], skipinitialspace=True), [])
@@ -54,13 +59,24 @@ def words(text: str) -> tuple[str, ...]:
 
 
 Data = Annotated[str, Argument(help="CSV (comma, semicolon or tab) or Parquet; - is standard input.")]
-Decimal = Annotated[str, Option(callback=one_of((".", ",")), help="What stands before the decimals of a number.")]
+Decimal = Annotated[str, choice((".", ","), "What stands before the decimals of a number.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, Option("--debug", help="Show where an error comes from.")]
-KERNEL_HELP = (
+EVENT_HELP = (
+    "Column with 1 or yes if the target was observed and 0 or no if it is a lower bound; or column=value, where value "
+    "means observed."
+)
+OF_KERNEL = (
     "One lengthscale for all features (isotropic), or one each (ard); or terms of columns, such as "
     "'se(age) + periodic(month, period=12) + group(hospital) + linear(dose)'."
 )
+GUESSED = "[guessed from the target, and said why]"
+Likelihood = Annotated[str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.  {GUESSED}")]
+Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.  {GUESSED}")]
+Kernel = Annotated[str, choice((*KERNELS, GROW), f"{OF_KERNEL} With grow, a sum of terms is searched for.", terms=True)]
+Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} Several are compared.  [isotropic]", terms=True)]
+Method = Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")]
+Objective = Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")]
 
 
 @dataclass(frozen=True)
@@ -70,25 +86,16 @@ class TableOptions:
     data: Data
     target: Annotated[str, Option(help="The column to predict.")]
     upper: Annotated[
-        str | None,
-        Option(help="Column with the upper ends of intervals that begin at the target (censored); empty is open."),
+        str | None, Option(help="Column with the upper ends of intervals that begin at the target; empty is open.")
     ] = None
-    event: Annotated[
-        str | None,
-        Option(
-            help="Column that says if the target was observed (1, yes) or is a lower bound (0, no); or "
-            "column=value, where value says that it was observed."
-        ),
-    ] = None
+    event: Annotated[str | None, Option(help=EVENT_HELP)] = None
     order: Annotated[str | None, Option(help="Labels of the target from the lowest, with commas (ordinal).")] = None
     log: Annotated[bool, Option("--log", help="Model the logarithm of the target (gaussian, censored).")] = False
     exposure: Annotated[str | None, Option(help="Column with what counts are per (likelihoods of counts).")] = None
     trials: Annotated[str | None, Option(help="Column with the trials in which the target counts successes.")] = None
     weights: Annotated[str | None, Option(help="Column with how many equal rows a row stands for.")] = None
-    dates: Annotated[
-        str, Option(callback=one_of(DATES), help="Dates as days (number), or also year, week and day (parts).")
-    ] = "number"
-    sample: Annotated[int | None, Option(min=2, help="Use so many rows, drawn at random.  [all]")] = None
+    dates: Annotated[str, choice(DATES, "Dates as days (number), or also year, week and day (parts).")] = "number"
+    sample: Annotated[int | None, Option(min=2, help="Number of rows to use, drawn at random.  [all]")] = None
     seed: Annotated[int, Option(min=0, help="Of --sample, and of --restarts or the division into folds.")] = 0
     ignore: Annotated[list[str] | None, Option(help="A column to leave out; may be repeated.")] = None
     drop_missing: Annotated[
@@ -118,12 +125,12 @@ class TableOptions:
             check_columns(table, {"--ignore": name})
             if name in (self.target, *roles.columns.values()):
                 raise typer.BadParameter(
-                    f"{name} is the target, or said to go with it: it cannot be ignored", param_hint="--ignore"
+                    f"cannot ignore {name}: it is the target, or another option refers to it", param_hint="--ignore"
                 )
         return table.without(self.ignore or ()), roles
 
     def _roles(self, names: tuple[str, ...]) -> Roles:
-        """The roles of columns, as `tables` knows them; an event is a column, or column=value."""
+        """The roles of columns; an event is a column, or column=value."""
         from quantprop.tables import Roles
 
         given = {role: getattr(self, role) for role in ROLES}
@@ -135,7 +142,10 @@ class TableOptions:
         """The problem of a likelihood and one of these kernels; all of them have the same rows."""
         from quantprop import tables
 
-        rows = self._sampled(self._complete(table, roles, kernels) if self.drop_missing else table)
+        rows = self._complete(table, roles, kernels) if self.drop_missing else table
+        if self.sample is not None and self.sample < len(rows.rows):
+            note(f"note: {self.sample} of {len(rows.rows)} rows drawn at random, seed {self.seed}")
+            rows = rows.sample(self.sample, self.seed)
 
         def problem_of(likelihood: str | None, kernel: str) -> Problem:
             with as_usage():
@@ -144,7 +154,6 @@ class TableOptions:
         return problem_of
 
     def _complete(self, table: Table, roles: Roles, kernels: Sequence[str]) -> Table:
-        """The rows that are complete in all columns that models with these kernels use."""
         from quantprop import tables
 
         with as_usage():
@@ -159,12 +168,6 @@ class TableOptions:
                 remedy = f"most are missing in column {worst!r}, which the model cannot do without: fill it in"
             raise tables.TableError(f"{table.source} has no row without missing values: {remedy}")
         return found.table
-
-    def _sampled(self, table: Table) -> Table:
-        if self.sample is None or self.sample >= len(table.rows):
-            return table
-        note(f"note: {self.sample} of {len(table.rows)} rows drawn at random, seed {self.seed}")
-        return table.sample(self.sample, self.seed)
 
 
 def takes_table(command: Callable[..., None]) -> Callable[..., None]:

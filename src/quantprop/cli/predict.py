@@ -76,21 +76,17 @@ def predict(
         _print(_forecasts(learned, tables.Chunks(data, decimal), options), out, json)
 
 
-# --- options ---------------------------------------------------------------------------------------------------------
-
-
 def _levels(text: str) -> tuple[float, ...]:
     try:
         levels = tuple(float(word) for word in words(text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no list of numbers", param_hint="--quantiles") from None
+        raise typer.BadParameter(f"{text!r} is not a list of numbers", param_hint="--quantiles") from None
     if not all(0 < level < 1 for level in levels):
         raise typer.BadParameter(f"must lie between 0 and 1; got {text}", param_hint="--quantiles")
     return levels
 
 
 def _check(model: TableModel, options: PredictOptions, quantiles: bool) -> None:
-    """Refuse options that the model has no use for."""
     names = model.forecast_names(options.levels)
     if quantiles and names == model.forecast_names(()):
         raise typer.BadParameter("the model is of classes, which have no quantiles", param_hint="--quantiles")
@@ -109,9 +105,6 @@ def _check_table(model: TableModel, table: Table, options: PredictOptions) -> No
     used = {*model.columns, model.target, *options.keys, *options.scales.values()}
     if extra := [name for name in table.names if name not in used]:
         note(f"note: not used by the model: {', '.join(extra)}")
-
-
-# --- forecasts -------------------------------------------------------------------------------------------------------
 
 
 def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> Iterator[Columns]:
@@ -153,9 +146,6 @@ def _spread(values: list[Any], known: Iterable[bool]) -> list[Any]:
     """Values at the rows that are known, None elsewhere."""
     left = iter(values)
     return [next(left) if is_known else None for is_known in known]
-
-
-# --- output ----------------------------------------------------------------------------------------------------------
 
 
 def _print(parts: Iterable[Columns], out: Path | None, json: bool) -> None:

@@ -85,8 +85,8 @@ class Choice:
             if len(rows):
                 lines = ", ".join(str(one.model.lines[i]) for i in rows[:5]) + ", ..." * (len(rows) > 5)
                 found.append(
-                    f"{one.name}: {len(rows)} of {len(one.loo)} rows have cavities that are not to be relied on (lines "
-                    f"{lines}): compare by cross-validation where the difference is small"
+                    f"{one.name}: leave-one-out densities are unreliable for {len(rows)} of {len(one.loo)} rows (lines "
+                    f"{lines}); if the difference is small, compare by cross-validation"
                 )
         return tuple(found)
 
@@ -162,15 +162,15 @@ def unreliable(model: TableModel) -> np.ndarray:
     """Rows whose cavity is improper, or for which the posterior variance of log p(y_i | f_i) is above 0.4, in any of
     the models of classes. Cavities of the Gaussian likelihood are exact, whatever that variance.
     """
-    return np.any([_unreliable(fitted.solution) for fitted in model.fits], axis=0)
-
-
-def _unreliable(solution: Solution | ClassSolution) -> np.ndarray:
-    if isinstance(solution, ClassSolution):
-        return ~(_class_spread(solution) <= UNRELIABLE)
-    if isinstance(solution.model.likelihood, Gaussian):
-        return np.isnan(solution.loo)
-    return np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE)
+    found = []
+    for solution in (fitted.solution for fitted in model.fits):
+        if isinstance(solution, ClassSolution):
+            found.append(~(_class_spread(solution) <= UNRELIABLE))
+        elif isinstance(solution.model.likelihood, Gaussian):
+            found.append(np.isnan(solution.loo))
+        else:
+            found.append(np.isnan(solution.loo) | ~(_spread(solution) <= UNRELIABLE))
+    return np.any(found, axis=0)
 
 
 @float64
@@ -200,15 +200,11 @@ def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
         return ((logs - mean[:, None]) ** 2) @ weights
 
 
-# --- sums of terms ---------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Growth:
-    """The steps of a search, from no term to the sum that was found, and all that was tried at each."""
+    """The steps of a search, from no term to the sum that was found."""
 
     steps: tuple[Standing, ...]
-    tried: tuple[tuple[Standing, ...], ...]
 
     @property
     def best(self) -> Standing:
@@ -217,7 +213,7 @@ class Growth:
 
 
 def possible_terms(table: Table) -> tuple[str, ...]:
-    """A linear and a smooth term for every column of numbers or dates, a group for every column of words; simple ones
+    """A linear and a smooth term for every column of numbers or dates, a group for every text column; simple ones
     first. Columns that are neither, or whose words never repeat, are passed over.
     """
     linear, smooth, groups = [], [], []
@@ -252,26 +248,24 @@ def grow(
     `problem_of` makes the problem of a kernel. Of terms that gain about as much as the best the first is taken, so
     simple ones should come first.
     """
-    left, chosen, steps, tried = list(terms), [], [], []
+    left, chosen, steps = list(terms), [], []
     if not left:
-        raise ValueError("terms: there is no column that a term could be made of")
+        raise ValueError("terms: there is no column that could become a term")
     steps.append(standing(Candidate("constant()", problem_of(left[0])), method, kernel=OFFSET))
     while left and len(chosen) < most:
         texts = [" + ".join([*chosen, term]) for term in left]
         found = learned(
             [Candidate(text, problem_of(text)) for text in texts], method, report, f"term {len(chosen) + 1}"
         )
-        tried.append(tuple(found))
         at = _taken(left, found, steps[-1])
         if at is None:
             break
         steps.append(found[at])
         chosen.append(left.pop(at))
-    return Growth(tuple(steps), tuple(tried))
+    return Growth(tuple(steps))
 
 
 def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:
-    """The place of the candidate that is taken, if any."""
     gains = [one.less(before) for one in found]
     good = [i for i, gain in enumerate(gains) if gain.value > MIN_GAIN * max(1.0, gain.error)]
     if not good:

@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -33,8 +34,8 @@ from quantprop.tables import Problem, TableModel
 
 Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
-WIDE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
-OFFSET = kernels.Constant(WIDE)
+WIDE_VARIANCE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
+OFFSET = kernels.Constant(WIDE_VARIANCE)
 BASELINES = ("constant", "linear")
 
 
@@ -46,7 +47,7 @@ def linear_kernel(problem: Problem) -> kernels.Kernel:
     numbers = [i for i in range(len(problem.encoding.columns)) if i not in groups]
     kernel: kernels.Kernel = OFFSET
     for group in groups:
-        kernel = kernel + kernels.Categories(WIDE).on(group)
+        kernel = kernel + kernels.Categories(WIDE_VARIANCE).on(group)
     return kernel + kernels.Linear().on(numbers) if numbers else kernel
 
 
@@ -62,7 +63,7 @@ class Division:
 @dataclass(frozen=True)
 class Fold:
     """One fit: how many rows it learned from, those it was scored on and how they were forecast, how long learning
-    took (without compiling) and how it ended.
+    took (without compiling) and whether it converged.
     """
 
     learned: int
@@ -70,7 +71,6 @@ class Fold:
     forecast: Forecast = field(repr=False)
     seconds: float
     converged: bool
-    status: str
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,6 @@ class Comparison:
         return (*self.methods, *self.baselines)
 
 
-# --- divisions -------------------------------------------------------------------------------------------------------
-
-
 def folds(problem: Problem, count: int, seed: int = 0) -> Division:
     """Every row scored once, by a model of the others; each class spread evenly over the folds."""
     parts = _assigned(problem, count, seed)
@@ -154,7 +151,7 @@ def folds(problem: Problem, count: int, seed: int = 0) -> Division:
 
 
 def held_out(problem: Problem, one_in: int, seed: int = 0) -> Division:
-    """One row in so many scored, by a model of the others, which is also the one shown."""
+    """One row in `one_in` scored, by a model of the others, which is also the one shown."""
     parts = _assigned(problem, one_in, seed)
     train, test = np.flatnonzero(parts), np.flatnonzero(parts == 0)
     return Division(((train, test),), train, f"{len(test)} rows held out, seed {seed}")
@@ -177,9 +174,6 @@ def _assigned(problem: Problem, count: int, seed: int) -> np.ndarray:
     return parts
 
 
-# --- evaluation ------------------------------------------------------------------------------------------------------
-
-
 def compare(
     problem: Problem,
     methods: Sequence[str],
@@ -200,15 +194,14 @@ def compare(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         evaluate = partial(_evaluated, problem, division, report)
-        first = repeat(methods[0])
         simpler = [{"kernel": OFFSET}, {"kernel": linear_kernel(problem)}]
-        if threads == 1:
-            evaluated = tuple(map(evaluate, methods, methods, repeat({})))
-            baselines = tuple(map(evaluate, BASELINES, first, simpler))
-        else:
-            with one_blas_thread(), ThreadPoolExecutor(threads) as pool:
-                evaluated = tuple(pool.map(evaluate, methods, methods, repeat({})))
-                baselines = tuple(pool.map(evaluate, BASELINES, first, simpler))  # by programs that are compiled by now
+        with ExitStack() as stack:
+            run: Any = map
+            if threads > 1:
+                stack.enter_context(one_blas_thread())
+                run = stack.enter_context(ThreadPoolExecutor(threads)).map
+            evaluated = tuple(run(evaluate, methods, methods, repeat({})))
+            baselines = tuple(run(evaluate, BASELINES, repeat(methods[0]), simpler))  # by programs compiled by now
         return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
 
 
@@ -228,18 +221,12 @@ def _evaluated(
     for train, test in division.splits:
         report(name, 1 + len(done), total)
         model, seconds = learned(train)
-        done.append(_fold(problem, model, train, test, seconds))
+        done.append(Fold(len(train), test, forecast_of(problem, model, test), seconds, model.converged))
         shown = model if np.array_equal(train, division.shown) else shown
     report(name, 1 + len(done), total)
     shown = shown or problem.fit(method, division.shown, **settings)
     report(name, total, total)
     return Evaluated(name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
-
-
-def _fold(problem: Problem, model: TableModel, train: np.ndarray, test: np.ndarray, seconds: float) -> Fold:
-    bad = next((fitted for fitted in model.fits if not fitted.converged), model.fits[0])
-    status = f"learning {bad.status}; inference {bad.solution.status}"
-    return Fold(len(train), test, forecast_of(problem, model, test), seconds, model.converged, status)
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:
@@ -264,5 +251,5 @@ def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
     if not {"ep", "qp"} <= set(by) or not isinstance(by["ep"].fits[0].solution, Solution):
         return ()
     ep, estimator = by["ep"].fits[0], by["qp"].estimator
-    qp = estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core
-    return ep.solution, qp.moved(qp.landscape.from_cold(ep.theta)).fitted.solution
+    qp = estimator._cores()[0]
+    return ep.solution, qp.fitted_at(qp.landscape.from_cold(ep.theta)).solution

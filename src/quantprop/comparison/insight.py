@@ -123,13 +123,13 @@ def relevance(model: TableModel, which: int = 0) -> dict[str, float]:
 
 
 def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
-    """Learned numbers by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
+    """Learned parameters by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
     numbers = model.fits[which].hyperparameters
     return dict(zip(_readable(model, which, list(numbers)), numbers.values(), strict=False))
 
 
 def intervals(model: TableModel, which: int = 0) -> dict[str, HyperparameterMarginal]:
-    """Posteriors of the same numbers where they are integrated, by the same names; else none."""
+    """Posteriors of the same parameters by the same names, if they are integrated; otherwise none."""
     if not model.integrated:
         return {}
     found = model.integrated[which].parameters
@@ -143,7 +143,7 @@ def _readable(model: TableModel, which: int, names: list[str]) -> list[str]:
 
 
 def _of_terms(kernel: Kernel) -> list[str]:
-    """The names of a kernel's learned numbers, each with the term that it belongs to."""
+    """The names of a kernel's learned parameters, each with its term."""
     found: list[str] = []
     for leaf, seen in leaves(kernel, called=True):
         term = written(leaf if seen is None else Columns(leaf, seen), digits=None)
@@ -174,9 +174,6 @@ def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:
     """The rows with the greatest values, NaN left out."""
     order = np.argsort(-values, kind="stable")
     return [int(i) for i in order if not np.isnan(values[i])][:most]
-
-
-# --- terms -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

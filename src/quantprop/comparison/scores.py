@@ -112,9 +112,6 @@ def joined(parts: list[Forecast]) -> Forecast:
     return kind(*(np.concatenate([getattr(part, name) for part in parts]) for name in kind.__dataclass_fields__))
 
 
-# --- perfect forecasters ---------------------------------------------------------------------------------------------
-
-
 def drawn_pit(forecast: Predictive, seed: int) -> Float[np.ndarray, "n draws 2"]:
     """P(Y < y) and P(Y ≤ y) of y drawn from the forecasts: uniform and equal where y is continuous."""
     lattice, n = forecast.likelihood.lattice, len(forecast.exposure)
@@ -131,9 +128,6 @@ def _at_each(function: Callable[[np.ndarray], np.ndarray], points: Float[np.ndar
     table = np.array([np.pad(distinct, (0, most - len(distinct)), mode="edge") for distinct, _ in rows])
     values = np.array([function(column) for column in table.T])
     return np.array([values[which, i] for i, (_, which) in enumerate(rows)]).reshape(points.shape)
-
-
-# --- scores over folds -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ Each set comes in two variants. ``paper`` is what the published table was comput
 """
 
 import csv
+import tomllib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 
@@ -33,94 +35,25 @@ class Dataset:
 class _Recipe:
     """How one data set is made from its files, and what there is to say about it."""
 
-    files: tuple[str, ...]  # concatenated in this order; rows with an empty field are left out
+    files: Sequence[str]  # concatenated in this order; rows with an empty field are left out
     about: str  # what a row is
     coding: str  # what y is
     source: str
     note: str = ""  # a property of the source data itself: true of both variants
     fault: str = ""  # what `paper` has and `clean` has not
-    paper_files: tuple[str, ...] = ()  # where `paper` reads other files than `clean`
-    fault_columns: tuple[str, ...] = ()  # features of `paper` only
+    paper_files: Sequence[str] = ()  # where `paper` reads other files than `clean`
+    fault_columns: Sequence[str] = ()  # features of `paper` only
     positive_above: float | None = None  # y = +1 where target > this, −1 elsewhere
-    pair: tuple[int, int] | None = None  # keep these two classes, as −1 and +1
-    paper_targets: tuple[tuple[int, int], ...] = ()  # (value of the first feature, target in `paper`)
+    pair: tuple[int, int] | None = None  # only these two classes, as −1 and +1
+    paper_targets: Sequence[tuple[int, int]] = ()  # (value of the first feature, target in `paper`)
 
 
-_MLBENCH = "UCI Machine Learning Repository (CC BY 4.0), by way of R's mlbench"
+def _recipes() -> dict[str, _Recipe]:
+    text = (resources.files(__name__) / "recipes.toml").read_text(encoding="utf-8")
+    return {name: _Recipe(**recipe) for name, recipe in tomllib.loads(text).items()}
 
 
-def _wine(first: int, second: int) -> _Recipe:
-    return _Recipe(
-        files=("wine",),
-        about=f"chemical analyses of Italian wines of cultivars {first} and {second}",
-        coding=f"+1 cultivar {second}, -1 cultivar {first}",
-        source="UCI Machine Learning Repository (CC BY 4.0), by way of scikit-learn",
-        pair=(first, second),
-    )
-
-
-_RECIPES = {
-    "ionosphere": _Recipe(
-        files=("ionosphere",),
-        about="radar returns from the ionosphere",
-        coding="+1 good return, -1 bad return",
-        source=_MLBENCH,
-        note="Rows 102 and 248 (counted from 0) are identical.",
-        fault="the second column, V2, is zero in every row",
-        fault_columns=("V2",),
-    ),
-    "cancer": _Recipe(
-        files=("breast_cancer_wisconsin",),
-        about="breast tumours, nine cell properties graded 1 to 10; 16 incomplete rows are left out",
-        coding="+1 malignant, -1 benign",
-        source=_MLBENCH,
-        note="449 of the 683 rows are distinct, in the source data itself.",
-    ),
-    "pima": _Recipe(
-        files=("pima_tr", "pima_te"),
-        about="Pima women aged 21 or more, tested for diabetes",
-        coding="+1 diabetes, -1 none",
-        source="R's MASS (Pima.tr, Pima.tr2, Pima.te); no longer distributed by UCI",
-        fault="pima_tr, then the complete rows of pima_tr2, which are the 200 of pima_tr once more, then "
-        "pima_te: 532 of the 732 rows are distinct, so test rows have exact copies in training",
-        paper_files=("pima_tr", "pima_tr2", "pima_te"),
-    ),
-    "crabs": _Recipe(
-        files=("crabs",),
-        about="Leptograpsus crabs: species (sp: 1 blue, -1 orange) and five lengths in mm",
-        coding="+1 male, -1 female",
-        source="R's MASS (crabs)",
-        fault="index, the rank by size inside each group of species and sex, is a feature",
-        fault_columns=("index",),
-    ),
-    "sonar": _Recipe(
-        files=("sonar",),
-        about="sonar echoes, energy in 60 frequency bands",
-        coding="+1 rock, -1 metal cylinder (mine)",
-        source=_MLBENCH,
-    ),
-    "glass": _Recipe(
-        files=("glass",),
-        about="glass fragments: refractive index and content of eight elements",
-        coding="+1 types 5, 6, 7 (containers, tableware, headlamps), -1 types 1, 2, 3 (windows)",
-        source=_MLBENCH,
-        note="Without the id two rows are identical.",
-        fault="the row number, Id, is a feature and rows are sorted by type: y is +1 exactly where Id >= 164",
-        fault_columns=("Id",),
-        positive_above=4,
-    ),
-    "wine1": _wine(1, 2),
-    "wine2": _wine(1, 3),
-    "wine3": _wine(2, 3),
-    "mining": _Recipe(
-        files=("coal_yearly",),
-        about="explosions in British coal mines that killed ten or more, by year, 1851 to 1962",
-        coding="count of the year, 191 in all",
-        source="R's boot (coal), dates counted by year",
-        fault="the counts of 1941 and 1942 are 4 and 2 where the published dates give 3 and 3",
-        paper_targets=((1941, 4), (1942, 2)),
-    ),
-}
+_RECIPES = _recipes()
 
 
 def names() -> tuple[str, ...]:
@@ -156,7 +89,7 @@ def load(name: str, variant: str = "clean") -> Dataset:
     return Dataset(name, variant, X, y, features, _describe(recipe, paper, X))
 
 
-def _read(files: tuple[str, ...]) -> tuple[list[str], np.ndarray]:
+def _read(files: Sequence[str]) -> tuple[list[str], np.ndarray]:
     """Return the column names and the complete rows of the files, one after the other."""
     columns: list[str] = []
     rows: list[list[float]] = []

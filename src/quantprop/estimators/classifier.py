@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import starmap
 from numbers import Integral
 from typing import Any, ClassVar
 
@@ -12,9 +15,9 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_consistent_length
 
-from quantprop.estimators.core import ClassModel, FittedCore, MultiClassModels, build, two_class_problems, votes
+from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_class_problems, votes
 from quantprop.estimators.first_kernel import DefaultKernel
-from quantprop.estimators.observations import OF_CLASSES
+from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.rows import Rows, given_rows, unique_values, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
@@ -24,6 +27,7 @@ from quantprop.likelihoods.binary import Binary
 from quantprop.model import Model
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
@@ -56,7 +60,15 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     ['no', 'yes']
     """
 
-    base_estimator_: Any  # a ClassModel or MultiClassModels
+    max_iter_predict: Any = 100
+    warm_start: Any = False
+    copy_X_train: Any = True
+    multi_class: Any = "one_vs_rest"
+    n_jobs: Any = None
+    likelihood: Any = "probit"
+    process: Any = "dense"
+    hyperparameters: Any = "point"
+
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         **GaussianProcess._process_constraints,
@@ -66,41 +78,6 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         "n_jobs": [Integral, None],
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
     }
-
-    def __init__(
-        self,
-        kernel=None,
-        *,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=0,
-        max_iter_predict=100,
-        warm_start=False,
-        copy_X_train=True,
-        random_state=None,
-        multi_class="one_vs_rest",
-        n_jobs=None,
-        method="qp",
-        likelihood="probit",
-        objective="evidence",
-        process="dense",
-        hyperparameters="point",
-    ):
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.n_restarts_optimizer = n_restarts_optimizer
-        self.max_iter_predict = max_iter_predict
-        self.warm_start = warm_start
-        self.copy_X_train = copy_X_train
-        self.random_state = random_state
-        self.multi_class = multi_class
-        self.n_jobs = n_jobs
-        self.method = method
-        self.likelihood = likelihood
-        self.objective = objective
-        self.process = process
-        self.hyperparameters = hyperparameters
-
-    # --- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None):
         """Learn from rows X and labels y of any type. A row of weight 2 counts as two equal rows; if the kernel
@@ -117,7 +94,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 f"{len(classes)} class{f' (only class {classes[0]} is present)' if len(classes) else ''}"
             )
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
-        self._learn(X, y, rows, classes, warm)
+        self._finish(list(starmap(build, self._problems(X, y, rows, classes, warm))))
         self._warn()
         return self
 
@@ -125,10 +102,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Take further rows into a model with inducing points (`process=Inducing(512)`); the first call learns one.
 
-        The first call needs `classes`, all labels that will come. Earlier rows are summarised by what their sites say
-        about the values at the inducing points, which is not revised; the points stay where the first rows put them.
-        The hyperparameters are learned again, unless `optimizer` is None. `X_train_`, `loo_` and `solution_`'s rows are
-        the last ones.
+        The first call needs `classes`, all labels that will come. The information of earlier rows about the values at
+        the inducing points is not revised, and these points stay where the first rows put them. The hyperparameters are
+        learned again, unless `optimizer` is None. `X_train_`, `loo_` and `solution_`'s rows are the last ones.
         """
         first = not self._cores()
         labels = _labels(None if first else self.classes_, classes)
@@ -139,35 +115,38 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
             X, y = self._new_inputs(X), column_or_1d(y)
             check_consistent_length(X, y)
         check_classification_targets(y)
-        unknown = ~np.isin(y, labels)
-        if unknown.any():
-            row = int(np.argmax(unknown))
-            label = y[row : row + 1].tolist()[0]
-            raise ValueError(f"y[{row}] = {label!r} is none of the classes {labels.tolist()}")
+        codes(y, labels)  # raises for an unknown label
         X, y, rows = with_weight(X, y, given_rows(weights=sample_weight))
         if first:
-            self._learn(X, y, rows, labels, [])
+            cores = list(starmap(build, self._problems(X, y, rows, labels, [])))
         else:
-            problems = zip(self._models(), two_class_problems(y, labels, self.multi_class), strict=True)
-            self._finish([
-                self._one(old.core.spec, old.core.fitted.solution.as_prior(), X, rows, problem)
-                if problem[0].any() else old
-                for old, problem in problems
-            ])  # fmt: skip
+            cores = self._cores()
+            for i, (chosen, positive) in enumerate(two_class_problems(y, labels, self.multi_class)):
+                if chosen.any():
+                    spec, prior = cores[i].spec, cores[i].fitted.solution.as_prior()
+                    cores[i] = build(*self._two_classes(spec, prior, X, rows, chosen, positive))
+        self._finish(cores)
         self._warn()
         return self
 
-    def _learn(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> None:
-        """One model for two classes or for all jointly; otherwise one per class, or one per pair of classes."""
+    def _problems(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> Iterator[tuple]:
+        """What is to be learned, as arguments of `build`: one model for two classes or for all jointly; otherwise one
+        per class, or one per pair of classes.
+        """
         self.classes_, self.n_classes_ = classes, len(classes)
         spec = self._kernel_spec(X, DefaultKernel(weights=rows.get("weights")))
         process = self._process(spec, X)
         if self._jointly():
-            self._check_joint()
+            if self.hyperparameters == "integrated":
+                raise ValueError("hyperparameters='integrated' is not supported with multi_class='joint'; use "
+                                 "multi_class='one_vs_rest' or hyperparameters='point'")  # fmt: skip
+            if not (self.likelihood == "probit" or isinstance(self.likelihood, Probit)):
+                raise ValueError("likelihood must be 'probit' with multi_class='joint'; got "
+                                 f"{self.likelihood!r}: use it, or one_vs_rest")  # fmt: skip
             model = Model(spec.kernel, MultinomialProbit(self.n_classes_), process=process)
             factors = factors_of(model, X, np.searchsorted(classes, y), rows.get("weights"))
-            options, start = self._fit_options(self.max_iter_predict), warm[0] if len(warm) == 1 else None
-            self._finish([ClassModel(build(options, spec, *factors, {}, start))])
+            start = warm[0] if len(warm) == 1 else None
+            yield self._fit_options(self.max_iter_predict), spec, *factors, {}, start
             return
         likelihood = OF_CLASSES[self.likelihood]() if isinstance(self.likelihood, str) else self.likelihood
         model = Model(spec.kernel, likelihood, process=process)
@@ -176,42 +155,27 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         if not all(chosen.any() for chosen, _ in problems):
             raise ValueError("multi_class='one_vs_one' needs rows of every pair of classes to start with")
         starts = warm if len(warm) == len(problems) else [None] * len(problems)
-        models = []
-        for problem, start in zip(problems, starts, strict=True):
-            models.append(self._one(spec, model, X, rows, problem, start))
-        self._finish(models)
+        for (chosen, positive), start in zip(problems, starts, strict=True):
+            yield *self._two_classes(spec, model, X, rows, chosen, positive), start
 
-    def _one(
-        self, spec: KernelSpec, model: Model, X: np.ndarray, rows: Rows, problem: Any, warm: Any = None
-    ) -> ClassModel:
-        """One two-class problem: which rows take part, and which of all rows are positive."""
-        chosen, positive = problem
+    def _two_classes(
+        self, spec: KernelSpec, model: Model, X: np.ndarray, rows: Rows, chosen: np.ndarray, positive: np.ndarray
+    ) -> tuple:
+        """Arguments of `build` for a two-class problem: the rows that take part, and those that are positive."""
         rows = {name: value[chosen] for name, value in rows.items()}
-        options, signs = self._fit_options(self.max_iter_predict), np.where(positive[chosen], 1.0, -1.0)
-        return ClassModel(build(options, spec, model, X[chosen], signs, rows, warm))
+        signs = np.where(positive[chosen], 1.0, -1.0)
+        return self._fit_options(self.max_iter_predict), spec, model, X[chosen], signs, rows
 
-    def _finish(self, models: list[ClassModel]) -> None:
-        self.base_estimator_ = models[0] if len(models) == 1 else MultiClassModels(models)
-        self.log_marginal_likelihood_value_ = np.mean([m.log_marginal_likelihood_value_ for m in models])
+    def _finish(self, cores: list[FittedCore]) -> None:
+        self.base_estimator_: Any = cores[0] if len(cores) == 1 else MultiClassModels(cores)
+        self.log_marginal_likelihood_value_ = np.mean([core.fitted.objective_value for core in cores])
 
     def _jointly(self) -> bool:
         return self.n_classes_ > 2 and self.multi_class == "joint"
 
-    def _check_joint(self) -> None:
-        if self.hyperparameters == "integrated":
-            raise ValueError("hyperparameters='integrated' is not supported with multi_class='joint'; use "
-                             "multi_class='one_vs_rest' or hyperparameters='point'")  # fmt: skip
-        if not (self.likelihood == "probit" or isinstance(self.likelihood, Probit)):
-            raise ValueError(
-                f"likelihood must be 'probit' with multi_class='joint'; got {self.likelihood!r}: use it, or one_vs_rest"
-            )
-
-    def _models(self) -> list[ClassModel]:
-        base = getattr(self, "base_estimator_", None)
-        return base.estimators_ if isinstance(base, MultiClassModels) else [] if base is None else [base]
-
     def _cores(self) -> list[FittedCore]:
-        return [model.core for model in self._models()]
+        base = getattr(self, "base_estimator_", None)
+        return list(base.estimators_) if isinstance(base, MultiClassModels) else [] if base is None else [base]
 
     @property
     def loo_(self):
@@ -220,13 +184,11 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         """
         return self._each(lambda core: core.posterior.loo, lambda columns: np.stack(columns, axis=1))
 
-    # --- predictions -------------------------------------------------------------------------------------------------
-
     def predict(self, X):
         """The most probable class of each row."""
         self._check_fitted()
         if self._by_pairs():
-            return self.classes_[np.argmax(votes(self._models(), self._new_inputs(X), self.n_classes_), axis=1)]
+            return self.classes_[np.argmax(votes(self._cores(), self._new_inputs(X), self.n_classes_), axis=1)]
         return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
 
     def predict_proba(self, X):
@@ -241,7 +203,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 "one_vs_one multi-class mode does not support predicting probability estimates. "
                 "Use one_vs_rest mode instead."
             )
-        x, models = self._new_inputs(X), self._models()
+        x, models = self._new_inputs(X), self._cores()
         if len(models) == 1:
             return models[0].log_proba(x)
         each = np.stack([model.log_proba(x)[:, 1] for model in models], axis=1)
@@ -265,7 +227,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         a joint one.
         """
         x = self._new_inputs(X)
-        found = [model.posterior_.predict(x) for model in self._models()]
+        found = [core.posterior.predict(x) for core in self._cores()]
         if self._jointly():
             return found[0].mean, found[0].variance
         return np.stack([n.mean for n in found], axis=1), np.stack([n.variance for n in found], axis=1)
@@ -275,7 +237,7 @@ def _labels(known: np.ndarray | None, given: Any) -> np.ndarray:
     """The classes of a model: given at its first rows, known afterwards."""
     if known is not None:
         if given is not None and not np.array_equal(unique_labels(given), known):
-            raise ValueError(f"classes={given!r} are not those of the first call, {known.tolist()}; leave classes out")
+            raise ValueError(f"classes={given!r} differ from those of the first call, {known.tolist()}; omit classes")
         return known
     if given is None:
         raise ValueError("classes= must be given at the first call of partial_fit: all labels that will come")

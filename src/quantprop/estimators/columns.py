@@ -56,23 +56,18 @@ class Coding:
 def announce(found: dict[str, list[str]], where: str, stacklevel: int = 6) -> None:
     """One warning of new levels, by column."""
     if found:
-        said = "; ".join(f"{column}: {_listed(new)}" for column, new in found.items())
-        text = f"{where}: levels that were not learned from get the prior of their term ({said})"
+        listed = []
+        for column, new in found.items():
+            more = f" and {len(new) - MAX_SHOWN} more" if len(new) > MAX_SHOWN else ""
+            listed.append(f"{column}: {', '.join(new[:MAX_SHOWN])}{more}")
+        text = f"{where}: levels that were not learned from get the prior of their term ({'; '.join(listed)})"
         warnings.warn(text, NewLevelWarning, stacklevel=stacklevel)
-
-
-def _listed(levels: Sequence[str]) -> str:
-    more = f" and {len(levels) - MAX_SHOWN} more" if len(levels) > MAX_SHOWN else ""
-    return ", ".join(levels[:MAX_SHOWN]) + more
 
 
 def label(value: Any) -> str:
     """A level as text: integers as the floats of the same value, anything else as it prints."""
     number = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.bool_))
     return f"{float(value):.17g}" if number else str(value)
-
-
-# --- the coding of training rows -------------------------------------------------------------------------------------
 
 
 def coding_of(kernel: Any, X: Any) -> Coding:
@@ -86,8 +81,8 @@ def coding_of(kernel: Any, X: Any) -> Coding:
     if positions := [column for column in columns if not isinstance(column, str)]:
         raise ValueError(f"kernel: columns must be all names or all positions; got {positions[0]} beside names")
     if others := bare(found):
-        raise ValueError(f"kernel: {others[0]!r} sees all columns, and others are put on columns by name: "
-                         "put it on some, too, with .on(columns)")  # fmt: skip
+        raise ValueError(f"kernel: {others[0]!r} acts on all columns, and other parts on named columns: name its "
+                         "columns, too, with .on(columns)")  # fmt: skip
     names = tuple(map(str, columns))
     if isinstance(kernel, (str, Terms)) and hasattr(X, "columns"):
         Terms(kernel if isinstance(kernel, str) else kernel.text, tuple(map(str, X.columns)))  # points at wrong names
@@ -98,7 +93,7 @@ def coding_of(kernel: Any, X: Any) -> Coding:
 
 
 def _as_kernel(kernel: Any) -> Kernel | None:
-    """The kernel argument of an estimator as a kernel of ours; None if it is another."""
+    """The kernel argument of an estimator as a kernel of ours; None if it is not one."""
     if isinstance(kernel, str):
         if "(" not in kernel:
             check_name("kernel", kernel, ("ard",), ", terms such as se(age) or a Kernel")
@@ -112,9 +107,8 @@ def _check_frame(X: Any, names: Sequence[str]) -> None:
         raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "
                          "give a frame, or columns by position")  # fmt: skip
     if absent := [name for name in names if name not in list(there)]:
-        has = ", ".join(repr(str(name)) for name in there)
         raise ValueError(f"X has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}, which the kernel "
-                         f"names; it has {has}")  # fmt: skip
+                         f"names; it has {', '.join(repr(str(name)) for name in there)}")  # fmt: skip
 
 
 def _numbers(X: Any, name: str) -> np.ndarray:
@@ -127,15 +121,14 @@ def _numbers(X: Any, name: str) -> np.ndarray:
 
 
 def _levels(column: Any, name: str) -> tuple[str, ...]:
-    return tuple(sorted({label(value) for value in _present(column, name)}, key=in_order))
+    return tuple(sorted(set(_labels(column, name)), key=in_order))
 
 
-def _present(column: Any, name: str) -> np.ndarray:
-    """The values of a column, of which none may be missing."""
+def _labels(column: Any, name: str) -> list[str]:
     values = np.asarray(column)
     if missing := [i for i, value in enumerate(values) if value is None or value != value]:
         raise ValueError(f"X[{name!r}] is missing in row {missing[0]}: fill it in, or leave the row out")
-    return values
+    return [label(value) for value in values]
 
 
 def in_order(text: str) -> tuple[bool, float, str]:
@@ -157,30 +150,29 @@ def _check_coregions(kernel: Kernel, levels: dict[Any, int]) -> None:
     for leaf, seen in leaves(kernel):
         if isinstance(leaf, Coregion) and seen and levels[seen[0]] > MAX_COREGION_LEVELS:
             raise ValueError(
-                f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns numbers for "
-                f"each, of {MAX_COREGION_LEVELS} at most; Categories (group) learns one for all"
+                f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns parameters of "
+                f"each of at most {MAX_COREGION_LEVELS} levels; Categories (group) learns one for all"
             )
 
 
 def _codes(column: Any, name: str, levels: Sequence[str]) -> np.ndarray:
-    found = [label(value) for value in _present(column, name)]
+    found = _labels(column, name)
     new = sorted(set(found) - set(levels))
     place = {level: float(i) for i, level in enumerate([*levels, *new])}
     return np.array([place[level] for level in found])
 
 
 def _array_levels(X: Any, groups: Sequence[Any]) -> tuple[tuple[int, tuple[str, ...]], ...]:
-    """The codes in columns of an array, as they are."""
     x = np.asarray(X)
     if x.ndim != 2:
         return ()
     for column in groups:
         if column >= x.shape[1]:
-            raise ValueError(f"kernel: column {column} is none of the {x.shape[1]} columns of X, counted from 0")
+            raise ValueError(f"kernel: column {column} is not one of the {x.shape[1]} columns of X, counted from 0")
     return tuple((column, _levels(x[:, column], str(column))) for column in groups)
 
 
-def level_counts(kernel: Kernel, coding: Coding, x: Float[np.ndarray, "n d"]) -> dict[int, int]:
+def level_counts(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> dict[int, int]:
     """How many levels the columns of Coregion parts have: codes of an array must be 0, 1, ..."""
     counts = {}
     for leaf, seen in leaves(kernel):

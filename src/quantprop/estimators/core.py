@@ -36,7 +36,7 @@ LEARNING_FTOL = 1e-12
 
 @dataclass(frozen=True)
 class FitOptions:
-    """How to learn: all settings of an estimator that do not belong to the model."""
+    """Settings of an estimator that do not belong to the model."""
 
     method: Method
     objective: Objective
@@ -45,48 +45,6 @@ class FitOptions:
     random_state: Any
     max_sweeps: int
     integrated: bool = False
-
-
-@dataclass
-class FittedCore:
-    """A learned model with its data and its kernel before learning. θ is that of the scikit-learn kernel, if any."""
-
-    spec: KernelSpec
-    landscape: Landscape
-    fitted: Fitted
-    integrated: Integrated | None = None  # over its hyperparameters
-
-    @property
-    def posterior(self) -> Any:
-        """The posterior that predicts: at the learned hyperparameters, or averaged over them."""
-        return as_classes(self.fitted.solution) if self.integrated is None else self.integrated
-
-    @property
-    def kernel(self) -> Any:
-        """The learned kernel of one latent function, in scikit-learn's form if it has one."""
-        if self.spec.theirs is not None:
-            return self.spec.theirs.clone_with_theta(self.spec.to_theirs(self.fitted.theta)[: self.spec.size])
-        kernel = self.fitted.model.kernel
-        if isinstance(kernel, PerClass) and len(kernel.kernels) == 1:
-            return kernel.kernels[0]
-        return kernel.kernel if isinstance(kernel, Difference) else kernel
-
-    def objective_at(self, theta: Float[np.ndarray, " kernel"], move: bool) -> tuple[float, np.ndarray]:
-        """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""
-        if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
-            raise ValueError(
-                "the file of this model holds a part of its rows only, those of one process of a job: it predicts, but "
-                "its objective at another theta is not known here"
-            )
-        size = self.spec.size
-        point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
-        if move:
-            self.fitted, self.integrated = self.moved(point).fitted, None
-        return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
-
-    def moved(self, point: Point) -> FittedCore:
-        """The same data at another point."""
-        return FittedCore(self.spec, self.landscape, _fitted(self.landscape, point, "nothing-to-learn"))
 
 
 class LearnedAttributes:
@@ -154,17 +112,51 @@ class LearnedAttributes:
         return (value, slope) if eval_gradient else value
 
 
-# --- models behind a classifier ---------------------------------------------------------------------------------------
-
-
 @dataclass
-class ClassModel(LearnedAttributes):
-    """One learned model of a classifier, of two classes or of all jointly, with scikit-learn's attributes."""
+class FittedCore(LearnedAttributes):
+    """A learned model with its data and its kernel before learning, and with scikit-learn's attributes of a two-class
+    model. θ is that of the scikit-learn kernel, if any.
+    """
 
-    core: FittedCore
+    spec: KernelSpec
+    landscape: Landscape
+    fitted: Fitted
+    integrated: Integrated | None = None  # over its hyperparameters
+
+    @property
+    def posterior(self) -> Any:
+        """The posterior that predicts: at the learned hyperparameters, or averaged over them."""
+        return as_classes(self.fitted.solution) if self.integrated is None else self.integrated
+
+    @property
+    def kernel(self) -> Any:
+        """The learned kernel of one latent function, in scikit-learn's form if it has one."""
+        if self.spec.theirs is not None:
+            return self.spec.theirs.clone_with_theta(self.spec.to_theirs(self.fitted.theta)[: self.spec.size])
+        kernel = self.fitted.model.kernel
+        if isinstance(kernel, PerClass) and len(kernel.kernels) == 1:
+            return kernel.kernels[0]
+        return kernel.kernel if isinstance(kernel, Difference) else kernel
+
+    def objective_at(self, theta: Float[np.ndarray, " kernel"], move: bool) -> tuple[float, np.ndarray]:
+        """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""
+        if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
+            raise ValueError(
+                "the file of this model contains only the rows of one process of a job: it predicts, but its objective "
+                "at another theta is not known here"
+            )
+        size = self.spec.size
+        point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
+        if move:
+            self.fitted, self.integrated = self.fitted_at(point), None
+        return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
+
+    def fitted_at(self, point: Point) -> Fitted:
+        """The same data at another point."""
+        return _fitted(self.landscape, point, "nothing-to-learn")
 
     def _cores(self) -> list[FittedCore]:
-        return [self.core]
+        return [self]
 
     @property
     def classes_(self) -> np.ndarray:
@@ -180,13 +172,13 @@ class ClassModel(LearnedAttributes):
     @property
     def y_train_(self) -> np.ndarray:
         """The codes of the classes that it was learned from."""
-        solution, task = self.solution_, self.core.landscape.task
+        solution, task = self.solution_, self.landscape.task
         return solution.y if isinstance(solution, ClassSolution) else (task.data.y[: len(task.x)] > 0).astype(int)
 
     @property
     def log_marginal_likelihood_value_(self) -> float:
         """The objective at the learned hyperparameters."""
-        return self.core.fitted.objective_value
+        return self.fitted.objective_value
 
     def log_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
         """Log probabilities of its classes."""
@@ -200,7 +192,7 @@ class ClassModel(LearnedAttributes):
 class MultiClassModels:
     """The two-class models behind a multi-class classifier."""
 
-    estimators_: list[ClassModel]
+    estimators_: list[FittedCore]
 
 
 def two_class_problems(
@@ -215,7 +207,7 @@ def two_class_problems(
     return [((y == a) | (y == b), y == b) for a, b in itertools.combinations(classes, 2)]
 
 
-def votes(models: Sequence[ClassModel], x: np.ndarray, classes: int) -> Float[np.ndarray, "n classes"]:
+def votes(models: Sequence[FittedCore], x: np.ndarray, classes: int) -> Float[np.ndarray, "n classes"]:
     """The number of pairs that each class wins; the sum of its probabilities decides between equal numbers."""
     score = np.zeros((len(x), classes))
     for (a, b), model in zip(itertools.combinations(range(classes), 2), models, strict=True):
@@ -223,9 +215,6 @@ def votes(models: Sequence[ClassModel], x: np.ndarray, classes: int) -> Float[np
         score[:, a] += (positive < 0.5) + 1e-3 * (1.0 - positive) / classes
         score[:, b] += (positive >= 0.5) + 1e-3 * positive / classes
     return score
-
-
-# --- learning --------------------------------------------------------------------------------------------------------
 
 
 def build(
@@ -239,14 +228,14 @@ def build(
     theta, bounds = packed(landscape.parts), box(landscape.parts)
     if warm is not None and has_one_site_per_row(warm, task.x):
         landscape.warmed(theta, warm)
-    start = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if options.optimizer is None or not len(theta):
         fitted = _unlearned(options, landscape, theta, x, y, rows)
-    elif callable(options.optimizer):
-        fitted = _learned_by(options.optimizer, spec, landscape, [start, *random_starts(options, bounds)], bounds)
     else:
-        starts = [start, *random_starts(options, bounds)]
-        fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
+        starts = [np.clip(theta, bounds[:, 0], bounds[:, 1]), *random_starts(options, bounds)]  # as scikit-learn does
+        if callable(options.optimizer):
+            fitted = _learned_by(options.optimizer, spec, landscape, starts, bounds)
+        else:
+            fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)
 
@@ -260,8 +249,8 @@ def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:
 
 
 def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: Rows) -> Fitted:
-    tolerance = INFERENCE_TOLERANCE
-    solution = infer(landscape.model, x, y, options.method, tol=tolerance, max_sweeps=options.max_sweeps, **rows)
+    limits = {"tol": INFERENCE_TOLERANCE, "max_sweeps": options.max_sweeps}
+    solution = infer(landscape.model, x, y, options.method, **limits, **rows)
     value = solution.log_evidence
     if options.objective.name == "loo":
         value = weighted_sum(solution.loo, landscape.task.weight.total[: len(solution.loo)])
@@ -292,7 +281,3 @@ def _learned_by(
     best = min(found, key=lambda pair: pair[1])[0]
     point = landscape.at(spec.to_ours(np.asarray(best, dtype=np.float64)))
     return _fitted(landscape, point, "converged")
-
-
-Core = FittedCore  # the name that other folders import
-Recipe = FitOptions

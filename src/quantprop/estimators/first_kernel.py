@@ -71,16 +71,13 @@ def kernel_spec(
         kernel = centred(_started(terms, x, coding.names, default), column_moments(x, default.weights)[0])
     if isinstance(kernel, Kernel):
         kernel = located(kernel, coding.names) if coding.names else kernel
-        kernel = with_levels(kernel, level_counts(kernel, coding, x))
+        kernel = with_levels(kernel, level_counts(kernel, x))
         try:
             kernel = to_sklearn(kernel)
         except (TypeError, KernelSizeError):  # of the user's own, with a prior, or too large there
             return untranslated(kernel)
     theirs: Any = clone(kernel)
     return translate(theirs, source)
-
-
-# --- starts of kernels in terms --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -94,19 +91,15 @@ class StartFromData(Start):
     prior: LogNormal | None
 
     def variance(self, place: Place) -> Any:
-        unit = self._unit(place)
+        unit = 1.0
+        if place.kind == "linear":  # the variance between rows that a linear term of variance 1 gives to f
+            scale = float(np.sum(column_moments(self.x[:, np.array(place.columns)], self.weights)[1]))
+            unit = scale if scale > 0 else 1.0
         if place.kind in WIDE_TERMS and not place.in_product:
             return Parameter(WIDE_VARIANCE * self.whole / unit, fixed=True)
         start = self.each / unit
         prior = self.prior and LogNormal(self.prior.median / unit, self.prior.deviation)
         return Parameter(start, bounds=variance_bounds(start), prior=prior)
-
-    def _unit(self, place: Place) -> float:
-        """The variance between rows that a linear term of variance 1 gives to f."""
-        if place.kind != "linear":
-            return 1.0
-        spread = float(np.sum(column_moments(self.x[:, np.array(place.columns)], self.weights)[1]))
-        return spread if spread > 0 else 1.0
 
     def lengthscale(self, place: Place, ard: bool) -> Any:
         columns = [[column] for column in place.columns] if ard else [list(place.columns)]
@@ -123,8 +116,8 @@ def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], 
     for call in terms_of(terms.tree):
         for named in call.columns:
             if not called and not (isinstance(named.column, int) and named.column < features):
-                raise ValueError(f"kernel: column {named.column!r} is none of the {features} columns of X, which has "
-                                 "no names: give positions from 0, or a frame")  # fmt: skip
+                raise ValueError(f"kernel: column {named.column!r} is not one of the {features} columns of X, which "
+                                 "has no names: give positions from 0, or a frame")  # fmt: skip
     parts = [terms_of(part) for part in summed(terms.tree)]
     learned = [calls for calls in parts if not (len(calls) == 1 and calls[0].kind in WIDE_TERMS)]
     each = default.variance / max(len(learned), 1)
@@ -132,12 +125,9 @@ def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], 
 
 
 def has_white(kernel: Any) -> bool:
-    """Whether a kernel in terms contains the noise of y itself."""
+    """Return whether a kernel in terms contains the noise of y itself."""
     text = kernel.text if isinstance(kernel, Terms) else kernel or ""
     return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
-
-
-# --- a mean that is not known ----------------------------------------------------------------------------------------
 
 
 def with_unknown_mean(

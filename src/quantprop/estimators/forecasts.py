@@ -21,7 +21,7 @@ from quantprop.runtime.arguments import checked
 
 
 class MomentWarning(UserWarning):
-    """A mean or a deviation that was asked for does not exist."""
+    """A requested mean or standard deviation does not exist."""
 
 
 class Forecasts(RegressorMixin, GaussianProcess):
@@ -40,12 +40,11 @@ class Forecasts(RegressorMixin, GaussianProcess):
 
         With known Gaussian noise both are those of f, without the noise `alpha`, as in scikit-learn; otherwise of y.
         If y has no mean (Student-t noise with df ≤ 1) the median is returned instead, and if it has no variance
-        (df ≤ 2) an infinite deviation, both with a MomentWarning.
+        (df ≤ 2) an infinite standard deviation, both with a MomentWarning.
         """
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        x = self._new_inputs(X)
-        of_f = self._of_f()
+        x, of_f = self._new_inputs(X), self._of_f()
         if return_cov and not isinstance(self.likelihood_, Gaussian):
             raise ValueError(
                 "return_cov is for the Gaussian likelihood; posterior_.predict(X, full_cov=True) has that of f"
@@ -89,17 +88,14 @@ class Forecasts(RegressorMixin, GaussianProcess):
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
         """Joint draws at new inputs, one column each: of f with known Gaussian noise, otherwise of y."""
         x, draws, of_f = self._new_inputs(X), check_random_state(random_state), self._of_f()
-        posterior, integrated = self.posterior_, self._core.integrated
+        seed, integrated = int(draws.randint(2**31)), self._core.integrated
         if integrated is not None and not of_f:
-            seed = int(draws.randint(2**31))
             return self._as_given(integrated.sample_y(x, n_samples, seed, exposure=exposure, trials=trials).T)
-        f = posterior.sample(x, n_samples, seed=int(draws.randint(2**31)))
+        f = self.posterior_.sample(x, n_samples, seed=seed)
         if of_f:
             return self._as_given(f.T)
         scales = self.solution_.predict_y(x, exposure=exposure, trials=trials)
-        datum = Datum(
-            np.zeros(f.shape), np.broadcast_to(scales.exposure, f.shape), np.broadcast_to(scales.trials, f.shape)
-        )
+        datum = Datum(np.zeros(f.shape), *(np.broadcast_to(part, f.shape) for part in (scales.exposure, scales.trials)))
         rng = np.random.default_rng(int(draws.randint(2**31)))
         return self._as_given(self.likelihood_.draw(rng, datum, f).T)
 
@@ -124,13 +120,11 @@ class Forecasts(RegressorMixin, GaussianProcess):
         density = self.log_predictive_density(X, y, exposure=exposure, trials=trials)
         return float(np.average(density, weights=sample_weight))
 
-    # --- y, as the user gives it and as the model sees it ------------------------------------------------------------
-
     def _named(self, kind: type[Likelihood]) -> bool:
         return isinstance(self.likelihood, str) and self.likelihood == kind.name
 
     def _of_f(self) -> bool:
-        """Whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
+        """Return whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
         learned: Any = self._core.fitted.model.likelihood
         return self._named(Gaussian) and learned.scale.fixed
 

@@ -64,7 +64,7 @@ class Foreign(Kernel):
     """A kernel of scikit-learn's kind. `values` are its free hyperparameters, exp θ."""
 
     values: Any
-    held: KernelHandle = field(static=True)
+    handle: KernelHandle = field(static=True)
 
     @classmethod
     def of(cls, kernel: sk.Kernel, source: Source | None = None) -> Foreign:
@@ -77,16 +77,16 @@ class Foreign(Kernel):
     def theirs(self) -> sk.Kernel:
         """The scikit-learn kernel at the current values."""
         values = self.values.value if isinstance(self.values, Parameter) else self.values
-        return self.held.at(values)
+        return self.handle.at(values)
 
     def cross(self, x: Any, z: Any) -> Any:
-        return _on_host(self.held.cross, (len(x), len(z)), self.values, x, z)
+        return _on_host(self.handle.cross, (len(x), len(z)), self.values, x, z)
 
     def gram_of(self, pairs: Pairs) -> Any:
-        return _gram(self.held, jnp.asarray(self.values), pairs["x"])
+        return _gram(self.handle, jnp.asarray(self.values), pairs["x"])
 
     def diagonal(self, x: Any) -> Any:
-        return _on_host(self.held.diagonal, (len(x),), self.values, x)
+        return _on_host(self.handle.diagonal, (len(x),), self.values, x)
 
 
 def _on_host(function: Callable[..., Any], shape: tuple[int, ...], *arrays: Any) -> Any:
@@ -103,25 +103,25 @@ def _on_host(function: Callable[..., Any], shape: tuple[int, ...], *arrays: Any)
     return jax.lax.bitcast_convert_type(found, jnp.float64)
 
 
-def _call(held: KernelHandle, values: Any, x: Any) -> Any:
-    return _on_host(held.gram, (len(x), len(x)), values, x)
+def _call(handle: KernelHandle, values: Any, x: Any) -> Any:
+    return _on_host(handle.gram, (len(x), len(x)), values, x)
 
 
 _gram = jax.custom_vjp(_call, nondiff_argnums=(0,))
 
 
-def _forward(held: KernelHandle, values: Any, x: Any) -> Any:
+def _forward(handle: KernelHandle, values: Any, x: Any) -> Any:
     if x.perturbed:
         raise TypeError(
-            f"{type(held.kernel).__name__} is computed by scikit-learn, which has no derivative of it in the inputs; "
+            f"{type(handle.kernel).__name__} is computed by scikit-learn, which has no derivative of it in the inputs; "
             "use a kernel of quantprop.kernels to differentiate in X"
         )
-    return _call(held, values.value, x.value), (values.value, x.value)
+    return _call(handle, values.value, x.value), (values.value, x.value)
 
 
-def _backward(held: KernelHandle, saved: Any, by: Any) -> Any:
+def _backward(handle: KernelHandle, saved: Any, by: Any) -> Any:
     values, x = saved
-    return _on_host(held.pull, jnp.shape(values), values, x, by), None
+    return _on_host(handle.pull, jnp.shape(values), values, x, by), None
 
 
 _gram.defvjp(_forward, _backward, symbolic_zeros=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,8 @@ from quantprop.estimators.rows import label_counts, unique_values
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import Terms
 from quantprop.learning.starts import size_of
-from quantprop.likelihoods import KINDS, Gaussian, Likelihood, Ordinal
+from quantprop.likelihoods import KINDS, Gaussian, Likelihood
 from quantprop.likelihoods.binary import Binary
-from quantprop.likelihoods.multinomial import ClassLikelihood
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.runtime.precision import float64
 
@@ -28,27 +26,14 @@ NOISE_REMEDY = "learn the noise, by likelihood=likelihoods.Gaussian() or by + Wh
 LEVEL_REMEDY = "where y lies far from 0, use mean='constant' or normalize_y=True"
 
 
-# --- likelihoods by name ---------------------------------------------------------------------------------------------
-
-
-def _needs_no_argument(kind: type) -> bool:
-    return all(one.default is not one.empty for one in inspect.signature(kind).parameters.values())
-
-
 OF_CLASSES = {name: kind for name, kind in KINDS.items() if issubclass(kind, Binary)}
-OF_NUMBERS = {  # Ordinal starts from how often each label occurs
-    name: kind for name, kind in KINDS.items()
-    if kind is Ordinal or (_needs_no_argument(kind) and not issubclass(kind, (Binary, ClassLikelihood)))
-}  # fmt: skip
+OF_NUMBERS = {name: kind for name, kind in KINDS.items() if kind.observes not in ("classes", "other")}
 
 
 def is_on_real_line(likelihood: Likelihood) -> bool:
-    """Whether y is one number between −∞ and ∞, in the unit of f."""
+    """Return whether y is one number between −∞ and ∞, in the unit of f."""
     unbounded = likelihood.interval == (-np.inf, np.inf)
     return likelihood.noise_name is not None and likelihood.columns == 1 and unbounded
-
-
-# --- Gaussian noise --------------------------------------------------------------------------------------------------
 
 
 def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) -> Gaussian:
@@ -65,14 +50,12 @@ def gaussian_by_name(kernel: Any, alpha: Any, y: np.ndarray, normalize_y: bool) 
     return Gaussian(Parameter(np.sqrt(known), fixed=True))
 
 
-def relative_precisions(alpha: Any, n: int) -> np.ndarray | None:
+def relative_precisions(alpha: Any, n: int) -> np.ndarray:
     """Precisions of noise that differs between rows, relative to the mean variance, which new rows have."""
-    if np.ndim(alpha) == 0:
-        return None
     alpha = np.asarray(alpha, dtype=np.float64)
     if alpha.shape != (n,):
         raise ValueError(f"alpha must be a scalar or an array with same number of entries as y. "
-                         f"({alpha.shape[0] if alpha.ndim else 0} != {n})")  # fmt: skip
+                         f"({alpha.shape[0]} != {n})")  # fmt: skip
     return alpha.mean() / alpha
 
 
@@ -99,9 +82,6 @@ def _is_singular(core: FittedCore) -> bool:
     return failed != 0
 
 
-# --- ordered labels --------------------------------------------------------------------------------------------------
-
-
 def ordered(y: Any) -> np.ndarray:
     """The different labels of y in their order: that of numbers, or of the categories of an ordered Categorical."""
     kind: Any = getattr(y, "dtype", None)
@@ -116,7 +96,7 @@ def ordered(y: Any) -> np.ndarray:
             "pandas.Categorical(y, categories=[lowest, ..., highest], ordered=True)"
         )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
-        raise ValueError(f"y[{int(np.argmin(np.isfinite(found)))}] is NaN or infinite, which is no label")
+        raise ValueError(f"y[{int(np.argmin(np.isfinite(found)))}] is NaN or infinite, which is not a label")
     labels = unique_values(found)
     if len(labels) < 2:
         raise ValueError(f"y must hold two or more different labels; got only {labels.tolist()}")
@@ -126,11 +106,11 @@ def ordered(y: Any) -> np.ndarray:
 def codes(y: Any, labels: np.ndarray) -> np.ndarray:
     """The position of every label of y among the ordered ones."""
     place = {label: i for i, label in enumerate(labels.tolist())}
-    found = [place.get(label) for label in np.asarray(y).tolist()]
-    if None in found:
-        row = found.index(None)
-        raise ValueError(f"y[{row}] = {np.asarray(y)[row]!r} is none of the labels {labels.tolist()}")
-    return np.array(found, dtype=np.float64)
+    given = np.asarray(y).tolist()
+    for row, label in enumerate(given):
+        if label not in place:
+            raise ValueError(f"y[{row}] = {label!r} is not one of the labels {labels.tolist()}")
+    return np.array([place[label] for label in given], dtype=np.float64)
 
 
 def starting_cutpoints(codes: np.ndarray, n: int, weights: Any) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,6 +22,7 @@ from quantprop.model import Model
 from quantprop.runtime.precision import float64
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessRanker(GaussianProcess):
     """A Gaussian process as the utility of items, learned from which of two was preferred, with scikit-learn's
     interface.
@@ -46,33 +48,15 @@ class GaussianProcessRanker(GaussianProcess):
     True
     """
 
+    likelihood: Any = "probit"
+    max_sweeps: Any = 200
+
     process, hyperparameters = "dense", "point"
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
         "max_sweeps": [POSITIVE_INTEGER],
     }
-
-    def __init__(
-        self,
-        kernel=None,
-        *,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=0,
-        random_state=None,
-        likelihood="probit",
-        method="qp",
-        objective="evidence",
-        max_sweeps=200,
-    ):
-        self.kernel = kernel
-        self.optimizer = optimizer
-        self.n_restarts_optimizer = n_restarts_optimizer
-        self.random_state = random_state
-        self.likelihood = likelihood
-        self.method = method
-        self.objective = objective
-        self.max_sweeps = max_sweeps
 
     def fit(self, X, pairs, sample_weight=None):
         """Learn from items X, a row each, and comparisons: rows (winner, loser) of `pairs` are positions in X.
@@ -99,8 +83,7 @@ class GaussianProcessRanker(GaussianProcess):
         """The mean of the utility of items, with its standard deviation or the covariance of all on request."""
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        items = self._new_inputs(X)
-        solution: Any = self.solution_
+        items, solution = self._new_inputs(X), self.solution_
         kernel = Item(solution.model.plain_kernel.kernel)
         found = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
         utility = proper(found, solution.status)
@@ -157,11 +140,11 @@ def checked(pairs: Any, items: int) -> np.ndarray:
     if found.ndim != 2 or found.shape[1] != 2 or len(found) == 0:
         raise ValueError(f"pairs must be rows (winner, loser) of positions in X; got shape {found.shape}")
     if found.dtype.kind not in "iu":
-        raise ValueError(f"pairs must be whole numbers, positions in X; got {found.dtype}")
+        raise ValueError(f"pairs must be integers, positions in X; got {found.dtype}")
     wrong = (found < 0) | (found >= items)
     if wrong.any():
         row, column = np.argwhere(wrong)[0]
-        raise ValueError(f"pairs[{row}, {column}] = {found[row, column]} is no row of X, which has {items}, from 0")
+        raise ValueError(f"pairs[{row}, {column}] = {found[row, column]} is not a row of X, which has {items}, from 0")
     same = found[:, 0] == found[:, 1]
     if same.any():
         raise ValueError(f"pairs[{int(np.argmax(same))}] compares item {found[same][0, 0]} with itself: leave it out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
 
@@ -39,6 +40,7 @@ from quantprop.likelihoods import ByOutput, Gaussian, Likelihood, Ordinal
 from quantprop.model import Model
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GaussianProcessRegressor(Forecasts):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
@@ -73,6 +75,15 @@ class GaussianProcessRegressor(Forecasts):
     (1, 2)
     """
 
+    alpha: Any = DEFAULT_ALPHA
+    normalize_y: Any = False
+    copy_X_train: Any = True
+    likelihood: Any = "gaussian"
+    mean: Any = "zero"
+    max_sweeps: Any = 200
+    process: Any = "dense"
+    hyperparameters: Any = "point"
+
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         **GaussianProcess._process_constraints,
@@ -82,41 +93,6 @@ class GaussianProcessRegressor(Forecasts):
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "max_sweeps": [POSITIVE_INTEGER],
     }
-
-    def __init__(
-        self,
-        kernel=None,
-        *,
-        alpha=DEFAULT_ALPHA,
-        optimizer="fmin_l_bfgs_b",
-        n_restarts_optimizer=0,
-        normalize_y=False,
-        copy_X_train=True,
-        random_state=None,
-        likelihood="gaussian",
-        mean="zero",
-        method="qp",
-        objective="evidence",
-        max_sweeps=200,
-        process="dense",
-        hyperparameters="point",
-    ):
-        self.kernel = kernel
-        self.alpha = alpha
-        self.optimizer = optimizer
-        self.n_restarts_optimizer = n_restarts_optimizer
-        self.normalize_y = normalize_y
-        self.copy_X_train = copy_X_train
-        self.random_state = random_state
-        self.likelihood = likelihood
-        self.mean = mean
-        self.method = method
-        self.objective = objective
-        self.max_sweeps = max_sweeps
-        self.process = process
-        self.hyperparameters = hyperparameters
-
-    # --- learning ----------------------------------------------------------------------------------------------------
 
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """Learn from rows X and observations y, as the likelihood codes them.
@@ -146,10 +122,9 @@ class GaussianProcessRegressor(Forecasts):
     def partial_fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
         """Take further rows into a model with inducing points (`process=Inducing(512)`); the first call learns one.
 
-        Earlier rows are summarised by what their sites say about the values at the inducing points, which is not
-        revised; points and prior mean stay as the first rows made them, and so do the labels of "ordinal" and the scale
-        of `normalize_y`. The hyperparameters are learned again, unless `optimizer` is None. `X_train_`, `loo_` and
-        `solution_`'s rows are the last ones.
+        The information of earlier rows about the values at the inducing points is not revised. Points, prior mean, the
+        labels of "ordinal" and the scale of `normalize_y` stay as the first rows made them. The hyperparameters are
+        learned again, unless `optimizer` is None. `X_train_`, `loo_` and `solution_`'s rows are the last ones.
         """
         if not self._cores():
             return self.fit(X, y, sample_weight, exposure=exposure, trials=trials)
@@ -172,8 +147,6 @@ class GaussianProcessRegressor(Forecasts):
         self._core, self._rows = core, which
         self.X_train_, self.y_train_ = (X.copy() if self.copy_X_train else X), y
         self.log_marginal_likelihood_value_ = np.float64(core.fitted.objective_value)
-
-    # --- observations ------------------------------------------------------------------------------------------------
 
     def _observed(self, X: Any, y: Any) -> tuple[np.ndarray, np.ndarray]:
         """X and y, checked; ordered labels as their codes, the labels themselves in `_labels`."""
@@ -199,8 +172,8 @@ class GaussianProcessRegressor(Forecasts):
         self, X: np.ndarray, y: np.ndarray, weights: Any, exposure: Any, trials: Any
     ) -> tuple[np.ndarray, np.ndarray, Rows]:
         """The rows whose weight is not zero; noise that differs between rows is passed as exposure."""
-        precisions = relative_precisions(self.alpha, len(y)) if self._named(Gaussian) else None
-        exposure = exposure if precisions is None else precisions
+        if self._named(Gaussian) and np.ndim(self.alpha):
+            exposure = relative_precisions(self.alpha, len(y))
         return with_weight(X, y, given_rows(weights=weights, exposure=exposure, trials=trials))
 
     def _likelihood(self, y: np.ndarray, rows: Rows) -> Likelihood:
@@ -230,8 +203,6 @@ class GaussianProcessRegressor(Forecasts):
             raise ValueError("normalize_y=True is for y on the whole real line")
         self._y_mean, self._y_std = mean_and_deviation(y, rows.get("weights", 1.0))
         return (y - self._y_mean) / self._y_std
-
-    # --- where learning starts ---------------------------------------------------------------------------------------
 
     def _starts(self, likelihood: Likelihood, y: np.ndarray, rows: Rows) -> tuple[Likelihood, Any, DefaultKernel]:
         """Likelihood, known mean and default kernel to start from. If f has the unit of y, their size is that of y;
@@ -265,8 +236,6 @@ class GaussianProcessRegressor(Forecasts):
         if self.mean == "constant" and any(isinstance(term, Constant) for term in summands(spec.kernel)):
             return spec, mean
         return with_unknown_mean(spec, self.mean, X, self._coding.names, default), mean
-
-    # --- what was learned --------------------------------------------------------------------------------------------
 
     @property
     def likelihood_(self):

@@ -117,5 +117,5 @@ def of_first_process(numbers: np.ndarray) -> np.ndarray:
 
 
 def has_one_site_per_row(sites: Natural, x: np.ndarray) -> bool:
-    """Whether sites of an earlier fit have as many entries as there are rows, in every process."""
+    """Return whether sites of an earlier fit have as many entries as there are rows, in every process."""
     return jobs.all_true(len(sites.nu) == len(x))

@@ -6,10 +6,10 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
 from types import MethodType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax
 import numpy as np
@@ -46,7 +46,7 @@ log = logging.getLogger("quantprop")
 AUTO_POINTS = 512  # inducing points of process="auto"
 MAX_CPU_WORK = 3e10  # operations of a dense sweep up to which "auto" is exact: 3,100 rows, some minutes a fit
 MAX_DEVICE_WORK = 1e12  # the same on an accelerator: 10,000 rows
-MAX_MEMORY_SHARE = 0.5  # of the memory, for a dense prior chosen by "auto"
+MAX_MEMORY_FRACTION = 0.5  # of the memory, for a dense prior chosen by "auto"
 MIN_MARKOV_WORK = 1e9  # operations of a dense sweep beyond which a state-space form is faster: 1,000 rows
 NAMED_PROCESSES = {"dense": DEFAULT_PROCESS, "markov": Markov()}
 MAX_SENTENCES = 3  # of a warning about parameters at a bound
@@ -71,7 +71,7 @@ def chosen_process(given: Process | str, n: int, in_time: bool = False) -> Proce
         log.info("process='auto': Markov(), exact, for %d rows", n)
         return NAMED_PROCESSES["markov"]
     work = MAX_CPU_WORK if jax.default_backend() == "cpu" else MAX_DEVICE_WORK
-    if cost.flops <= work and (have is None or cost.peak <= MAX_MEMORY_SHARE * have):
+    if cost.flops <= work and (have is None or cost.peak <= MAX_MEMORY_FRACTION * have):
         log.info("process='auto': dense, exact, for %d rows", n)
         return DEFAULT_PROCESS
     points = min(AUTO_POINTS, n)
@@ -104,18 +104,22 @@ class WithFurtherRows:
         return MethodType(self.method, estimator)
 
 
+@dataclass(eq=False, repr=False)
 class GaussianProcess(LearnedAttributes, BaseEstimator):
-    """The base of all estimators."""
+    """The base of all estimators, with the parameters that they share."""
 
-    kernel: Any
-    optimizer: Any
-    n_restarts_optimizer: int
-    random_state: Any
-    method: Any
-    objective: str
-    process: Any
-    hyperparameters: str
-    _core: FittedCore  # of estimators that learn one model
+    kernel: Any = None
+    _: KW_ONLY
+    optimizer: Any = "fmin_l_bfgs_b"
+    n_restarts_optimizer: Any = 0
+    random_state: Any = None
+    method: Any = "qp"
+    objective: Any = "evidence"
+
+    if TYPE_CHECKING:  # of the subclasses
+        process: Any
+        hyperparameters: Any
+        _core: FittedCore
     _remedy = ""  # what to try if learning did not converge
     _parameter_constraints: ClassVar[dict] = {
         "kernel": [SklearnKernel, Kernel, Terms, str, None],
@@ -148,8 +152,6 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
             if names and str not in rules and isinstance(given := getattr(self, argument), str):
                 check_name(f"{type(self).__name__}: {argument}", given, names)
         super()._validate_params()
-
-    # --- inputs ------------------------------------------------------------------------------------------------------
 
     def _learned_from(self, X: Any, **more: Any) -> Any:
         """X as the kernel sees it, checked by scikit-learn; with y, if `more` has it and what to check of it, both."""
@@ -188,8 +190,6 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
     def _vectors(self) -> bool:
         return not isinstance(self.kernel, SklearnKernel) or self.kernel.requires_vector_input
 
-    # --- settings ----------------------------------------------------------------------------------------------------
-
     def _fit_options(self, max_sweeps: int) -> FitOptions:
         options = FitOptions(
             method_by_name(self.method), as_objective(self.objective), self.optimizer,
@@ -215,36 +215,30 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         return chosen_process(self.process, row_count(X), self._in_time(spec, X))
 
     def _in_time(self, spec: KernelSpec, X: np.ndarray) -> bool:
-        """Whether the process may be `Markov()`, and kernel and X have a state-space form."""
+        """Return whether the process may be `Markov()`, and kernel and X have a state-space form."""
         may = self.process in ("auto", "markov") or isinstance(self.process, Markov)
         return may and applies(values(spec.kernel), X.shape[1])
 
     def _given(self) -> bool:
-        """Whether the kernel is the user's own."""
+        """Return whether the kernel is the user's own."""
         return self.kernel is not None and not isinstance(self.kernel, str)
 
     def _warn(self) -> None:
+        """One warning of each kind per fit. A parameter at its bound is named once for all models."""
         cores = self._cores()
-        warn_if_unfinished(cores, type(self).__name__, self._remedy)
+        texts = list(_unfinished(cores, self._remedy))
         if self.optimizer is not None:
-            warn_at_bounds(cores, type(self).__name__, self._given())
-
-
-# --- warnings, one of each kind per fit -------------------------------------------------------------------------------
-
-
-def warn_at_bounds(cores: Sequence[FittedCore], name: str, given: bool) -> None:
-    """Warn of parameters that ended at a bound, each once for all models; `given` if the kernel is the user's own.
-
-    Of a kernel that was not given the text holds no numbers, which would differ in every fold of a cross-validation.
-    """
-    every = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, given)))
-    if every:
-        more = f" And {len(every) - MAX_SENTENCES} more." if len(every) > MAX_SENTENCES else ""
-        warnings.warn(f"{name}: {' '.join(every[:MAX_SENTENCES])}{more}", ConvergenceWarning, stacklevel=4)
+            bounds = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, self._given())))
+            more = f" And {len(bounds) - MAX_SENTENCES} more." if len(bounds) > MAX_SENTENCES else ""
+            texts += [f"{' '.join(bounds[:MAX_SENTENCES])}{more}"] if bounds else []
+        for text in texts:
+            warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=3)
 
 
 def _at_bounds(core: FittedCore, given: bool) -> Iterator[str]:
+    """A sentence for each parameter at a bound; `given` if the kernel is the user's own. Of another kernel the text has
+    no numbers, which would differ in every fold of a cross-validation.
+    """
     theta, bounds, kernel = core.fitted.theta, box(core.landscape.parts), core.kernel
     if given and isinstance(kernel, SklearnKernel):
         yield from _in_their_words(kernel)
@@ -267,16 +261,12 @@ def _in_their_words(kernel: SklearnKernel) -> list[str]:
     return [str(warning.message) for warning in caught]
 
 
-def warn_if_unfinished(cores: Sequence[FittedCore], name: str, remedy: str) -> None:
-    """Warn if learning or inference did not converge; of several models, about the first of them in full."""
+def _unfinished(cores: Sequence[FittedCore], remedy: str) -> Iterator[str]:
+    """A sentence if learning or inference did not converge, on the first of several models; another on integration."""
     bad = [core.fitted for core in cores if not core.fitted.converged]
     if bad:
         share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
-        warnings.warn(
-            f"{name}: {share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}",
-            ConvergenceWarning,
-            stacklevel=4,
-        )
+        yield f"{share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}"
     rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
     if rough:
-        warnings.warn(f"{name}: integration {rough[0].status}", ConvergenceWarning, stacklevel=4)
+        yield f"integration {rough[0].status}"

@@ -15,7 +15,7 @@ from quantprop import storage
 from quantprop.estimators import stored_cores
 from quantprop.estimators.classifier import GaussianProcessClassifier
 from quantprop.estimators.columns import Coding
-from quantprop.estimators.core import ClassModel, FittedCore, MultiClassModels
+from quantprop.estimators.core import FittedCore
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.ranker import GaussianProcessRanker, compared
 from quantprop.estimators.regressor import GaussianProcessRegressor
@@ -41,11 +41,8 @@ class Family:
 
     kind: Kind
     attributes: dict[str, Rule]
-    tensors: Callable[[Any], dict[str, np.ndarray]]
+    tensors: dict[str, str]  # the attributes that become tensors, by their names in the file
     complete: Callable[[Any, list[FittedCore], Shelf], None]
-
-
-# --- classifiers -----------------------------------------------------------------------------------------------------
 
 
 def _complete_classifier(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> None:
@@ -58,16 +55,8 @@ def _complete_classifier(estimator: Any, cores: list[FittedCore], shelf: Shelf) 
     matches = all(isinstance(core.fitted.model.kernel, PerClass) == joint for core in cores)
     require(matches, "its models do not match multi_class")
     estimator.n_classes_ = k
-    models = [ClassModel(core) for core in cores]
-    require(not joint or len(models[0].classes_) == k, "its model has another number of classes")
-    estimator.base_estimator_ = models[0] if len(models) == 1 else MultiClassModels(models)
-
-
-# --- regressors ------------------------------------------------------------------------------------------------------
-
-
-def _tensors_of_regressor(model: Any) -> dict[str, np.ndarray]:
-    return {"y_train": np.asarray(model.y_train_, dtype=np.float64), "rows": model._rows.astype(np.float64)}
+    require(not joint or len(cores[0].classes_) == k, "its model has another number of classes")
+    estimator._finish(cores)
 
 
 def _complete_regressor(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> None:
@@ -80,13 +69,6 @@ def _complete_regressor(estimator: Any, cores: list[FittedCore], shelf: Shelf) -
     estimator.y_train_ = shelf.take("y_train", (len(rows), *task.data.y.shape[1:]))
 
 
-# --- rankers ---------------------------------------------------------------------------------------------------------
-
-
-def _tensors_of_ranker(model: Any) -> dict[str, np.ndarray]:
-    return {"items": model.X_train_, "pairs": model.pairs_.astype(np.float64)}
-
-
 def _complete_ranker(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> None:
     require(len(cores) == 1, "it holds too many models")
     x = cores[0].landscape.task.x
@@ -97,34 +79,32 @@ def _complete_ranker(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> N
     estimator._core, estimator.X_train_, estimator.pairs_ = cores[0], items, pairs
 
 
-# --- all of them -----------------------------------------------------------------------------------------------------
+def _vector(words: str, kinds: str) -> Rule:
+    return Rule(words, lambda value: isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds)
 
 
-def _is_vector(value: Any, kinds: str) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 1 and value.dtype.kind in kinds
+def _optional(rule: Rule, words: str = "or None") -> Rule:
+    return Rule(f"{rule.words} {words}", lambda value: value is None or rule.holds(value))
 
 
 _ANY = Rule("valid", lambda value: True)  # scikit-learn's constraints are checked too
 _PARAMETERS = {  # what cannot be stored of valid parameters
-    "optimizer": Rule(
+    "optimizer": instance(
         "a name or None (a function cannot be stored: set_params(optimizer=None) after fitting drops it)",
-        lambda value: value is None or isinstance(value, str),
+        str, type(None),
     ),
-    "random_state": Rule(
-        "a whole number or None (a generator cannot be stored)", lambda value: value is None or WHOLE.holds(value)
-    ),
+    "random_state": _optional(WHOLE, words="or None (a generator cannot be stored)"),
     "mean": Rule(f"a name, {records.MEAN.words}", lambda value: isinstance(value, str) or records.MEAN.holds(value)),
     **dict.fromkeys(("warm_start", "copy_X_train", "normalize_y"), records.FLAG),
-}
+}  # fmt: skip
 _COMMON = {
     "n_features_in_": WHOLE,
-    "feature_names_in_": Rule("names", lambda value: value is None or _is_vector(value, "OU")),
+    "feature_names_in_": _optional(_vector("names", "OU")),
     "log_marginal_likelihood_value_": instance("a number", float),
     "_coding": instance("the coding of columns", Coding),
 }
-_LABELS = Rule("a vector of labels", lambda value: _is_vector(value, "biufUO"))
-_LABELS_OR_NONE = Rule(f"{_LABELS.words} or None", lambda value: value is None or _LABELS.holds(value))
-_OF_Y = {"_y_mean": records.NUMBER, "_y_std": records.NUMBER, "_labels": _LABELS_OR_NONE}
+_LABELS = _vector("a vector of labels", "biufUO")
+_OF_Y = {"_y_mean": records.NUMBER, "_y_std": records.NUMBER, "_labels": _optional(_LABELS)}
 _LATER = {  # missing in files of older versions
     "process": "dense", "hyperparameters": "point", "_labels": None, "_coding": encode(Coding(), "_coding", BOTH),
 }  # fmt: skip
@@ -136,17 +116,16 @@ def _kind(name: str, make: type) -> Kind:
 
 FAMILIES = (
     Family(
-        _kind("classifier", GaussianProcessClassifier), {**_COMMON, "classes_": _LABELS}, lambda model: {},
-        _complete_classifier,
+        _kind("classifier", GaussianProcessClassifier), {**_COMMON, "classes_": _LABELS}, {}, _complete_classifier,
     ),
-    Family(_kind("ranker", GaussianProcessRanker), _COMMON, _tensors_of_ranker, _complete_ranker),
     Family(
-        _kind("regressor", GaussianProcessRegressor), {**_COMMON, **_OF_Y}, _tensors_of_regressor, _complete_regressor
+        _kind("ranker", GaussianProcessRanker), _COMMON, {"items": "X_train_", "pairs": "pairs_"}, _complete_ranker,
+    ),
+    Family(
+        _kind("regressor", GaussianProcessRegressor), {**_COMMON, **_OF_Y}, {"y_train": "y_train_", "rows": "_rows"},
+        _complete_regressor,
     ),
 )  # fmt: skip
-
-
-# --- writing ---------------------------------------------------------------------------------------------------------
 
 
 @checked()
@@ -172,7 +151,7 @@ def save(model: Fitted | Integrated | Stack | Estimator, path: Path, note: Any =
     if family is None:
         return storage.save(model, path)  # type: ignore[arg-type]  # which raises if it cannot store it
     check_is_fitted(model, "log_marginal_likelihood_value_")
-    tensors = family.tensors(model)
+    tensors = {name: np.asarray(getattr(model, of), dtype=np.float64) for name, of in family.tensors.items()}
     write(ModelFile(family.kind.name, _packed(model, family, tensors), tensors, note), path)
 
 
@@ -191,9 +170,6 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
         "attributes": {name: encode(value, name, BOTH) for name, value in attributes.items()},
         "cores": [stored_cores.packed(core, f"{i}.", tensors) for i, core in enumerate(model._cores())],
     }
-
-
-# --- reading ---------------------------------------------------------------------------------------------------------
 
 
 @checked()

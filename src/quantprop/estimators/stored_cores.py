@@ -28,10 +28,8 @@ from quantprop.storage import records
 from quantprop.storage.files import Shelf
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, encode, instance, require
 
-WHOLE = Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool))
+WHOLE = records.BY_TYPE[int]
 _PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
-
-# --- kernels of scikit-learn, and columns ----------------------------------------------------------------------------
 
 _KERNELS = (
     sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
@@ -51,16 +49,15 @@ def _kind(make: type) -> Kind:
     return Kind(f"sklearn.{make.__name__}", make, rules)
 
 
-def _is_levels(value: Any) -> bool:
-    pairs = isinstance(value, tuple) and all(isinstance(pair, tuple) and len(pair) == 2 for pair in value)
-    return pairs and all(type(column) is int and records.NAMES.holds(levels) for column, levels in value)
-
-
-_CODING = Kind("estimators.Coding", Coding, {"names": records.NAMES, "levels": Rule("levels of columns", _is_levels)})
+_LEVELS = Rule(
+    "levels of columns",
+    lambda value: isinstance(value, tuple) and all(
+        isinstance(pair, tuple) and len(pair) == 2 and type(pair[0]) is int and records.NAMES.holds(pair[1])
+        for pair in value
+    ),
+)  # fmt: skip
+_CODING = Kind("estimators.Coding", Coding, {"names": records.NAMES, "levels": _LEVELS})
 BOTH = Registry((*REGISTRY.kinds, _CODING, *map(_kind, _KERNELS)))
-
-
-# --- models ----------------------------------------------------------------------------------------------------------
 
 
 def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -95,7 +92,11 @@ def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
         kernel = Difference(kernel)
     model = Model(kernel, start["likelihood"], start["mean"], fitted.model.process)
     objective, method = as_objective(fitted.objective), fitted.solution.method
-    task = _task(model, fitted.solution, prefix, shelf)
+    x, likelihood = fitted.solution.X, model.plain_likelihood
+    y = shelf.take(f"{prefix}y", (len(x), likelihood.columns) if likelihood.columns > 1 else (len(x),))
+    rows = {name: shelf.take(f"{prefix}{name}", (len(x),)) for name in ("weights", "exposure", "trials")}
+    used = (rows[name] if name in likelihood.scaled_by else None for name in ("exposure", "trials"))
+    task = prepare(model, x, y, method, rows["weights"], *used)
     landscape = Landscape(model, task, method, objective, True, INFERENCE_TOLERANCE, start["max_sweeps"])
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
     return FittedCore(spec, landscape, fitted, integrated)
@@ -112,12 +113,3 @@ def _spec(kernel: Any, known: Kernel) -> KernelSpec:
     pairs = zip(own, jax.tree.leaves(known, is_leaf=is_parameter), strict=True)
     with_priors = [Parameter(one.value, one.bounds, other.prior, one.fixed) for one, other in pairs]
     return replace(spec, kernel=jax.tree.unflatten(form, with_priors))
-
-
-def _task(model: Model, solution: Any, prefix: str, shelf: Shelf) -> Any:
-    """The data behind `log_marginal_likelihood`."""
-    x, likelihood = solution.X, model.plain_likelihood
-    shape = (len(x), likelihood.columns) if likelihood.columns > 1 else (len(x),)
-    rows = {name: shelf.take(f"{prefix}{name}", (len(x),)) for name in ("weights", "exposure", "trials")}
-    used = {name: rows[name] if name in likelihood.scaled_by else None for name in ("exposure", "trials")}
-    return prepare(model, x, shelf.take(f"{prefix}y", shape), solution.method, rows["weights"], **used)

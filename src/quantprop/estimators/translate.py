@@ -58,9 +58,6 @@ def untranslated(kernel: Kernel) -> KernelSpec:
     return KernelSpec(kernel, np.arange(size), np.ones(size))
 
 
-# --- from scikit-learn -----------------------------------------------------------------------------------------------
-
-
 def from_sklearn(kernel: sk.Kernel) -> Kernel:
     """A scikit-learn kernel as a quantprop kernel, values, bounds and fixed parameters included.
 
@@ -148,9 +145,6 @@ def _parameter(kernel: sk.Kernel, name: str, power: float = 1.0) -> Parameter:
     if value.ndim == 0:
         return Parameter(value, bounds=(float(lower[0]), float(upper[0])))
     return Parameter(value, bounds=(tuple(lower.tolist()), tuple(upper.tolist())))
-
-
-# --- to scikit-learn -------------------------------------------------------------------------------------------------
 
 
 def to_sklearn(kernel: Kernel) -> sk.Kernel:

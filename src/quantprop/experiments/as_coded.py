@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +25,7 @@ from quantprop.inference.engine.sequential import one_by_one
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.task import prepare
-from quantprop.learning.evaluation import PROGRAMS, Precision, evaluated
+from quantprop.learning.evaluation import PROGRAMS, Found, Precision, evaluated
 from quantprop.learning.fitting import starting_point
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
@@ -96,22 +96,11 @@ def _few(problem: InferenceProblem, start: Natural) -> tuple[Outcome, Prior, Any
 STAGES = PROGRAMS._replace(solved=lambda problem, start, tol, max_sweeps: _few(problem, start))
 
 
-class CodedPoint(NamedTuple):
-    """One evaluation: the objective, its gradient with the sites held fixed, and where the sweeps ended."""
-
-    theta: np.ndarray
-    value: float
-    gradient: np.ndarray
-    likelihood: Any
-    out: Outcome
-
-
 @float64
-def visited(landscape: Landscape, theta: np.ndarray, start: Natural) -> CodedPoint:
-    """The objective at θ after few sweeps from the sites given."""
+def visited(landscape: Landscape, theta: np.ndarray, start: Natural) -> Found:
+    """The objective at θ after few sweeps from the sites given, and its gradient with the sites fixed."""
     asked, precision = landscape.question, Precision(TOL, SWEEPS)
-    found = evaluated(asked, theta, start, precision, landscape.method, landscape.objective, False, STAGES)
-    return CodedPoint(np.array(theta), float(found.value), np.asarray(found.gradient), found.likelihood, found.out)
+    return evaluated(asked, theta, start, precision, landscape.method, landscape.objective, False, STAGES)
 
 
 @dataclass
@@ -122,7 +111,7 @@ class Walk:
     sites: Natural
     evaluations: int = 0
 
-    def to(self, theta: np.ndarray) -> CodedPoint:
+    def to(self, theta: np.ndarray) -> Found:
         """The objective at θ."""
         point = visited(self.landscape, theta, self.sites)
         self.sites = point.out.at.sites if bool(point.out.at.proper) else self.sites
@@ -130,9 +119,9 @@ class Walk:
         return point
 
     def negated(self, theta: np.ndarray) -> tuple[float, np.ndarray]:
-        """What a minimiser sees."""
+        """The negative objective and its gradient, for a minimiser."""
         point = self.to(theta)
-        return -point.value, -point.gradient
+        return -float(point.value), -np.asarray(point.gradient)
 
 
 @lru_cache(maxsize=1)
@@ -157,10 +146,10 @@ def as_coded(experiment: Experiment, method: str, parts: TrainTest) -> Learned:
     end = walk.to(ending.x)
     if not (np.isfinite(end.value) and bool(end.out.at.proper)):
         raise Failed(f"as-coded: no proper posterior at the end, after {walk.evaluations} evaluations")
-    learned, loo = at(declared(model), end.theta), loo_at(rule, end.likelihood, landscape.task, end.out.at)
+    learned, loo = at(declared(model), np.array(ending.x)), loo_at(rule, end.likelihood, landscape.task, end.out.at)
     solution = solution_of(learned, rule, task, end.out, loo, "sequential", TOL)
     status = (
         f"as-coded: {ending.nit} iterations, {walk.evaluations} evaluations of at most {SWEEPS} sweeps; "
         f"residual {solution.status.residual:.1e}"
     )
-    return Learned(solution, end.value, walk.evaluations, status, solution.converged)
+    return Learned(solution, float(end.value), walk.evaluations, status, solution.converged)

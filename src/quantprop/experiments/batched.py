@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -32,10 +31,9 @@ MEMORY = 0.9  # of an accelerator, for all processes together
 class Batched:
     """All folds of a data set as one batch. Rows come when a data set is done; from an accelerator, all of one size.
 
-    An accelerator is driven by a process for each padded size of training sets and each method that does not go on from
-    another's result, as far as there are cores: tracing and compiling programs takes longer than running them, and so
-    happens side by side, once for the data sets of one size. Where several methods go on from EP's result, they do so
-    side by side when it is there. Without an accelerator data sets come one after the other.
+    An accelerator is driven by a process for each padded size of training sets and each method that does not need
+    another's result, as far as there are cores: tracing and compiling programs takes longer than running them, so it
+    happens in parallel, once for the data sets of one size. Without an accelerator data sets come one after the other.
     """
 
     def carry_out(self, units: list[Unit]) -> Results:
@@ -49,13 +47,10 @@ class Batched:
                 yield from _rows_of(group)
             return
         tasks = [part for alike in by_size(groups) for part in apart(alike)]
-        later = {unit.experiment: after_ep(unit) for unit in units}
-        most = len(tasks) * max([1, *map(len, later.values())])  # at a time: EP's, or those that go on from it
-        processes = max(1, min(most, cpu_count()))
+        processes = max(1, min(len(tasks), cpu_count()))
         share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
         flags = {"XLA_FLAGS": " ".join((ENVIRONMENT["XLA_FLAGS"], os.environ.get("XLA_FLAGS", "")))}
-        environment = ENVIRONMENT | share | flags
-        yield from together(units, in_processes(_in_turn, tasks, processes, environment, partial(following, later)))
+        yield from together(units, in_processes(_in_turn, tasks, processes, ENVIRONMENT | share | flags))
 
 
 def by_size(groups: list[list[Unit]]) -> list[list[Unit]]:
@@ -68,30 +63,12 @@ def by_size(groups: list[list[Unit]]) -> list[list[Unit]]:
     return [found[size] for size in sorted(found, reverse=True)]
 
 
-def after_ep(unit: Unit) -> tuple[str, ...]:
-    """The methods of a unit that go on from EP's result side by side: none where one alone does, which the process that
-    has it goes on with.
-    """
-    some = tuple(method for method in unit.methods if follows_ep(unit.experiment.variant, method))
-    return some if "ep" in unit.methods and len(some) > 1 else ()
-
-
-def following(later: dict[Experiment, tuple[str, ...]], results: list[Done]) -> list[list[Unit]]:
-    """Work that can be done with EP's results, method by method."""
-    ep = [(done.unit.experiment, row) for done in results for row in done.rows if row.method == "ep"]
-    methods = dict.fromkeys(method for experiment, _ in ep for method in later[experiment])
-    return [[Unit(one, (method,), row) for one, row in ep if method in later[one]] for method in methods]
-
-
 def apart(units: list[Unit]) -> list[list[Unit]]:
-    """Work in parts that need nothing of each other, and nothing that is not there: EP and what goes on from it alone,
-    other methods.
-    """
+    """Work in independent parts: EP with the methods that need its result, and each of the others."""
 
     def chain(unit: Unit, method: str) -> str:
         return "ep" if unit.ep is None and follows_ep(unit.experiment.variant, method) else method
 
-    units = [replace(unit, methods=tuple(m for m in unit.methods if m not in after_ep(unit))) for unit in units]
     heads = dict.fromkeys(chain(unit, method) for unit in units for method in unit.methods)
     parts = [
         [replace(unit, methods=tuple(one for one in unit.methods if chain(unit, one) == head)) for unit in units]
@@ -114,7 +91,7 @@ def together(units: list[Unit], tasks: Iterable[tuple[Any, list[Done]]]) -> Resu
 
 @dataclass
 class Case:
-    """One experiment on its way through a method: EP's row where the method goes on from there, and then its result."""
+    """One experiment on its way through a method: EP's row if the method starts from it, and then its result."""
 
     experiment: Experiment
     parts: TrainTest
@@ -129,13 +106,11 @@ class Case:
 
 
 def _in_turn(units: list[Unit]) -> list[Done]:
-    """The rows of all units, one data set after the other."""
     groups = groupby(units, key=lambda unit: unit.experiment.dataset)
     return [done for _, group in groups for done in _rows_of(list(group))]
 
 
 def _rows_of(units: list[Unit]) -> list[Done]:
-    """The rows of all units of one data set, method by method."""
     parts = [split(unit.experiment) for unit in units]
     rows: list[list[Row]] = [[] for _ in units]
     ep = [unit.ep for unit in units]
@@ -153,7 +128,6 @@ def _rows_of(units: list[Unit]) -> list[Done]:
 
 
 def _carry_out(cases: list[Case], method: str) -> None:
-    """Learn all cases, forecast all their test rows, and give each its result."""
     cases, begin = _successes(lambda case: case.starts(method), cases)
     cases, ends = _successes(lambda case, *each: best_of(each), cases, *_fitted(cases, begin, method))
     latent = predict_many([end.solution for end in ends], [case.parts.x_test for case in cases])

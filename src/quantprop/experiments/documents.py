@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from importlib import resources
+from string import Template
 
 from quantprop.runtime.markup import Markup, element, escaped
 
@@ -69,42 +71,13 @@ def _md(text: str) -> str:
 
 # --- HTML ------------------------------------------------------------------------------------------------------------
 
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title>
-<style>
-:root {{ color-scheme: light dark; --ink: #1b1b1b; --paper: #ffffff; --faint: #f2f4f7; --rule: #b9c0ca; }}
-@media (prefers-color-scheme: dark) {{
-  :root {{ --ink: #e8e8e8; --paper: #14171b; --faint: #1f242b; --rule: #4a525e; }}
-}}
-body {{ margin: 0 auto; padding: 1rem; max-width: 72rem; color: var(--ink); background: var(--paper);
-  font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: break-word; }}
-p {{ max-width: 46rem; }}
-.wide {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-size: 0.9rem; font-variant-numeric: tabular-nums; }}
-th, td {{ padding: 0.25rem 0.6rem; text-align: left; white-space: nowrap; }}
-th {{ border-bottom: 2px solid var(--rule); vertical-align: bottom; }}
-td {{ border-bottom: 1px solid var(--rule); vertical-align: top; }}
-.r {{ text-align: right; }}
-.p {{ white-space: normal; min-width: 16rem; }}
-tbody tr:nth-child(even) td {{ background: var(--faint); }}
-th:first-child, td:first-child {{ position: sticky; left: 0; background: var(--paper); }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""
+_PAGE = Template((resources.files("quantprop.experiments") / "page.html").read_text(encoding="utf-8"))
 
 
 def page(document: Document) -> str:
     """The document as one HTML page that needs no other file."""
     blocks = _blocks(document, lambda level, text: element(f"h{level}", text), partial(element, "p"), _html_table)
-    return _PAGE.format(title=escaped(document.title), body="\n".join(blocks))
+    return _PAGE.substitute(title=escaped(document.title), body="\n".join(blocks))
 
 
 def _html_table(sheet: Sheet) -> Markup:
@@ -136,12 +109,12 @@ _TEX = {
 
 def latex(document: Document) -> str:
     """The document as LaTeX that any engine compiles; its tables use booktabs."""
-    blocks = _blocks(document, _latex_heading, _tex, _longtable)
+
+    def heading(level: int, text: str) -> str:
+        return rf"\{'sub' * (level - 1)}section*{{{_tex(text)}}}"
+
+    blocks = _blocks(document, heading, _tex, _longtable)
     return _PREAMBLE + "\n\n".join(blocks) + "\n\\end{document}\n"
-
-
-def _latex_heading(level: int, text: str) -> str:
-    return rf"\{'sub' * (level - 1)}section*{{{_tex(text)}}}"
 
 
 def _longtable(sheet: Sheet) -> str:

@@ -33,7 +33,7 @@ MAX_COUNT = 10_000  # tried in search of a mode
 
 
 def carry_out(experiment: Experiment, method: str, ep: Row | None = None) -> Row:
-    """One method in one experiment. `ep` is EP's row of the same experiment, for methods that go on from there.
+    """One method in one experiment. `ep` is EP's row of the same experiment, for methods that start from it.
 
     Never raises for a fit that fails: the row then has neither te nor ntll, and its status says why.
     """
@@ -95,13 +95,13 @@ def _result(experiment: Experiment, method: str, ep: Row | None) -> dict[str, An
 
 
 def hyperparameters_of_ep(experiment: Experiment, method: str, ep: Row | None) -> Hyperparameters:
-    """What a method that goes on from EP's result starts with; nothing for one that does not."""
+    """The hyperparameters of EP, for a method that starts from them; none for others."""
     if not follows_ep(experiment.variant, method):
         return {}
     if ep is None:
-        raise ValueError(f"{method} goes on from EP's result in variant {experiment.variant}: carry out ep before it")
+        raise ValueError(f"{method} starts from EP's result in variant {experiment.variant}: carry out ep before it")
     if ep.failed:
-        raise Failed(f"EP, whose result this goes on from, has none: {ep.status}")
+        raise Failed(f"EP, whose result this starts from, has none: {ep.status}")
     return ep.hyperparameters
 
 
@@ -146,9 +146,6 @@ def _variance_of_qp(experiment: Experiment, parts: TrainTest, at_ep: Hyperparame
     if not solution.converged:
         warnings.warn(f"variance_at_ep: {solution.status}", PrecisionWarning, stacklevel=2)
     return solution.predict(parts.x_test).variance
-
-
-# --- forecasts -------------------------------------------------------------------------------------------------------
 
 
 class Forecast(NamedTuple):

@@ -13,16 +13,11 @@ from scipy.special import ndtr
 
 from quantprop import plots
 from quantprop.experiments import summary
-from quantprop.experiments.published import Setting, in_order, label, method_name, setting
+from quantprop.experiments.published import in_order, label, method_name, setting
 from quantprop.experiments.rows import Row
 from quantprop.experiments.summary import Pair
+from quantprop.plots.canvas import Axes, Figure, plain, style
 from quantprop.storage.files import replace_file
-
-# isort: split
-# After quantprop.plots, which says how to install matplotlib where it is missing.
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 # Colours by Okabe and Ito, each with a marker of its own.
 LOOKS = (
@@ -52,7 +47,8 @@ def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
     """The figures that rows allow, by name."""
     for of, group in groupby(in_order(rows), key=setting):
         about = f"variant {of.variant}, {of.kernel} kernel, learned by {of.objective}"
-        ending, given = _ending(of), [row for row in group if not row.failed]
+        ending = "-".join(quote(part, safe="") for part in of if part not in ("isotropic", "evidence"))
+        given = [row for row in group if not row.failed]
         matched = _matched(given)
         for name, splits in (("figure1a", ("fold",)), ("figure1b", ("year", "event"))):
             if chosen := {data: both for data, both in matched.items() if both[0][0].split in splits}:
@@ -62,11 +58,6 @@ def figures(rows: Iterable[Row]) -> Iterator[tuple[str, Figure]]:
         folds = [row for row in given if row.split == "fold"]
         for dataset, tested in groupby(folds, key=lambda row: row.dataset):
             yield f"reliability-{quote(dataset, safe='')}-{ending}", reliability(list(tested), dataset, about)
-
-
-def _ending(of: Setting) -> str:
-    usual = ("isotropic", "evidence")
-    return "-".join(quote(part, safe="") for part in of if part not in usual)
 
 
 def _matched(rows: list[Row]) -> Pairs:
@@ -91,9 +82,6 @@ def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-# --- the figures -----------------------------------------------------------------------------------------------------
-
-
 def variances(matched: Pairs, about: str) -> Figure:
     """Figure 1: latent variances at the test inputs, EP's across and QP's upwards, and their ratio.
 
@@ -104,9 +92,12 @@ def variances(matched: Pairs, about: str) -> Figure:
     for (name, both), (colour, marker) in zip(matched.items(), cycle(LOOKS)):
         ep, qp = summary.variances(both, "variance_at_ep")
         look = {"color": colour, "s": 14, "marker": marker, "linewidths": 0, "alpha": 0.6, "rasterized": True}
-        left.scatter(ep, qp, label=_plain(name), **look)
+        left.scatter(ep, qp, label=plain(name), **look)
         right.scatter(ep, qp / ep, **look)
-    _diagonal(left)
+    points = np.concatenate([np.asarray(drawn.get_offsets()).ravel() for drawn in left.collections])
+    if len(points):
+        ends = points.min(), points.max()
+        left.plot(ends, ends, color=plots.BLACK, linewidth=0.8, zorder=3)
     right.axhline(1.0, color=plots.BLACK, linewidth=0.8, zorder=3)
     left.set(xlabel="EP: variance of f", ylabel="QP: variance of f", xscale="log", yscale="log")
     right.set(xlabel="EP: variance of f", ylabel="QP's variance / EP's", xscale="log")
@@ -118,7 +109,7 @@ def variances(matched: Pairs, about: str) -> Figure:
 
 
 def log_likelihoods(matched: Pairs, about: str) -> Figure:
-    """NTLL of every experiment, EP's across and QP's less EP's upwards (the two differ by thousandths): one panel per
+    """NTLL of every experiment, EP's across and QP's minus EP's upwards (the two differ by thousandths): one panel per
     data set. Infinite ones are counted only.
     """
     figure, panels = _grid(len(matched), columns=5, size=3.0)
@@ -130,7 +121,7 @@ def log_likelihoods(matched: Pairs, about: str) -> Figure:
         ax.axhline(0.0, color=plots.BLACK, linewidth=0.8)
         ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2), useMathText=True)
         hidden = f"; {np.sum(~drawn)} infinite" if not drawn.all() else ""
-        ax.set_title(f"{_plain(name)}\nQP below in {np.sum(qp < ep)} of {len(ep)}{hidden}", fontsize="medium")
+        ax.set_title(f"{plain(name)}\nQP below in {np.sum(qp < ep)} of {len(ep)}{hidden}", fontsize="medium")
     _title(figure, "Negative test log-likelihood of each experiment: QP's less EP's", about)
     figure.supxlabel("EP")
     figure.supylabel("QP − EP")
@@ -152,25 +143,11 @@ def reliability(rows: list[Row], dataset: str, about: str) -> Figure:
     return figure
 
 
-def _diagonal(ax: Axes) -> None:
-    """The line of equal values, as far as what is drawn."""
-    points = np.concatenate([np.asarray(drawn.get_offsets()).ravel() for drawn in ax.collections])
-    if len(points):
-        ends = points.min(), points.max()
-        ax.plot(ends, ends, color=plots.BLACK, linewidth=0.8, zorder=3)
-
-
 def _title(figure: Figure, text: str, about: str) -> None:
-    figure.suptitle(f"{_plain(text)}\n{_plain(about)}", fontsize="medium")
-
-
-def _plain(text: str) -> str:
-    """Text that matplotlib takes as it is: a dollar sign would begin mathematics."""
-    return text.replace("$", r"\$")
+    figure.suptitle(f"{plain(text)}\n{plain(about)}", fontsize="medium")
 
 
 def _grid(panels: int, columns: int, size: float) -> tuple[Figure, list[Axes]]:
-    """A figure with so many panels, row by row."""
     columns = min(panels, columns)
     rows = -(-panels // columns)
     figure = Figure(figsize=(size * columns + 0.4, size * rows + 0.6), layout="constrained")

@@ -70,7 +70,7 @@ def starts(experiment: Experiment, method: str, features: int, ep: Hyperparamete
 
 
 def hyperparameters(model: Model) -> dict[str, float | list[float]]:
-    """The learned numbers of a model by name, in natural units."""
+    """The learned parameters of a model by name, in natural units."""
     return {name: np.asarray(p.value).tolist() for name, p in named(declared(model)) if not p.fixed}
 
 

@@ -1,4 +1,4 @@
-"""Worker processes on this machine."""
+"""Where units are carried out: by worker processes on this machine, or by a Dask cluster that is running already."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from loky import ProcessPoolExecutor
 
-from quantprop.experiments.sweep import Results, Unit, done
+from quantprop.experiments.sweep import Done, Results, Unit, done
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,14 +25,16 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # else the first process takes the whole of an accelerator's memory
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # otherwise the first process takes all memory of an accelerator
     "LOKY_MAX_MEMORY_LEAK_SIZE": "16e9",  # bytes: compiled programs stay, which is no leak to end a worker for
 }
+RETRIES = 3  # of a unit that raises on a cluster; a unit whose worker dies goes to another worker by itself
+TIMEOUT = "30s"  # for the scheduler to answer
 
 
 @dataclass(frozen=True)
 class Local:
-    """So many worker processes of one thread each. One job is one worker too, so results do not depend on `jobs`."""
+    """Worker processes of one thread each. One job is one worker too, so results do not depend on `jobs`."""
 
     jobs: int = 1
 
@@ -47,36 +49,55 @@ class Local:
                 yield one
 
 
+@dataclass(frozen=True)
+class Dask:
+    """The workers of a cluster, by the address of its scheduler, such as ``tcp://host:8786``.
+
+    They need quantprop in the same version. Dask gives NumPy one thread in each of its processes, as `Local` does;
+    with other settings, or on another kind of machine, the last digits of results may differ.
+    """
+
+    address: str
+
+    def carry_out(self, units: list[Unit]) -> Results:
+        """Each unit with its rows, as they come. Whatever ends the loop also cancels the remaining units."""
+        try:
+            from distributed import Client
+            from distributed import as_completed as completed
+        except ImportError as error:
+            raise RuntimeError(f"{error}: a cluster needs Dask; pip install 'quantprop[cluster]'") from None
+        with Client(self.address, timeout=TIMEOUT) as client:
+            waiting = {client.submit(done_remotely, unit, pure=False, retries=RETRIES) for unit in units}
+            try:
+                for future in completed(waiting):
+                    waiting.discard(future)
+                    yield future.result()
+            finally:
+                client.cancel(list(waiting))
+
+
+def done_remotely(unit: Unit) -> Done:
+    """A unit carried out. JAX reads its settings when it first computes, which in a fresh worker is here."""
+    for name, value in ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    return done(unit)
+
+
 def in_processes(
     work: Callable[[T], R],
     tasks: Sequence[T],
     most: int,
     environment: Mapping[str, str],
-    following: Callable[[R], Sequence[T]] = lambda result: (),
 ) -> Generator[tuple[T, R], None, None]:
-    """Each task with its result, as they complete, by up to `most` processes, which end with the loop; and each task
-    that can be done once a result is there.
-    """
+    """Each task with its result, as they complete, by up to `most` processes, which end with the loop."""
     if not tasks:
         return
     executor = ProcessPoolExecutor(most, initializer=_obey_parent, env=dict(environment))
-    waiting: dict[Any, T] = {}
-    over: SimpleQueue[Any] = SimpleQueue()
-
-    def submit(more: Sequence[T]) -> None:
-        with _interrupts_held_back():
-            new = {executor.submit(work, task): task for task in more}
-        waiting.update(new)
-        for future in new:
-            future.add_done_callback(over.put)
-
     try:
-        submit(tasks)
-        while waiting:
-            future = over.get()
-            task, result = waiting.pop(future), future.result()
-            submit(following(result))
-            yield task, result
+        with _interrupts_held_back():
+            waiting: dict[Any, T] = {executor.submit(work, task): task for task in tasks}
+        for future in as_completed(waiting):
+            yield waiting.pop(future), future.result()
     finally:
         executor.shutdown(kill_workers=True)
 

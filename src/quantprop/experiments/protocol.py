@@ -138,5 +138,5 @@ def model_of(experiment: Experiment, method: str, features: int) -> Model:
 
 
 def follows_ep(variant: str, method: str) -> bool:
-    """Whether a method needs EP's result: QP always starts there, VB and Laplace in ``clean``."""
+    """Return whether a method needs EP's result: QP always starts there, VB and Laplace in ``clean``."""
     return method == "qp" or (method != "ep" and variant == "clean")

@@ -76,9 +76,6 @@ def entry(dataset: str, method: str) -> Entry | None:
     return next(found, None)
 
 
-# --- rows ------------------------------------------------------------------------------------------------------------
-
-
 class Setting(NamedTuple):
     """What one table or one set of figures is about."""
 
@@ -93,7 +90,7 @@ def setting(row: Row) -> Setting:
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
-    """Rows by setting, data set, split, method, round and fold: as the paper has them where it says, else by name."""
+    """Rows by setting, data set, split, method, round and fold: in the paper's order, otherwise by name."""
     return sorted(rows, key=_place)
 
 

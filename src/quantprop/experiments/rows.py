@@ -26,7 +26,7 @@ Key = tuple[str, str, str, str, str, int, int, str]
 
 
 class Malformed(ValueError):
-    """A line that is no row."""
+    """A line that is not a row."""
 
 
 class Busy(RuntimeError):
@@ -162,11 +162,7 @@ def locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Busy(f"another run writes to {folder}: wait for it, or choose another folder") from None
-        _cut_unfinished_line(folder / FILE)
+        path = folder / FILE
+        if path.exists():
+            os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
         yield
-
-
-def _cut_unfinished_line(path: Path) -> None:
-    if path.exists():
-        content = path.read_bytes()
-        os.truncate(path, content.rfind(b"\n") + 1)

@@ -161,7 +161,6 @@ def _spread(rows: list[Row], score: Callable[[Row], Any], unit: float) -> Spread
 
 
 def _forecasts(given: list[Row]) -> dict[str, tuple[Spread | None, Spread | None]]:
-    """TE and NTLL of every forecast that the rows hold."""
     found = {}
     for name in dict.fromkeys(name for row in given for name in row.forecasts):
         rows = [row for row in given if name in row.forecasts]
@@ -170,9 +169,6 @@ def _forecasts(given: list[Row]) -> dict[str, tuple[Spread | None, Spread | None
             _spread(rows, lambda row, name=name: row.forecasts[name]["ntll"], NTLL_UNIT),
         )
     return found
-
-
-# --- compared with EP ------------------------------------------------------------------------------------------------
 
 
 def pairs(ep: Iterable[Row], other: Iterable[Row]) -> list[Pair]:

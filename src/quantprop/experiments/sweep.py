@@ -22,7 +22,7 @@ Report = Callable[[str, int, int], None]  # data set, units done, units in all
 class Plan:
     """Data sets × rounds × folds × methods. `rounds` None is the paper's number: 100, and 200 seeds for mining.
 
-    `split` is that of mining. Methods that go on from EP's result bring ep with them.
+    `split` is that of mining. Methods that start from EP's result bring ep with them.
     """
 
     datasets: tuple[str, ...] = datasets.names()
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def order(self) -> tuple[str, ...]:
-        """The methods in the order of their work, with ep where another method goes on from it."""
+        """The methods in the order of their work, with ep if another method starts from it."""
         wanted = {*self.methods, *("ep" for method in self.methods if follows_ep(self.variant, method))}
         return tuple(method for method in METHODS if method in wanted)
 
@@ -90,7 +90,7 @@ Results = Generator[Done, None, None]
 
 @runtime_checkable
 class Workers(Protocol):
-    """Where units are carried out: on this machine (`pool.Local`) or on a cluster (`cluster.Dask`)."""
+    """Where units are carried out: on this machine (`pool.Local`) or on a cluster (`pool.Dask`)."""
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows, as they come. Closing it ends the work."""
@@ -100,7 +100,7 @@ class Workers(Protocol):
 def missing(plan: Plan, there: list[Row]) -> list[Unit]:
     """The units that are not in the rows yet, the largest data sets first: short work at the end keeps all busy.
 
-    Units of one data set stand together, since each worker compiles its programs anew for every size of data.
+    Units of one data set stand together, since each worker compiles its programs again for every size of data.
     """
     known = {row.key: row for row in there}
     units = []

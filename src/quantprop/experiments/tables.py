@@ -70,14 +70,10 @@ def document(rows: Sequence[Row], summaries: Sequence[MethodSummary]) -> Documen
         _section(key, list(group), [row for row in rows if setting(row) == key and not row.converged])
         for key, group in groupby(summaries, key=lambda summary: summary.setting)
     )
-    return Document("Table 1: test error and test log-likelihood", _LEAD, sections, (*_NOTES, _origin(rows)))
-
-
-def _origin(rows: Sequence[Row]) -> str:
-    """What made the rows."""
     kinds = Counter(", ".join(f"{name} {of}" for name, of in row.versions.items()) for row in rows)
     made = "; ".join(f"{count} rows with {kind}" for kind, count in kinds.items())
-    return f"Made from {len(rows)} rows ({sum(row.seconds for row in rows) / 3600:.2f} hours of fits): {made}."
+    origin = f"Made from {len(rows)} rows ({sum(row.seconds for row in rows) / 3600:.2f} hours of fits): {made}."
+    return Document("Table 1: test error and test log-likelihood", _LEAD, sections, (*_NOTES, origin))
 
 
 def _section(key: Setting, summaries: list[MethodSummary], troubled: list[Row]) -> Section:
@@ -108,7 +104,7 @@ def _score(summary: MethodSummary) -> tuple[str, ...]:
 
 
 def less_ep(summaries: Sequence[MethodSummary]) -> Sheet:
-    """Each method's NTLL less EP's, and whether that can be told from 0."""
+    """Each method's NTLL minus EP's, and whether the difference is significant."""
     header = ("data", "method", "NTLL less EP's", "standard error", "t", "p", "divisions")
     lines = tuple(
         (_data(summary), method_name(summary.method), *_with_error(found.mean, found.standard_error),
@@ -127,7 +123,7 @@ def _against_ep(summaries: list[MethodSummary]) -> Sheet:
     for summary in summaries:
         if (qp := summary.against_ep) is not None:
             ratio = NOTHING if qp.largest_ratio is None else f"{qp.largest_ratio:.6f}"
-            stars = (_star(qp.asterisk), _star(summary.paper.asterisk) if summary.paper else NOTHING)
+            stars = ("*" * qp.asterisk, "*" * summary.paper.asterisk if summary.paper else NOTHING)
             shares = (_share(qp.ntll_below), *stars, _share(qp.variance_at_ep), ratio, _share(qp.variance_own))
             lines.append((_data(summary), *shares))
     title = "QP against EP: how often its NTLL is lower, and at how many test points its latent variance is not larger"
@@ -198,10 +194,6 @@ def _percent(fraction: Fraction) -> str:
 
 def _share(fraction: Fraction) -> str:
     return NOTHING if fraction.share is None else f"{_percent(fraction)} ({fraction.count} of {fraction.total})"
-
-
-def _star(asterisk: bool) -> str:
-    return "*" if asterisk else ""
 
 
 # --- CSV -------------------------------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri
-from scipy.stats import binom
+from scipy.stats import binom, binomtest
 
 from quantprop.core.data import finite_array
 from quantprop.inference.predictive import Predictive
@@ -15,12 +14,10 @@ from quantprop.likelihoods.encoding import encode
 from quantprop.plots.canvas import BLACK, BLUE, GREY, RED, Axes, axes_of, calibrated, class_styles, labelled
 from quantprop.runtime.arguments import SEQUENCE, checked, whole
 
-WILSON = ndtri(0.95)  # bars hold 90 %
-
 
 @checked()
 def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None = None) -> Axes:
-    """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or truth values).
+    """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or booleans).
 
     One point per bin of equal width, at the mean probability and the share that came true, with Wilson's 90 % interval;
     the numbers at the foot count the forecasts in each bin.
@@ -43,19 +40,12 @@ def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None 
     n, forecast, share = n[used], forecast[used] / n[used], true[used] / n[used]
     ax = axes_of(ax)
     calibrated(ax, -0.1, xlabel="forecast probability (grey: number of forecasts)")
-    lower, upper = _wilson(share, n)
+    intervals = [binomtest(int(k), int(m)).proportion_ci(0.9, "wilson") for k, m in zip(true[used], n, strict=True)]
+    lower, upper = np.array(intervals).T
     ax.errorbar(forecast, share, [share - lower, upper - share], fmt="o", color=BLUE, capsize=3, label="observed, 90 %")
     for centre, count in zip((np.flatnonzero(used) + 0.5) / bins, n, strict=True):
         ax.text(centre, -0.08, f"{count:.0f}", ha="center", color=GREY, fontsize="small")
     return labelled(ax, {"loc": "upper left"})
-
-
-def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Wilson's score interval of a proportion; it holds the share, also at 0 and 1."""
-    shrunk = 1.0 / (1.0 + WILSON**2 / n)
-    centre = shrunk * (share + 0.5 * WILSON**2 / n)
-    half = shrunk * WILSON * np.sqrt(share * (1.0 - share) / n + 0.25 * (WILSON / n) ** 2)
-    return np.clip(centre - half, 0.0, share), np.clip(centre + half, share, 1.0)  # else rounding at 0 and 1
 
 
 @checked(labels=SEQUENCE)
@@ -141,7 +131,6 @@ def _transform(predictive: Any, y: Any) -> np.ndarray:
 
 
 def _coded(predictive: Predictive, y: Any) -> np.ndarray:
-    """y as the likelihood counts it, one number per input."""
     if y is None:
         raise ValueError("y is needed with a predictive distribution")
     if predictive.likelihood.columns > 1:

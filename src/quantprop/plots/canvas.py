@@ -9,7 +9,10 @@ from quantprop.inference.solution import Solution
 
 try:
     import matplotlib.pyplot as plt
+    from matplotlib import style as style
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Figure
+    from matplotlib.ticker import MaxNLocator as MaxNLocator
 except ModuleNotFoundError as error:  # pragma: no cover
     raise ModuleNotFoundError("quantprop.plots needs matplotlib: pip install 'quantprop[plots]'") from error
 
@@ -53,7 +56,7 @@ def calibrated(ax: Axes, low: float, **labels: str) -> None:
 def class_styles(labels: Sequence[Any]) -> list[tuple[Any, str, str]]:
     """Each class with its marker and its colour."""
     if len(labels) > len(COLOURS):
-        raise ValueError(f"at most {len(COLOURS)} classes can be told apart by colour; got {len(labels)}")
+        raise ValueError(f"at most {len(COLOURS)} classes can be distinguished by colour; got {len(labels)}")
     return list(zip(labels, MARKERS, COLOURS, strict=False))
 
 

@@ -18,8 +18,8 @@ from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 POINTS = 100  # of a curve
 SIDE = 30  # of a map
-MANY = 30  # levels whose names are written
-CURVES = 6  # levels of a group with a curve each
+MAX_LABELLED_LEVELS = 30  # levels whose names are written
+MAX_CURVES = 6  # levels of a group with a curve each
 Intervals = tuple[tuple[float, float], ...]
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY, BLACK)
 
@@ -167,7 +167,6 @@ def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes
 
 
 def _period(term: Kernel) -> float | None:
-    """After which a term repeats itself, if it does."""
     while isinstance(term, Columns):
         term = term.kernel
     return float(term.period) if isinstance(term, Periodic) else None
@@ -183,7 +182,6 @@ def banded(
 
 
 def _ends(of: Normal, inside: float) -> tuple[np.ndarray, np.ndarray]:
-    """The central interval of a probability."""
     half = float(ndtri(0.5 + 0.5 * inside)) * np.sqrt(of.variance)
     return of.mean - half, of.mean + half
 
@@ -204,7 +202,7 @@ def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
     for (inside, _), width in zip(INTERVALS, (1.0, 3.0), strict=True):
         ax.vlines(place, *_ends(term, inside), color=BLUE, linewidth=width, alpha=0.6)
     ax.plot(place, term.mean, "o", color=BLUE, markersize=4)
-    if len(codes) <= MANY:
+    if len(codes) <= MAX_LABELLED_LEVELS:
         labels = [scale.label(column, float(codes[i])) for i in order]
         turned = max(map(len, labels)) * len(labels) > 30
         ax.set_xticks(place, labels, rotation=90 if turned else 0)
@@ -228,7 +226,7 @@ def _map(solution: Solution, panel: Panel, scale: Scale, columns: list[int], ax:
 def _curves(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
     (group,) = panel.groups
     codes, rows = np.unique(solution.X[:, group], return_counts=True)
-    chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:CURVES]])
+    chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:MAX_CURVES]])
     at, shift = _span(solution.X[:, column], POINTS), scale.centre.get(column, 0.0)
     for code, colour in zip(chosen, COLOURS, strict=False):
         term = _at(solution, panel, {column: at, group: np.full(POINTS, code)})

@@ -122,7 +122,8 @@ def class_regions(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | N
     y = _as_many(y, x)
     styles = class_styles(labels)
     left, up = np.meshgrid(_span(x[:, 0], points), _span(x[:, 1], points))
-    p = _probabilities(source, np.column_stack([left.ravel(), up.ravel()]))
+    new = np.column_stack([left.ravel(), up.ravel()])
+    p = source.predict_y(new).probabilities if isinstance(source, ClassSolution) else source.predict_proba(new)
     best, guess = p.argmax(axis=1), 1.0 / len(labels)
     sure = 0.15 + 0.65 * (p.max(axis=1) - guess) / (1.0 - guess)
     colours = np.array([to_rgb(colour) for _, _, colour in styles])[best]
@@ -144,10 +145,6 @@ def _labels(source: Any) -> list[Any]:
     raise TypeError(
         f"source must be a fitted classifier, or a solution of several classes; got {type(source).__name__}"
     )
-
-
-def _probabilities(source: Any, x: np.ndarray) -> np.ndarray:
-    return source.predict_y(x).probabilities if isinstance(source, ClassSolution) else source.predict_proba(x)
 
 
 def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None) -> Axes:
@@ -184,7 +181,6 @@ def _data(solution: Solution, X: Any, y: Any, features: int, function: str) -> t
 
 
 def _as_many(y: Any, x: np.ndarray) -> np.ndarray:
-    """One observation for each row of x."""
     if np.shape(y)[:1] != (len(x),):
         raise ValueError(f"y must have one entry per row of X, {len(x)}; got shape {np.shape(y)}")
     return np.asarray(y)

@@ -28,7 +28,7 @@ def site(
 ) -> Axes:  # fmt: skip
     """One datum's likelihood (scaled to fit) and cavity N(m, v), their product, and its KL and W₂ Gaussians.
 
-    EP goes on with the first of the two Gaussians, QP with the second.
+    EP continues with the first of the two Gaussians, QP with the second.
 
     >>> from quantprop import likelihoods, plots
     >>> ax = plots.site(likelihoods.Probit(), y=1, cavity=(-1.0, 4.0))

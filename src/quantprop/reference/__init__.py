@@ -3,8 +3,6 @@
 Slow and without approximation, so nothing in the library imports it.
 """
 
-from quantprop.reference.annealing import Evidence, log_evidence
-from quantprop.reference.chains import ChainsDisagree, Draws, sample
-from quantprop.reference.diagnostics import Estimate
+from quantprop.reference.chains import ChainsDisagree, Draws, Estimate, Evidence, log_evidence, sample
 
 __all__ = ["ChainsDisagree", "Draws", "Estimate", "Evidence", "log_evidence", "sample"]

@@ -1,4 +1,6 @@
-"""Many chains at once: draws of p(f | y) at fixed hyperparameters, summed up as they are made."""
+"""Many chains at once: draws of p(f | y) at fixed hyperparameters, summed up as they are made, and the log evidence by
+annealed importance sampling (Neal 2001).
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,23 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.encoding import encode
 from quantprop.model import Model
-from quantprop.reference.annealing import annealed, resampled
-from quantprop.reference.diagnostics import Estimate, Halves, average, split_rhat, variance
 from quantprop.reference.guide import ChainState, Guide, guide, start, step
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
+POWER = 6.0  # β_t = (t/T)^POWER: a threshold likelihood differs by 1e6 nats among draws of a wide prior
 RHAT = 1.01  # above which chains disagree (Vehtari et al. 2021)
 
 
 class ChainsDisagree(UserWarning):
     """R-hat is above 1.01: the chains have not all seen the same distribution."""
+
+
+class Estimate(NamedTuple):
+    """Monte-Carlo averages and their standard errors."""
+
+    value: Float[np.ndarray, " n"]
+    standard_error: Float[np.ndarray, " n"]
 
 
 @dataclass(frozen=True)
@@ -155,7 +163,6 @@ def _probability(by: Guide, new: Datum | None, d: Float[Array, " n+k"]) -> Float
 
 
 def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
-    """Sums over halves of chains as estimates."""
     n = len(by.pull)
     first, second, fourth, probability = (np.swapaxes(part / draws, 0, 1) for part in sums)  # halves in front
     centred, spread = average(first.mean(0)), variance(first.mean(0), second.mean(0))
@@ -178,3 +185,113 @@ def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
         effective=(spread.value / centred.standard_error**2)[:n],
         last=by.centre[:n] + state.d[:, :n],
     )
+
+
+class Halves(NamedTuple):
+    """Means over each half of each chain of a quantity and of its square; `draws` of them went into each."""
+
+    mean: Float[np.ndarray, "2 chains n"]
+    square: Float[np.ndarray, "2 chains n"]
+    draws: int
+
+
+def average(by_chain: Float[np.ndarray, "chains n"]) -> Estimate:
+    """The mean over independent chains, each an average of its own.
+
+    Chains are independent, so their spread is the standard error: no autocorrelation has to be estimated.
+    """
+    chains = len(by_chain)
+    return Estimate(by_chain.mean(0), by_chain.std(0, ddof=1) / np.sqrt(chains))
+
+
+def variance(first: Float[np.ndarray, "chains n"], second: Float[np.ndarray, "chains n"]) -> Estimate:
+    """E[d²] − E[d]² from every chain's means of d and d²; its error by the delta method."""
+    mean = first.mean(0)
+    influence = average(second - 2.0 * mean * first)
+    return Estimate(second.mean(0) - mean**2, influence.standard_error)
+
+
+def split_rhat(halves: Halves) -> Float[np.ndarray, " n"]:
+    """Split R-hat (Vehtari et al. 2021, eqs 1 to 4): near 1 when the halves of all chains agree."""
+    n = halves.draws
+    means = halves.mean.reshape(-1, halves.mean.shape[-1])
+    squares = halves.square.reshape(means.shape)
+    within = np.mean((squares - means**2) * n / (n - 1.0), axis=0)
+    between = np.var(means, axis=0, ddof=1)
+    settled = (within > 0) | (between > 0)  # a quantity that is the same in all draws
+    ratio = between / np.where(within > 0, within, np.where(settled, np.finfo(float).tiny, 1.0))
+    return np.sqrt((n - 1.0) / n + ratio)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """log p(y), its standard error, and what share of the chains carries the weight (1 where all weigh the same)."""
+
+    value: float
+    standard_error: float
+    share: float
+    log_weights: Float[np.ndarray, " chains"]
+
+
+@float64
+def log_evidence(
+    model: Model,
+    X: Any,
+    y: Any,
+    *,
+    seed: int = 0,
+    chains: int = 256,
+    temperatures: int = 200,
+    sites: Natural | None = None,
+    exposure: Any = None,
+    trials: Any = None,
+) -> Evidence:
+    """log p(y | X) of a model: a mean over chains that go from the guide to the posterior in `temperatures` steps.
+
+    The mean of the weights is unbiased for p(y) whatever the guide and however few the steps; these decide its spread.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, kernels, likelihoods, reference
+    >>> model = Model(kernels.SquaredExponential(), likelihoods.Probit())
+    >>> found = reference.log_evidence(model, np.zeros((1, 1)), np.ones(1))
+    >>> bool(abs(found.value - np.log(0.5)) < 5 * found.standard_error)
+    True
+    """
+    by = guide(model, X, y, sites, None, exposure, trials)
+    keys = jax.random.split(jax.random.key(seed), chains)
+    log_weights = np.asarray(annealed(by, keys, float(temperatures))[1])
+    weights = np.exp(log_weights - log_weights.max())
+    mean = weights.mean()
+    return Evidence(
+        value=float(by.log_normalizer + log_weights.max() + np.log(mean)),
+        standard_error=float(weights.std(ddof=1) / mean / np.sqrt(chains)),  # delta method
+        share=float(mean**2 / np.mean(weights**2)),
+        log_weights=log_weights,
+    )
+
+
+@program
+def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[ChainState, Float[Array, " chains"]]:
+    """Every chain's end, and log w = Σ_t (β_{t+1} − β_t) log L(f_t), f_{t+1} by a step at β_{t+1} (Neal's eq. 11)."""
+
+    def beta(t: Any) -> Any:
+        return (t / temperatures) ** POWER
+
+    def one(key: Array) -> tuple[ChainState, Any]:
+        def cooler(t: Any, carry: Any) -> Any:
+            state, log_weight = carry
+            log_weight = log_weight + (beta(t + 1) - beta(t)) * state.value
+            return step(jax.random.fold_in(key, t + 1), state, by.residual, by.factor, beta(t + 1)), log_weight
+
+        first = start(jax.random.fold_in(key, 0), by.residual, by.factor)
+        return jax.lax.fori_loop(0, temperatures.astype(int), cooler, (first, jnp.zeros(())))
+
+    return jax.vmap(one)(keys)
+
+
+def resampled(state: ChainState, log_weights: Float[np.ndarray, " chains"], seed: int) -> ChainState:
+    """As many states, each as often as its weight says: systematic resampling, all by one uniform number."""
+    weights = np.exp(log_weights - log_weights.max())
+    steps = (np.random.default_rng(seed).uniform() + np.arange(len(weights))) / len(weights)
+    chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), steps)
+    return jax.tree.map(lambda part: part[np.minimum(chosen, len(weights) - 1)], state)

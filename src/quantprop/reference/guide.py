@@ -99,9 +99,6 @@ def _whitened(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray,
     return vectors * scale, across, np.asarray(kernel.diagonal(new))
 
 
-# --- elliptical slice sampling (Murray, Adams and MacKay 2010, Fig. 2) -----------------------------------------------
-
-
 class ChainState(NamedTuple):
     """Where a chain is: d, of prior N(0, factor factorᵀ), and the log-likelihood there."""
 

@@ -51,29 +51,26 @@ class ChoiceStudy:
 
 def concluded(found: Choice) -> str:
     """The conclusion: which differences from the best are significant."""
-    told, alike = [], []
+    worse, alike = [], []
     for one in found.standings[1:]:
         less = one.less(found.best)
-        (told if -less.value > 2.0 * less.error else alike).append(one.name)
+        (worse if -less.value > 2.0 * less.error else alike).append(one.name)
     parts = [f"{found.best.name} has the greatest leave-one-out log density"]
-    parts += [f"it is clearly better than {'; '.join(told)}"] * bool(told)
+    parts += [f"it is clearly better than {'; '.join(worse)}"] * bool(worse)
     parts += [f"no difference from {'; '.join(alike)} can be told"] * bool(alike)
     return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
 
 
 def _cells(found: Choice) -> list[list[str]]:
     rows = []
-    for one in found.standings:
-        less = one.less(found.best)
-        apart = ["", ""] if one is found.best else [f"{less.value:.2f}", f"{less.error:.2f}"]
-        converged = "yes" if one.model.converged else "no"
-        rows.append([one.name, f"{one.total.value:.2f}", f"{one.total.error:.2f}", *apart,
-                     str(int(one.unreliable.sum())), converged])  # fmt: skip
+    for one, record in zip(found.standings, choice_records(found), strict=True):
+        numbers = [f"{record[name]:.2f}" for name in ("loo", "loo_se", "less_best", "less_best_se")]
+        numbers[2:] = ["", ""] if one is found.best else numbers[2:]
+        rows.append([one.name, *numbers, str(record["unreliable_rows"]), "yes" if one.model.converged else "no"])
     return rows
 
 
 def _terms(model: TableModel) -> Iterator[Markup]:
-    """A model in the language of terms, and its linear effects."""
     known = term_summary(model)
     yield element("h3", "The learned model, in the language of terms")
     yield element("pre", element("code", known.kernel))

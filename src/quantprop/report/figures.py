@@ -11,6 +11,7 @@ import numpy as np
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
 from quantprop.comparison.insight import has_terms, relevance, term_summary
+from quantprop.plots.canvas import Axes, Figure, MaxNLocator, plain, style
 from quantprop.plots.effects import Scale, panels
 from quantprop.plots.series import time_of
 from quantprop.report.names import called
@@ -18,14 +19,6 @@ from quantprop.report.svg import STYLE, inline
 from quantprop.runtime.markup import Markup, element
 from quantprop.tables import TableModel
 from quantprop.tables.targets import REAL
-
-# isort: split
-# After quantprop.plots, which says how to install matplotlib where it is missing.
-from matplotlib import style
-from matplotlib.axes import Axes
-from matplotlib.axis import Axis
-from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
 
 SIZE = (4.8, 3.5)
 COLOURS = {"qp": plots.RED, "ep": plots.BLUE, "vb": plots.GREEN, "laplace": plots.ORANGE, "power-ep": plots.GREY}
@@ -63,20 +56,12 @@ def gallery(pictures: Iterable[Picture], key: str) -> Markup:
         ), class_="figures")  # fmt: skip
 
 
-def plain(text: str) -> str:
-    """Text that matplotlib takes as it is: a dollar sign would begin mathematics."""
-    return text.replace("$", r"\$")
-
-
 def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
     figure = Figure(figsize=SIZE, layout="constrained")
     ax = figure.subplots()
     draw(ax)
     ax.set_title(plain(title), fontsize=10, loc="left")
     return figure
-
-
-# --- scores ----------------------------------------------------------------------------------------------------------
 
 
 def differences(comparison: Comparison) -> Picture:
@@ -97,9 +82,6 @@ def differences(comparison: Comparison) -> Picture:
     return Picture(_drawn(draw), caption, f"Points with intervals. {caption} {said}.")
 
 
-# --- calibration -----------------------------------------------------------------------------------------------------
-
-
 def calibration(one: Evaluated) -> Picture:
     """Reliability of class probabilities, or the PIT histogram of numbers, over all rows scored."""
     forecast, name = one.forecast, called(one.method)
@@ -107,20 +89,16 @@ def calibration(one: Evaluated) -> Picture:
     if isinstance(forecast, ClassForecast):
         p, came = forecast.stated
         caption = f"{name}: reliability of forecasts of rows not learned from."
-        return Picture(_drawn(lambda ax: _reliability(p, came, ax), name), caption,
-                       f"Reliability diagram of {name}: {error}.")  # fmt: skip
+
+        def draw(ax: Axes) -> None:
+            plots.reliability(p, came, ax=ax)
+            ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
+
+        return Picture(_drawn(draw, name), caption, f"Reliability diagram of {name}: {error}.")
     lower, pit = forecast.pit.T
     given = pit if np.array_equal(lower, pit) else forecast.pit  # one column for continuous y
     caption = f"{name}: probability integral transform of rows not learned from; flat if calibrated."
     return Picture(_drawn(lambda ax: plots.pit(given, ax=ax), name), caption, f"PIT histogram of {name}: {error}.")
-
-
-def _reliability(p: np.ndarray, came: np.ndarray, ax: Axes) -> None:
-    plots.reliability(p, came, ax=ax)
-    ax.legend(loc="lower right", bbox_to_anchor=(1.0, 0.08))  # where forecasts better than chance leave room
-
-
-# --- terms -----------------------------------------------------------------------------------------------------------
 
 
 def effects(model: TableModel) -> Iterator[Picture]:
@@ -145,9 +123,6 @@ def effects(model: TableModel) -> Iterator[Picture]:
             "of the variance of f."
         )
         yield Picture(figure, caption, caption)
-
-
-# --- posteriors ------------------------------------------------------------------------------------------------------
 
 
 def posterior(comparison: Comparison) -> Iterator[Picture]:
@@ -191,7 +166,7 @@ def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:
     return Picture(_drawn(draw), caption, f"Mean with 50 % and 90 % intervals. {caption}")
 
 
-def _in_units(axis: Axis, centre: float, scale: float) -> None:
+def _in_units(axis: Any, centre: float, scale: float) -> None:
     """Ticks at round numbers of the table's own units, on an axis of standardised ones."""
     low, high = axis.get_view_interval()
     ticks = np.asarray(MaxNLocator(6).tick_values(centre + scale * low, centre + scale * high))
@@ -200,7 +175,6 @@ def _in_units(axis: Axis, centre: float, scale: float) -> None:
 
 
 def _map(comparison: Comparison, plot: Callable[..., object], caption: str) -> Picture:
-    """A map of the classes over two features."""
     model, shown = comparison.first.model, comparison.division.shown
     encoding = model.encoding
     x, y = encoding.standardised(comparison.problem.raw[shown]), comparison.problem.target.y[shown]
@@ -259,9 +233,6 @@ def _against(comparison: Comparison, caption: str) -> Picture:
         ax.set(xlabel="forecast mean", ylabel=plain(comparison.problem.target.name))
 
     return Picture(_drawn(draw), caption, f"Scatter plot. {caption}")
-
-
-# --- methods and features --------------------------------------------------------------------------------------------
 
 
 def variances(comparison: Comparison) -> Picture:

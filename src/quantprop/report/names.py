@@ -9,6 +9,7 @@ from quantprop.comparison import Comparison, Estimate
 from quantprop.comparison.insight import readable
 from quantprop.inference.results import Ending
 from quantprop.inference.solution import Status
+from quantprop.likelihoods import by_name
 
 METHODS = {
     "qp": "QP", "ep": "EP", "vb": "VB", "laplace": "Laplace", "power-ep": "power EP", "constant": "constant",
@@ -17,7 +18,6 @@ METHODS = {
 SCORES = {
     "error": "test error", "rmse": "RMSE", "mae": "MAE", "ntll": "NTLL", "brier": "Brier", "calibration": "calibration",
 }  # fmt: skip
-LIKELIHOODS = {"poisson": "Poisson", "gaussian": "Gaussian", "student-t": "Student-t", "heaviside": "Heaviside"}
 REGRESSIONS = {
     "probit": "probit regression", "multinomial-probit": "multinomial probit regression",
     "logit": "logistic regression", "poisson": "Poisson regression", "gaussian": "linear regression",
@@ -48,11 +48,11 @@ def called(method: str) -> str:
 
 def likelihood_called(name: str) -> str:
     """The name of a likelihood."""
-    return LIKELIHOODS.get(name, name.replace("-", " "))
+    return by_name(name).title or name.replace("-", " ")
 
 
 def kernel_called(kernel: str) -> str:
-    """A kernel by its word, or in the language of terms."""
+    """A kernel by its word, or as a formula."""
     if kernel in KERNELS:
         return f"standardised; squared-exponential kernel with {KERNELS[kernel]}"
     return f"in their own units; kernel {kernel}"
@@ -90,9 +90,6 @@ def aligned(cells: list[list[str]]) -> Iterator[str]:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-# --- conclusions -----------------------------------------------------------------------------------------------------
-
-
 def sign(difference: Estimate) -> int:
     """+1 or −1 where a difference in NTLL is clear at the 95 % level, 0 where it is not."""
     value = difference.value
@@ -104,8 +101,8 @@ def sign(difference: Estimate) -> int:
 def conclusion(found: Comparison) -> str:
     """The comparison by NTLL in words."""
     first = called(found.first.method)
-    told = {one.method: sign(one.less(found.first)["ntll"]) for one in found.all[1:]}
-    groups = {which: [_name(method) for method, of in told.items() if of == which] for which in (-1, 1, 0)}
+    signs = {one.method: sign(one.less(found.first)["ntll"]) for one in found.all[1:]}
+    groups = {which: [_name(method) for method, of in signs.items() if of == which] for which in (-1, 1, 0)}
     parts = []
     if groups[-1]:
         parts.append(f"{listed(groups[-1])} forecast{'s' * (len(groups[-1]) == 1)} better than {first}")
@@ -114,9 +111,9 @@ def conclusion(found: Comparison) -> str:
     if groups[0]:
         parts.append(f"no difference between {first} and {listed(groups[0]).replace(' and ', ' or ')} can be told")
     text = f"By negative log-likelihood (NTLL) {'; '.join(parts)} (95 % level)."
-    if told["constant"] <= 0:
+    if signs["constant"] <= 0:
         text += f" {first} is not clearly better than a constant: the features say little, or the rows are too few."
-    elif told["linear"] <= 0:
+    elif signs["linear"] <= 0:
         text += " A linear model does as well as a smooth function here, as far as these rows tell."
     return f"{text} {_calibrated(found)}"
 

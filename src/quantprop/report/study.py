@@ -61,14 +61,14 @@ class Study:
     def section(self, key: str) -> Markup:
         """The section of a page; `key` makes its ids unique."""
         found = self.comparison
-        first = called(found.first.method)
+        first, scores, less = called(found.first.method), _score_cells(found), _difference_cells(found)
         return element(
             "section",
             element("h2", self.title), element("p", self.about), element("p", _fitted(found)),
             element("h3", "Conclusion"), element("p", conclusion(found)),
-            element("h3", "Scores"), _table(_score_cells(found), "Scores of rows not learned from, all rows together"),
+            element("h3", "Scores"), table(scores[0], scores[1:], "Scores of rows not learned from, all rows together"),
             element("p", meanings(found), _baselines(found), class_="note"),
-            _table(_difference_cells(found), f"Scores less those of {first}, on the same rows"),
+            table(less[0], less[1:], f"Scores less those of {first}, on the same rows"),
             element("p", PAIRED.format(first), _errors(found), class_="note"),
             element("h3", "Time"), _times(found),
             element("h3", "Figures"), gallery(pictures(found), key),
@@ -93,10 +93,6 @@ def _fitted(found: Comparison) -> str:
     )
 
 
-def _table(cells: list[list[str]], caption: str) -> Markup:
-    return table(cells[0], cells[1:], caption)
-
-
 def meanings(found: Comparison) -> str:
     """The meanings of the columns of scores."""
     known = {**MEANINGS, "calibration": CALIBRATIONS[isinstance(found.first.forecast, ClassForecast)]}
@@ -117,7 +113,6 @@ def _difference_cells(found: Comparison) -> list[list[str]]:
 
 
 def _cells(scores: list[tuple[str, dict[str, tuple[float, float]]]], sign: str = "") -> list[list[str]]:
-    """The scores of methods as a table of text, under its header."""
     methods, each = zip(*scores, strict=True)
     columns = [_pairs([values[name] for values in each], sign) for name in each[0]]
     rows = zip(map(called, methods), *columns, strict=True)
@@ -172,13 +167,10 @@ def _endings(found: Comparison) -> Markup:
 
 
 def _trusted(found: Comparison) -> Markup:
-    """The accuracy of the first method's posteriors, a sentence for each of its models."""
     model = found.first.model
     names = [f"{label}: " for label in model.labels] if len(model.fits) > 1 else [""]
-    said = [
-        element("p", f"{name}{trust(fitted.solution)}.", class_="note")
-        for name, fitted in zip(names, model.fits, strict=True)
-    ]
+    pairs = zip(names, model.fits, strict=True)
+    said = (element("p", f"{name}{trust(fitted.solution)}.", class_="note") for name, fitted in pairs)
     return element("div", element("h3", f"How far to trust {called(found.first.method)}"), *said)
 
 
@@ -209,9 +201,6 @@ def _rows(found: Comparison) -> Markup:
     header = ("row", "surprise", "influence", *names)
     caption = "Leave-one-out: surprise is −log p(y | other rows), influence how far the row moves f, in nats"
     return table(header, rows, caption)
-
-
-# --- the same for machines and terminals -----------------------------------------------------------------------------
 
 
 def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str, Any]]:

@@ -7,12 +7,8 @@ import re
 import xml.etree.ElementTree as ET
 
 from quantprop import plots
+from quantprop.plots.canvas import Figure, style
 from quantprop.runtime.markup import Markup
-
-# isort: split
-# After quantprop.plots, which says how to install matplotlib where it is missing.
-from matplotlib import style
-from matplotlib.figure import Figure
 
 SVG, XLINK = "http://www.w3.org/2000/svg", "http://www.w3.org/1999/xlink"
 STYLE = {

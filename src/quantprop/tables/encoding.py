@@ -65,14 +65,14 @@ class Column:
             return np.array([[place[cell]] for cell in cells])
         if unknown := [i for i, cell in enumerate(cells) if cell not in self.levels]:
             raise TableError(
-                f"{table.cell(unknown[0], self.name)} is none of the categories that were learned from "
+                f"{table.cell(unknown[0], self.name)} is not one of the categories seen in training "
                 f"({', '.join(map(repr, self.levels))}): correct it, learn from a table that has it, or let "
                 "--drop-missing or --blank-missing pass over such rows"
             )
         return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
     def new(self, table: Table) -> list[str]:
-        """Levels of a coded column that were not learned from."""
+        """Levels of a coded column that are unseen in training."""
         return sorted(set(self._cells(table)) - set(self.levels)) if self.treatment == "coded" else []
 
     def _cells(self, table: Table) -> list[str]:
@@ -174,7 +174,7 @@ def is_dates(cells: Sequence[str]) -> bool:
 
 
 def levels_of(table: Table, name: str) -> tuple[str, ...]:
-    """The sorted categories of a column of words; none for one of numbers."""
+    """The sorted categories of a text column; none for numbers."""
     cells = table.column(name)
     numbers = [is_number(cell) for cell in cells]
     if all(numbers):
@@ -221,7 +221,6 @@ def numbers(table: Table, name: str, open_end: float | None = None) -> Float[np.
 
 
 def _moments(table: Table, name: str) -> Float[np.ndarray, " n"]:
-    """A column of dates, in days."""
     found = [dates.days(cell) for cell in table.column(name)]
     if None in found:
         raise TableError(f"{table.cell(found.index(None), name)} is not a date such as 2026-12-31, 2026-12-31 23:59 or "
@@ -238,9 +237,6 @@ def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -
                          f"{remedy}")  # fmt: skip
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
-
-
 def to_json(encoding: Encoding) -> dict[str, Any]:
     """An encoding as JSON; floats keep every digit."""
     return dataclasses.asdict(encoding)
@@ -252,7 +248,7 @@ def from_json(node: Any) -> Encoding:
     encoding = Encoding(columns, tuple(map(float, node["centre"])), tuple(map(float, node["scale"])))
     names = [column.name for column in columns]
     if not names or len(set(names)) < len(names) or any(len(column.levels) == 1 for column in columns):
-        raise ValueError("its columns are no columns of a table")
+        raise ValueError("its columns are not those of a table")
     if not len(encoding.features) == len(encoding.centre) == len(encoding.scale):
         raise ValueError("its standardisation does not fit its columns")
     if not (np.isfinite(encoding.centre).all() and np.isfinite(encoding.scale).all() and min(encoding.scale) > 0):

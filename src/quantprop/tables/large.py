@@ -49,7 +49,7 @@ class Chunks:
         if _is_parquet(self.path):
             polars = polars_for(self.path)
             with readable(self.path, polars):
-                for frame in _frames(polars.scan_parquet(self.path), rows):
+                for frame in polars.scan_parquet(self.path).collect_batches(chunk_size=rows, maintain_order=True):
                     table = from_columns(frame.to_dict(as_series=False), self.path)
                     yield replace(table, lines=tuple(line + done for line in table.lines))
                     done += len(frame)
@@ -63,10 +63,6 @@ class Chunks:
         polars = polars_for(self.path)
         with readable(self.path, polars):
             return int(polars.scan_parquet(self.path).select(polars.len()).collect().item())
-
-
-def _frames(scan: Any, rows: int) -> Iterator[Any]:
-    return scan.collect_batches(chunk_size=rows, maintain_order=True)
 
 
 @dataclass(frozen=True)
@@ -137,30 +133,24 @@ def spooled(source: str | os.PathLike[str], target: str, place: str | os.PathLik
         )
         encoding = Encoding(columns, mean, tuple(one if one > 0 else 1.0 for one in scale))
         spool = Spool(os.fspath(place), count, encoding, labels)
-        y = _places(polars.col(target), labels, polars)
-        _write(spool, (_rows(spool, frame.select(x), frame.select(y)) for frame in _frames(scan, BATCH)))
+        y: Any = polars.col(target)
+        if labels:
+            places = list(range(len(labels)))
+            y = y.cast(polars.String).replace_strict(list(labels), places, return_dtype=polars.Float64)
+        y = y.cast(polars.Float64)
+        frames = scan.collect_batches(chunk_size=BATCH, maintain_order=True)
+        each = ((encoding.standardised(frame.select(x).to_numpy()), frame.select(y).to_numpy()) for frame in frames)
+        _write(spool, map(np.column_stack, each))
     return spool
 
 
 def _features(columns: Iterable[Column], polars: Any) -> Iterator[Any]:
-    """The columns of X in the units of the table, as expressions."""
     for column in columns:
         cells = polars.col(column.name)
         if not column.levels:
             yield cells.cast(polars.Float64)
         for level in column.shown:
             yield (cells.cast(polars.String) == level).cast(polars.Float64)
-
-
-def _places(cells: Any, labels: tuple[str, ...], polars: Any) -> Any:
-    """The column y as an expression: numbers, or the places of labels."""
-    if not labels:
-        return cells.cast(polars.Float64)
-    return cells.cast(polars.String).replace_strict(list(labels), list(range(len(labels))), return_dtype=polars.Float64)
-
-
-def _rows(spool: Spool, x: Any, y: Any) -> Float[np.ndarray, "n width"]:
-    return np.column_stack([spool.encoding.standardised(x.to_numpy()), y.to_numpy()])
 
 
 def _write(spool: Spool, parts: Iterator[Float[np.ndarray, "n width"]]) -> None:
@@ -173,8 +163,8 @@ def _write(spool: Spool, parts: Iterator[Float[np.ndarray, "n width"]]) -> None:
         with suppress(OSError):
             os.unlink(spool.path)
         size = 8 * spool.count * spool.width
-        raise TableError(f"{spool.path} cannot be written ({error.strerror}): it takes {size / 1e9:.2g} GB; give a "
-                         "place with more room") from error  # fmt: skip
+        raise TableError(f"{spool.path} cannot be written ({error.strerror}): it takes {size / 1e9:.2g} GB; choose a "
+                         "disk with more space") from error  # fmt: skip
 
 
 def _checked_count(scan: Any, polars: Any, source: str) -> int:
@@ -189,7 +179,7 @@ def _checked_count(scan: Any, polars: Any, source: str) -> int:
 
 
 def _levels(scan: Any, name: str, kind: Any, polars: Any, source: str) -> tuple[str, ...] | None:
-    """The categories of a column of words, none for numbers; None for a column that never changes."""
+    """The categories of a text column, none for numbers; None for a column that never changes."""
     if kind == polars.Boolean:
         return TRUTH
     if kind.is_numeric():

@@ -81,13 +81,11 @@ class TableModel:
         return (*(column.name for column in self.encoding.columns), *self.scales.values())
 
     def known(self, table: Table | Any, given: Mapping[str, str] = {}) -> np.ndarray:
-        """Returns whether each row can be predicted: no missing cell and no unknown category in any column that
-        predictions need; `given` as for `scales_of`.
-        """
+        """Returns whether each row can be predicted: no missing cell and no unknown category in any column used."""
         return np.all(list(self.known_by_column(table, given).values()), axis=0)
 
     def known_by_column(self, table: Table | Any, given: Mapping[str, str] = {}) -> dict[str, np.ndarray]:
-        """Returns this for the cells of each of these columns."""
+        """Returns this for the cells of each of these columns; `given` as for `scales_of`."""
         table = as_table(table)
         found = self.encoding.known_by_column(table)
         for column in {**self.scales, **given}.values():
@@ -99,8 +97,17 @@ class TableModel:
         """Exposure and trials of the rows of a table: its columns of the names learned from, or those given here; a
         number stands for a column of it.
         """
-        table = as_table(table)
-        return {role: _scale_of(table, role, given.get(role, column)) for role, column in self.scales.items()}
+        table, found = as_table(table), {}
+        for role, learned in self.scales.items():
+            column = given.get(role, learned)
+            if column in table.names:
+                found[role] = scale(table, role, column)
+            elif is_number(column):
+                found[role] = scale(from_columns({role: [column] * len(table.rows)}, f"--{role}"), role, role)
+            else:
+                raise TableError(f"{table.source} lacks the column {column!r}, the {role} of the model: add it, or "
+                                 f"pass one number for all rows, such as --{role} 1")  # fmt: skip
+        return found
 
     def forecast(
         self, table: Table | Any, quantiles: Sequence[float] = QUANTILES, given: Mapping[str, str] = {}
@@ -110,10 +117,10 @@ class TableModel:
         if not table.rows:
             return {name: np.zeros(0) for name in self.forecast_names(quantiles)}
         x, scales = self.encoding.matrix(table), self.scales_of(table, given)
-        batches = [slice(start, start + BATCH) for start in range(0, len(x), BATCH)]
-        parts = [
-            self.forecast_at(x[at], quantiles, {role: each[at] for role, each in scales.items()}) for at in batches
-        ]
+        parts = []
+        for start in range(0, len(x), BATCH):
+            at = slice(start, start + BATCH)
+            parts.append(self.forecast_at(x[at], quantiles, {role: each[at] for role, each in scales.items()}))
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def forecast_at(
@@ -145,7 +152,6 @@ class TableModel:
         return ["mean", "sd", *(f"q{q:g}" for q in quantiles)]
 
     def _classes(self, p: Float[np.ndarray, "n k"], labels: np.ndarray) -> dict[str, np.ndarray]:
-        """The likeliest class and the probabilities of all."""
         named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}
         return {self.target: labels[np.argmax(p, axis=1)], **named}
 
@@ -171,7 +177,9 @@ def load(path: str | os.PathLike[str]) -> TableModel:
                              "quantprop.load reads it)")  # fmt: skip
         with refusing("the encoding"):
             found = _from_note(note, model)
-        require(not found.ordered or len(found.ordered) == _grades(model), "its labels do not fit the model")
+        likelihood = getattr(model, "likelihood_", None)
+        grades = 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
+        require(not found.ordered or len(found.ordered) == grades, "its labels do not fit the model")
         require(
             len(found.encoding.features) == found.fits[0].solution.X.shape[1], "the encoding does not fit the model"
         )
@@ -191,24 +199,6 @@ def _from_note(note: Any, model: Estimator) -> TableModel:
         raise ValueError(f"a row has no {', '.join(set(scales) - set(SCALED))}")
     of_y = Units(float(units["centre"]), float(units["scale"]), units["log"] is True)
     return TableModel(encoding, str(note["target"]), lines, model, ordered, scales, of_y)
-
-
-def _grades(model: Estimator) -> int:
-    """The number of ordered classes of an estimator."""
-    likelihood = getattr(model, "likelihood_", None)
-    return 1 + len(likelihood.cutpoints) if isinstance(likelihood, Ordinal) else 0
-
-
-def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
-    if column in table.names:
-        return scale(table, role, column)
-    if is_number(column):
-        return scale(from_columns({role: [column] * len(table.rows)}, f"--{role}"), role, role)
-    raise TableError(f"{table.source} lacks the column {column!r}, the {role} of the model: add it, or give one number "
-                     f"for all rows, such as --{role} 1")  # fmt: skip
-
-
-# --- learning --------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -247,7 +237,7 @@ class Problem:
         kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, names)
         settings = {"kernel": kernel, "method": method, "likelihood": likelihood, **settings}
         if self.target.likelihood == JOINT:
-            return GaussianProcessClassifier(multi_class="joint", **{**settings, "likelihood": "probit"})
+            settings |= {"likelihood": "probit", "multi_class": "joint"}
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
         mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own

@@ -128,9 +128,6 @@ def _cell(value: Any) -> str:
     return str(value).strip()
 
 
-# --- files -----------------------------------------------------------------------------------------------------------
-
-
 def read(path: str | Path, decimal: str = ".") -> Table:
     """The table in a file (CSV with commas, semicolons or tabs; Parquet), or on standard input for "-".
 
@@ -169,7 +166,6 @@ def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
 
 
 def _with_point(cell: str) -> str:
-    """A number with a decimal comma, and points between thousands or none, as one with a point."""
     cell = cell.strip()
     return cell.replace(".", "").replace(",", ".") if COMMA.fullmatch(cell) else cell
 
@@ -178,10 +174,9 @@ def _checked(
     names: tuple[str, ...], rows: tuple[tuple[str, ...], ...], lines: tuple[int, ...], source: str, unit: str
 ) -> Table:
     if "" in names:
-        raise TableError(f"{source}: column {names.index('') + 1} has no name; give it one, or take it out "
+        raise TableError(f"{source}: column {names.index('') + 1} has no name; name it, or remove it "
                          "(pandas writes its index without a name: to_csv(index=False))")  # fmt: skip
-    twice = {name for name, count in Counter(names).items() if count > 1}
-    if twice:
+    if twice := {name for name, count in Counter(names).items() if count > 1}:
         raise TableError(f"{source}: two columns are called {min(twice)!r}; rename one")
     if all(is_number(name) for name in names):
         raise TableError(f"{source}: the first line must name the columns, but holds numbers; add a line of names")
@@ -208,7 +203,9 @@ def _check_kind(data: bytes, source: str) -> None:
         raise TableError(f"{source} is UTF-16: save it as UTF-8")
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
-        raise TableError(f"{source}, line {line}: a NUL byte; this is no text file, or a damaged one: save it as UTF-8")
+        raise TableError(
+            f"{source}, line {line}: a NUL byte; this is not a text file, or a damaged one: save it as UTF-8"
+        )
 
 
 def _decoded(data: bytes, source: str) -> str:
@@ -224,7 +221,6 @@ def _decoded(data: bytes, source: str) -> str:
 
 
 def _records(text: str, separator: str, source: str) -> Iterator[tuple[int, list[str]]]:
-    """Records with the line at which each begins."""
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True, skipinitialspace=True)
     line = 1
     while True:

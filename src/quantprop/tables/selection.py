@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +52,8 @@ def complete(
     names = table.without(roled).names
     used = {name for kernel in kernels if "(" in kernel for name in columns_in(kernel, names)}
     others = [] if all("(" in kernel for kernel in kernels) else [name for name in names if name not in used]
-    constant = tuple(name for name in others if _is_constant(table.column(name)))
+    cells = {name: set(table.column(name)) for name in others}
+    constant = tuple(name for name, found in cells.items() if found & MISSING and len(found - MISSING) < 2)
     used = (used | roled | set(others)) - set(constant) - open_ended
     unused = [name for name in table.names if name not in used]
     left = table.complete(unused)
@@ -62,15 +63,6 @@ def complete(
 def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
     """The columns that the terms of a kernel name, of those that there are."""
     return tuple(map(str, columns_of(Terms(kernel, tuple(names)).kernel(names=names), called=True)))
-
-
-def _is_constant(cells: Iterable[str]) -> bool:
-    """Returns whether some cells are missing and all others are equal."""
-    there = set(cells)
-    return bool(there & MISSING) and len(there - MISSING) < 2
-
-
-# --- terms -----------------------------------------------------------------------------------------------------------
 
 
 def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,20 +18,15 @@ from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
 from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
 
-JOINT = "multinomial-probit"  # one model of all labels
-CLASSES = ("probit", "logit", "heaviside", JOINT)  # of two labels; the first three of more by one model per label
-REAL: dict[str, Callable[..., Likelihood]] = {  # y in units of its own deviation
-    "gaussian": likelihoods.Gaussian,
-    "student-t": likelihoods.StudentT,
-    "double-exponential": likelihoods.DoubleExponential,
-    "warped": likelihoods.Warped,
-}
+JOINT = "multinomial-probit"  # one model of all labels; the others of CLASSES have one model per label
+NOT_OF_TABLES = ("softmax", *likelihoods.names("other"))
+LIKELIHOODS = tuple(name for name in likelihoods.names() if name not in NOT_OF_TABLES)
+CLASSES = tuple(name for name in likelihoods.names("classes") if name in LIKELIHOODS)
+REAL = likelihoods.names("real")  # y in units of its own standard deviation
 SCALE = 0.5  # of the noise, in units of y, before learning
-COUNTS = ("poisson", "negative-binomial", "zero-inflated-poisson", "zero-inflated-negative-binomial")
-SCALED = {"exposure": COUNTS, "trials": ("binomial",)}  # which likelihoods use what
-TIMES = ("weibull", "log-logistic")  # positive, and taken as they are: f is of their logarithm
-INTERVALS = ("censored", *TIMES)  # y are rows (lower, upper)
-LIKELIHOODS = (*CLASSES, *REAL, *COUNTS, "binomial", "ordinal", *INTERVALS, "gamma", "beta")
+SCALED = {"exposure": likelihoods.names("counts"), "trials": likelihoods.names("successes")}  # which likelihoods use it
+TIMES = likelihoods.names("times")  # positive, and in their own unit: f is of their logarithm
+INTERVALS = likelihoods.names("intervals", "times")  # y are rows (lower, upper)
 LOGARITHMIC = ("gaussian", "censored")  # y or log y is Gaussian given f: moments of y are known in closed form
 EXACT = 2.0**53  # whole numbers below this are floating-point numbers
 YES, NO = frozenset({"1", "1.0", "true", "yes"}), frozenset({"0", "0.0", "false", "no"})
@@ -61,12 +56,13 @@ class Target:
     @property
     def discrete(self) -> bool:
         """True if y has probabilities, not a density."""
-        return self.likelihood in (*CLASSES, *COUNTS, "binomial", "ordinal")
+        return self.likelihood in likelihoods.names("classes", "counts", "successes", "ordered")
 
     def model(self) -> Likelihood | str:
         """The likelihood for the estimators: a name, or a likelihood with initial parameters."""
         if self.likelihood in (*REAL, "censored"):
-            return {**REAL, "censored": likelihoods.Censored}[self.likelihood](scale=SCALE)
+            kind: Any = likelihoods.by_name(self.likelihood)
+            return kind(scale=SCALE)
         if self.likelihood != "ordinal":
             return self.likelihood
         shares = np.cumsum(np.bincount(self.y.astype(int)))[:-1] / len(self.y)
@@ -86,7 +82,7 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
     largest = np.abs(found.y[np.isfinite(found.y)]).max(initial=0.0) if found.y.dtype.kind == "f" else 0.0
     if 0.0 < largest < 1.0 / LARGEST:
         raise TableError(f"the numbers of column {name!r} are too small, below {1.0 / LARGEST:g}: change its unit")
-    if found.likelihood in (*COUNTS, "binomial"):
+    if found.likelihood in likelihoods.names("counts", "successes"):
         check_rows(table, name, found.y, found.y < EXACT, f"below {EXACT:g}, from where on not every count is a number")
     rows = {role: scale(table, role, column) for role, column in roles.columns.items() if role in RULES}
     found = dataclasses.replace(found, rows=rows, units=_units(table, found, roles.log))
@@ -96,11 +92,10 @@ def target(table: Table, name: str, likelihood: str | None = None, roles: Roles 
 
 
 def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target:
-    """A target of one column."""
     cells = table.column(name)
     if is_dates(cells):
-        raise TableError(f"column {name!r} of {table.source} holds dates, which cannot be predicted: make numbers of "
-                         "them, such as days since a day")  # fmt: skip
+        raise TableError(f"column {name!r} of {table.source} holds dates, which cannot be predicted: convert them to "
+                         "numbers, such as days since a date")  # fmt: skip
     words = levels_of(table, name)
     labels = _labels(table, name, words)
     kinds = np.unique(labels)
@@ -121,7 +116,7 @@ def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target
 
 
 def _labels(table: Table, name: str, words: tuple[str, ...]) -> np.ndarray:
-    """Labels as written, truth values in lower case, numbers as numbers (whole ones as integers)."""
+    """Labels as written, booleans in lower case, numbers as numbers (whole ones as integers)."""
     if words:
         cells = table.column(name)
         return np.array([cell.casefold() for cell in cells] if words == TRUTH else cells)
@@ -149,15 +144,14 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
     return Target(name, "ordinal", why, coded, looks.others, tuple(place))
 
 
-# --- what other columns say ------------------------------------------------------------------------------------------
-
-
 def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     """Rows (lower, upper) of what was observed or censored."""
     times = likelihood in TIMES
     if roles.upper is None and roles.event is None:
         if times:
-            return _times(table, name, likelihood)
+            found = numbers(table, name)
+            check_rows(table, name, found, found > 0, "positive, as times are")
+            return Target(name, likelihood, "positive numbers, all of them observed", np.stack([found, found], axis=1))
         raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
                          "--event the column that says whether the target was observed")  # fmt: skip
     lower = numbers(table, name, open_end=(0.0 if times else -np.inf) if roles.upper else None)
@@ -177,13 +171,6 @@ def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     return Target(name, likelihood, why, np.stack([lower, upper], axis=1))
 
 
-def _times(table: Table, name: str, likelihood: str) -> Target:
-    """Times that were all observed, as rows (y, y)."""
-    found = numbers(table, name)
-    check_rows(table, name, found, found > 0, "positive, as times are")
-    return Target(name, likelihood, "positive numbers, all of them observed", np.stack([found, found], axis=1))
-
-
 def _events(table: Table, roles: Roles) -> np.ndarray:
     """Returns whether each row was observed: its cell is the value given, or 1, true, yes."""
     column = str(roles.event)
@@ -201,14 +188,13 @@ def _events(table: Table, roles: Roles) -> np.ndarray:
 
 
 def _check_roles(likelihood: str, roles: Roles) -> None:
-    """Refuse what a likelihood has no use for, and binomial without trials."""
     for role, users in SCALED.items():
         if getattr(roles, role) is not None and likelihood not in users:
             raise RoleError(f"{role} is for the likelihoods {' and '.join(users)}, not {likelihood}: choose one with "
                              "--likelihood, or leave it out")  # fmt: skip
     if likelihood == JOINT and roles.weights is not None:
-        raise RoleError(f"weights are not there for {JOINT}, one model of all labels: choose probit, or write rows of "
-                         "weight w w times")  # fmt: skip
+        raise RoleError(f"weights are not supported with {JOINT}, one model of all labels: choose probit, or repeat "
+                         "rows of weight w w times")  # fmt: skip
     if likelihood == "binomial" and roles.trials is None:
         raise RoleError("the binomial likelihood needs the number of trials: --trials names its column")
     if roles.log and likelihood not in LOGARITHMIC:

@@ -10,8 +10,9 @@ from jaxtyping import Float
 
 from quantprop import infer
 from quantprop.methods import Method
-from quantprop.reference.cases import SETTINGS, Data, load, names
-from quantprop.reference.diagnostics import Estimate
+from quantprop.reference import Estimate
+
+from .cases import SETTINGS, Data, load, names
 
 TOL = 1e-8  # of inference
 
