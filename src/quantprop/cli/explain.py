@@ -23,6 +23,9 @@ RANKINGS = {
     "doubt": "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong",
 }
 
+COMPONENTS = {"components": "of components", "columns": "of all components of a column"}
+MAX_COMPONENTS = 10  # shown as text, from the largest
+
 
 def explain(
     model: Annotated[Path, Argument(help="A file that fit wrote.")],
@@ -105,6 +108,10 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
         terms = insight.term_summary(model, which)
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
+    if insight.has_components(model):
+        found = fitted.solution.sobol()
+        for name, shares in (("components", found.shares), ("columns", found.totals)):
+            part[name] = {key: share._asdict() for key, share in shares.items()}
     return part
 
 
@@ -133,6 +140,10 @@ def described(model: TableModel) -> Iterator[str]:
             )
         if "kernel" in part:
             yield from _terms(part)
+        for name, words in COMPONENTS.items() if "components" in part else ():
+            yield f"share of the variance of f under independent columns, {words} (95 % interval):"
+            each = list(part[name].items())[:MAX_COMPONENTS]
+            yield from _named((key, "{share:.1%}, {lower:.1%} to {upper:.1%}".format(**one)) for key, one in each)
         if ranked:
             yield "features from the one that counts most (lengthscale, of standardised columns):"
             yield from _named((name, f"{length:.6g}") for name, length in ranked.items())

@@ -12,6 +12,7 @@ subclass with one method, `__call__(x, z)` for two points, written in jax.numpy:
 [[1.0], [1.5]]
 """
 
+from quantprop.kernels.additive import Additive as Additive
 from quantprop.kernels.base import LENGTHSCALE as LENGTHSCALE
 from quantprop.kernels.base import VARIANCE as VARIANCE
 from quantprop.kernels.base import Bounds as Bounds
@@ -39,6 +40,7 @@ from quantprop.kernels.series import Oscillation as Oscillation
 from quantprop.kernels.simple import Constant as Constant
 from quantprop.kernels.simple import Linear as Linear
 from quantprop.kernels.simple import White as White
+from quantprop.kernels.standardised import Standardised as Standardised
 from quantprop.kernels.stationary import Matern12 as Matern12
 from quantprop.kernels.stationary import Matern32 as Matern32
 from quantprop.kernels.stationary import Matern52 as Matern52
