@@ -70,6 +70,16 @@ class DefaultKernel:
         variance = changed(product.left.variance, prior=self.prior)
         return replace(spec, kernel=changed(product, left=changed(product.left, variance=variance)))
 
+    def members(self, x: np.ndarray) -> dict[str, Any]:
+        """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, and sums of curves and surfaces."""
+        centre, spread = column_moments(x, self.weights)
+        slopes = Linear(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
+        level = Constant(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
+        lines = Sum(Standardised(slopes, centre, np.sqrt(np.where(spread > 0, spread, 1.0))), level)
+        straight = self._in_units_of_y(lines)
+        smooth = Sum(self.in_units(x, additive=False), straight)
+        return {"linear": straight, "isotropic": None, "shrunk + linear": smooth, "additive": "additive"}
+
     def in_units(self, x: np.ndarray, additive: bool) -> Kernel:
         """The kernels "shrunk" and "additive", whose lengthscales are in standard deviations of the columns, and
         variances in units of `variance`: their priors, the same for all data, favour few columns that count.
@@ -85,7 +95,29 @@ class DefaultKernel:
             variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
             scale = np.sqrt(np.where(spread > 0, spread, 1.0))
             kernel = Standardised(SquaredExponential(variance, lengths), centre, scale)
+        return self._in_units_of_y(kernel)
+
+    def _in_units_of_y(self, kernel: Kernel) -> Kernel:
         return kernel if self.variance == 1.0 else Product(Constant(Parameter(self.variance, fixed=True)), kernel)
+
+
+@dataclass(frozen=True)
+class KernelChoices:
+    """Several kernels to start from, by name: each is learned, and the models are stacked."""
+
+    specs: dict[str, KernelSpec]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The first of them."""
+        return next(iter(self.specs.values())).kernel
+
+
+def kernel_choices(
+    x: np.ndarray, source: Source | None, default: DefaultKernel, coding: Coding = Coding()
+) -> KernelChoices:
+    """The kernels of "auto"."""
+    return KernelChoices({n: kernel_spec(k, x, source, default, coding) for n, k in default.members(x).items()})
 
 
 def kernel_spec(
@@ -166,8 +198,8 @@ def has_white(kernel: Any) -> bool:
 
 
 def with_unknown_mean(
-    spec: KernelSpec, kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel
-) -> KernelSpec:
+    spec: Any, kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel
+) -> Any:
     """The kernel plus an unknown prior mean, "constant" or "linear", as terms with wide fixed variances.
 
     Slopes are 0 at the mean of x. If the sum has no form in scikit-learn, the kernel's own linear terms pass through 0
@@ -175,6 +207,8 @@ def with_unknown_mean(
     """
     if kind == "zero":
         return spec
+    if isinstance(spec, KernelChoices):
+        return KernelChoices({n: with_unknown_mean(one, kind, x, names, default) for n, one in spec.specs.items()})
     centre, spread = column_moments(x, default.weights)
     mean: Kernel = Constant(Parameter(WIDE_VARIANCE * default.variance, fixed=True))
     if kind == "constant" and spec.theirs is not None:

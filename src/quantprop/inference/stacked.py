@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.gaussian import Normal
 from quantprop.inference.mixed import MixedClasses, MixedPredictive
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.results import Fitted, write
@@ -79,6 +80,19 @@ class Stack(Mixture):
     def loo(self) -> Float[np.ndarray, " n"]:
         """log p(y_i | the other rows) of the weighted distributions, corrected as those of the members are."""
         return np.logaddexp.reduce([np.log(one.weight) + one.loo for one in self.members])
+
+    def predict(self, Xnew: Any, full_cov: bool = False) -> Any:
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too. Of several classes, the mean
+        and covariance of all functions under the weighted posteriors.
+        """
+        if isinstance(self.components[0], Solution):
+            return super().predict(Xnew, full_cov)
+        each = [one.predict(Xnew, full_cov) for one in self.components]
+        mean = np.tensordot(self.weights, [f.mean for f in each], 1)
+        product = (lambda a: np.multiply.outer(a, a)) if full_cov else (lambda a: a[:, :, None] * a[:, None])
+        spread = [f.covariance + product(f.mean - mean) for f in each]
+        variance = np.tensordot(self.weights, [f.variance + (f.mean - mean) ** 2 for f in each], 1)
+        return Normal(mean, variance, np.tensordot(self.weights, spread, 1))
 
     def predict_y(
         self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
