@@ -23,6 +23,9 @@ RANKINGS = {
     "doubt": "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong",
 }
 
+COMPONENTS = {"components": "of components", "columns": "of all components of a column"}
+MAX_COMPONENTS = 10  # shown as text, from the largest
+
 
 def explain(
     model: Annotated[Path, Argument(help="A file that fit wrote.")],
@@ -101,10 +104,20 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
         part["integration"] = str(model.integrated[which].status)
         part["integrated_log_evidence"] = model.integrated[which].log_evidence
         part["intervals"] = {name: asdict(one) for name, one in insight.intervals(model, which).items()}
+    if model.stacks:
+        stack = model.stacks[which]
+        part["members"] = {
+            one.name: {"weight": one.weight, "score": one.score, "learned": one.learned} for one in stack.members
+        }
+        part["left_out"] = stack.left_out
     if insight.has_terms(model):
         terms = insight.term_summary(model, which)
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
+    if insight.has_components(model):
+        found = fitted.solution.sobol()
+        for name, shares in (("components", found.shares), ("columns", found.totals)):
+            part[name] = {key: share._asdict() for key, share in shares.items()}
     return part
 
 
@@ -125,6 +138,9 @@ def described(model: TableModel) -> Iterator[str]:
         ranked = insight.relevance(model, i)
         shown = {k: v for k, v in part["hyperparameters"].items() if not (ranked and "lengthscale of " in k)}
         yield from _named((name, f"{value:.6g}") for name, value in shown.items())
+        for name, member in part.get("members", {}).items():
+            yield f"  {name}: weight {member['weight']:.2f}, leave-one-out {member['score']:.4f} per row alone"
+        yield from (f"  {name}: left out, {reason}" for name, reason in part.get("left_out", {}).items())
         if "intervals" in part:
             yield from (f"integration {part['integration']}", "posteriors (median, 95 % interval; prior):")
             yield from _named(
@@ -133,6 +149,10 @@ def described(model: TableModel) -> Iterator[str]:
             )
         if "kernel" in part:
             yield from _terms(part)
+        for name, words in COMPONENTS.items() if "components" in part else ():
+            yield f"share of the variance of f under independent columns, {words} (95 % interval):"
+            each = list(part[name].items())[:MAX_COMPONENTS]
+            yield from _named((key, "{share:.1%}, {lower:.1%} to {upper:.1%}".format(**one)) for key, one in each)
         if ranked:
             yield "features from the one that counts most (lengthscale, of standardised columns):"
             yield from _named((name, f"{length:.6g}") for name, length in ranked.items())

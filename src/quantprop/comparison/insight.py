@@ -14,10 +14,11 @@ from jaxtyping import Float
 
 from quantprop.core.parameters import declared, labels
 from quantprop.inference.classes import ClassSolution
+from quantprop.inference.components import AdditiveTerm
 from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import MEAN, FixedEffect
-from quantprop.kernels import Columns, Kernel, columns_of, written
+from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, written
 from quantprop.kernels.structure import leaves
 from quantprop.kernels.terms import quoted
 from quantprop.tables import TableModel
@@ -192,6 +193,14 @@ def has_terms(model: TableModel) -> bool:
     functions, of which only differences matter.
     """
     return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
+
+
+def has_components(model: TableModel) -> bool:
+    """True if a model's kernel has one additive term, alone or times a constant, and f is one function."""
+    found = [AdditiveTerm.of(term) for term in summands(model.fits[0].model.kernel)]
+    others = [other for term in found if term is not None for other in term.others]
+    one = len(found) - found.count(None) == 1 and all(isinstance(other, Constant) for other in others)
+    return one and isinstance(model.fits[0].solution, Solution)
 
 
 def term_summary(model: TableModel, which: int = 0) -> TermSummary:

@@ -16,6 +16,7 @@ from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves
 from quantprop.runtime.names import check_name
 
+NAMED_KERNELS = ("ard", "shrunk", "additive", "auto")
 MAX_COREGION_LEVELS = 50  # each has hyperparameters of its own
 MAX_SHOWN = 5  # levels that a message names
 
@@ -96,8 +97,8 @@ def _as_kernel(kernel: Any) -> Kernel | None:
     """The kernel argument of an estimator as a kernel of ours; None if it is not one."""
     if isinstance(kernel, str):
         if "(" not in kernel:
-            check_name("kernel", kernel, ("ard",), ", terms such as se(age) or a Kernel")
-        return None if kernel == "ard" else Terms(kernel).kernel()
+            check_name("kernel", kernel, NAMED_KERNELS, ", terms such as se(age) or a Kernel")
+        return None if kernel in NAMED_KERNELS else Terms(kernel).kernel()
     return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None
 
 

@@ -16,17 +16,32 @@ from quantprop.core.parameters import LogNormal, Parameter
 from quantprop.core.records import changed
 from quantprop.estimators.columns import Coding, level_counts
 from quantprop.estimators.foreign import Source
-from quantprop.estimators.rows import column_moments
+from quantprop.estimators.rows import column_moments, sampled_rows
 from quantprop.estimators.translate import KernelSpec, to_sklearn, translate, untranslated
-from quantprop.kernels import Columns, Constant, Kernel, Linear, Sum, Terms, located
+from quantprop.kernels import (
+    VARIANCE,
+    Additive,
+    Columns,
+    Constant,
+    Kernel,
+    Linear,
+    Product,
+    SquaredExponential,
+    Standardised,
+    Sum,
+    Terms,
+    located,
+)
+from quantprop.kernels.additive import LENGTHSCALE, START
 from quantprop.kernels.base import KernelSizeError
 from quantprop.kernels.grammar import parsed
-from quantprop.kernels.structure import centred, with_levels
+from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.starts import typical_distance, variance_bounds
 
 WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # of a variance: 95 % of its root between 1/22,000 and 22,000
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form
+SHRUNK_VARIANCE = LogNormal(median=2.0, deviation=1.5)  # in units of the variance of y (or of 1)
 WIDE_VARIANCE = 100.0  # of an unknown effect, in units of the variance of y (or of 1, if f has no unit)
 WIDE_TERMS = ("linear", "constant")  # the terms of such effects
 LENGTHSCALE_RANGE = 1e3  # a lengthscale's start over its lower bound, and its upper bound over its start
@@ -55,23 +70,75 @@ class DefaultKernel:
         variance = changed(product.left.variance, prior=self.prior)
         return replace(spec, kernel=changed(product, left=changed(product.left, variance=variance)))
 
+    def members(self, x: np.ndarray) -> dict[str, Any]:
+        """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, and sums of curves and surfaces."""
+        centre, spread = column_moments(x, self.weights)
+        slopes = Linear(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
+        level = Constant(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
+        lines = Sum(Standardised(slopes, centre, np.sqrt(np.where(spread > 0, spread, 1.0))), level)
+        straight = self._in_units_of_y(lines)
+        smooth = Sum(self.in_units(x, additive=False), straight)
+        return {"linear": straight, "isotropic": None, "shrunk + linear": smooth, "additive": "additive"}
+
+    def in_units(self, x: np.ndarray, additive: bool) -> Kernel:
+        """The kernels "shrunk" and "additive", whose lengthscales are in standard deviations of the columns, and
+        variances in units of `variance`: their priors, the same for all data, favour few columns that count.
+        """
+        rows, counts = sampled_rows(x, self.weights)
+        if additive:
+            kernel: Kernel = Additive(min(2, np.count_nonzero(np.ptp(rows, axis=0)))).measured(rows, counts)
+        else:
+            centre, spread = column_moments(x, self.weights)
+            start = START * float(np.sqrt(len(centre)))
+            prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
+            lengths = Parameter(np.full(len(centre), start), bounds, prior)
+            variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
+            scale = np.sqrt(np.where(spread > 0, spread, 1.0))
+            kernel = Standardised(SquaredExponential(variance, lengths), centre, scale)
+        return self._in_units_of_y(kernel)
+
+    def _in_units_of_y(self, kernel: Kernel) -> Kernel:
+        return kernel if self.variance == 1.0 else Product(Constant(Parameter(self.variance, fixed=True)), kernel)
+
+
+@dataclass(frozen=True)
+class KernelChoices:
+    """Several kernels to start from, by name: each is learned, and the models are stacked."""
+
+    specs: dict[str, KernelSpec]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The first of them."""
+        return next(iter(self.specs.values())).kernel
+
+
+def kernel_choices(
+    x: np.ndarray, source: Source | None, default: DefaultKernel, coding: Coding = Coding()
+) -> KernelChoices:
+    """The kernels of "auto"."""
+    return KernelChoices({n: kernel_spec(k, x, source, default, coding) for n, k in default.members(x).items()})
+
 
 def kernel_spec(
     kernel: Any, x: np.ndarray, source: Source | None, default: DefaultKernel, coding: Coding = Coding()
 ) -> KernelSpec:
-    """A kernel of either library, of terms, or the default one: None, or "ard".
+    """A kernel of either library, of terms, or one by name: None, "ard", "shrunk" or "additive".
 
     Linear terms that are given as text pass through 0 at the mean of their columns, so that neither effects nor their
     errors depend on where the zero of a column is.
     """
     if kernel is None or kernel == "ard":
         return default.of(x, kernel == "ard")
-    if isinstance(kernel, (str, Terms)):
+    if isinstance(kernel, str) and kernel in ("shrunk", "additive"):
+        kernel = default.in_units(x, kernel == "additive")
+    elif isinstance(kernel, (str, Terms)):
         terms = Terms(kernel) if isinstance(kernel, str) else kernel
         kernel = centred(_started(terms, x, coding.names, default), column_moments(x, default.weights)[0])
     if isinstance(kernel, Kernel):
         kernel = located(kernel, coding.names) if coding.names else kernel
         kernel = with_levels(kernel, level_counts(kernel, x))
+        kernel = measured(kernel, *sampled_rows(x, default.weights))
         try:
             kernel = to_sklearn(kernel)
         except (TypeError, KernelSizeError):  # of the user's own, with a prior, or too large there
@@ -131,8 +198,8 @@ def has_white(kernel: Any) -> bool:
 
 
 def with_unknown_mean(
-    spec: KernelSpec, kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel
-) -> KernelSpec:
+    spec: Any, kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel
+) -> Any:
     """The kernel plus an unknown prior mean, "constant" or "linear", as terms with wide fixed variances.
 
     Slopes are 0 at the mean of x. If the sum has no form in scikit-learn, the kernel's own linear terms pass through 0
@@ -140,6 +207,8 @@ def with_unknown_mean(
     """
     if kind == "zero":
         return spec
+    if isinstance(spec, KernelChoices):
+        return KernelChoices({n: with_unknown_mean(one, kind, x, names, default) for n, one in spec.specs.items()})
     centre, spread = column_moments(x, default.weights)
     mean: Kernel = Constant(Parameter(WIDE_VARIANCE * default.variance, fixed=True))
     if kind == "constant" and spec.theirs is not None:

@@ -102,11 +102,18 @@ def mean_and_deviation(y: np.ndarray, weights: Any) -> tuple[float, float]:
     return mean, deviation if deviation > 0 else 1.0
 
 
+def sampled_rows(
+    x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"] | None
+) -> tuple[Float[np.ndarray, "k d"], Float[np.ndarray, " k"]]:
+    """Rows of all processes and their weights: all rows, or a sample of many."""
+    return jobs.sampled(x), jobs.sampled(np.ones(len(x)) if weights is None else weights)
+
+
 def column_moments(
     x: Float[np.ndarray, "n d"], weights: Float[np.ndarray, " n"] | None
 ) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"]]:
     """Mean and variance of each column; a row of weight 2 counts as two."""
-    rows, counts = jobs.sampled(x), jobs.sampled(np.ones(len(x)) if weights is None else weights)
+    rows, counts = sampled_rows(x, weights)
     centre = np.average(rows, axis=0, weights=counts)
     return centre, np.average((rows - centre) ** 2, axis=0, weights=counts)
 

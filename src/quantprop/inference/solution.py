@@ -12,14 +12,17 @@ from jaxtyping import Float
 from quantprop.core.data import inputs
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import as_fixed
+from quantprop.inference.components import components_of
 from quantprop.inference.corrections import Corrected, correct
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
+from quantprop.inference.sobol import Sobol, sobol
 from quantprop.inference.status import Status
 from quantprop.inference.terms import (
     Effects,
     FixedEffect,
+    Parts,
     effects_at,
     fixed_effects,
     learned_mean,
@@ -158,7 +161,29 @@ class Solution:
         >>> {name: part.mean.round(2).tolist() for name, part in solution.terms(X).items()}
         {'se(0)': ..., 'group(1)': ...}
         """
-        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]))
+        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]), Parts.of(self.model.plain_kernel))
+
+    def components(self, Xnew: Any, order: int = 2) -> Effects:
+        """The posterior of each component of an additive kernel at new inputs, by the names of its columns: the level,
+        main effects such as "age", interactions such as "age:dose", and all of more than `order` columns together; and
+        of other terms. They add up to f.
+
+        >>> import numpy as np
+        >>> from quantprop import Model, fit, kernels, likelihoods
+        >>> X = np.array([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0], [3.0, 0.5]])
+        >>> fitted = fit(Model(kernels.Additive(order=2), likelihoods.Gaussian(0.1)), X, [0.0, 1.0, 2.0, 2.0], "ep")
+        >>> list(fitted.solution.components(X))
+        ['level', '0', '1', '0:1']
+        """
+        parts = components_of(self.model.plain_kernel, order)
+        return effects_at(self, inputs(Xnew, "Xnew", features=self.X.shape[1]), parts)
+
+    def sobol(self, draws: int = 200, seed: int = 0) -> Sobol:
+        """The share of the variance of f that each component of an additive kernel explains, and all those of a column
+        together, with 95 % intervals from draws of the posterior. Columns are taken as independent, each with its
+        distribution in the data.
+        """
+        return sobol(self, draws, seed)
 
     def fixed_effects(self) -> dict[str, FixedEffect]:
         """The coefficients of linear terms, and "mean", the level where these are 0: estimate, standard error and 95 %

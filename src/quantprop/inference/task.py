@@ -13,13 +13,13 @@ from quantprop.core.data import ROUNDING, bucket, finite_array, first_bad, input
 from quantprop.core.gaussian import Natural
 from quantprop.inference.factors import factors_of, is_multi_class
 from quantprop.kernels import Kernel
-from quantprop.kernels.structure import warn_of_levels
+from quantprop.kernels.structure import is_measured, measured, warn_of_levels
 from quantprop.likelihoods.base import Datum, encode, observed
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
 from quantprop.model import Model
 from quantprop.priors import Cost, Process
-from quantprop.runtime.jobs import all_true, counted, largest, meet, several, together
+from quantprop.runtime.jobs import all_true, counted, largest, meet, sampled, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
 from quantprop.runtime.precision import float64
@@ -105,6 +105,15 @@ def settled(model: Model, x: np.ndarray) -> Model:
     """The model with all that its process leaves to the data chosen from x."""
     process = model.process
     return replace(model, process=process.settled(model.plain_kernel, x)) if process.from_data else model
+
+
+def with_distributions(model: Model, X: Any, weights: Any) -> Model:
+    """The model with the distributions of columns that its kernel leaves to the data, from the rows that count."""
+    if is_measured(model.kernel):
+        return model
+    x = inputs(X, "X")
+    counts = row_weights(weights, len(x))
+    return replace(model, kernel=measured(model.kernel, sampled(x), sampled(counts)))
 
 
 def weight_of(total: np.ndarray, size: int) -> Weight:

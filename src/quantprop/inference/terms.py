@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -29,7 +30,8 @@ MEAN = "mean"
 MATRICES = 5  # of all terms at all rows, for a joint posterior and its eigenvectors
 Solution = Any  # of `solution`, which imports this
 
-_cross = program(lambda process, kernel, x, new: process.cross_terms(kernel, x, new))
+
+_cross = program(lambda process, kernel, terms, x, new: process.cross_terms(kernel, terms, x, new))
 _variances = program(lambda terms, new: jnp.concatenate([term.diagonal(new) for term in terms]))
 _covariance = program(lambda terms, new: jax.scipy.linalg.block_diag(*(term.gram(new) for term in terms)))
 
@@ -43,6 +45,7 @@ class Effects(Mapping[str, Normal]):
     solution: Solution = field(repr=False)
     X: Float[np.ndarray, "k d"] = field(repr=False)
     parts: dict[str, Normal]
+    joint: Callable[[], Normal] = field(repr=False)  # of all parts, one after the other
 
     def __getitem__(self, name: str) -> Normal:
         return self.parts[name]
@@ -67,11 +70,23 @@ class Effects(Mapping[str, Normal]):
     @float64
     def sample(self, n: int, seed: int = 0) -> dict[str, Float[np.ndarray, "n k"]]:
         """n joint draws of all terms (rows: draws); their sum is a draw of f."""
-        drawn, k = prediction.draws(joint_of(self.solution, self.X), n, seed), len(self.X)
+        drawn, k = prediction.draws(self.joint(), n, seed), len(self.X)
         found = {name: drawn[:, i * k : (i + 1) * k] for i, name in enumerate(self.parts)}
         if MEAN in found and not found[MEAN].size:  # it is known
             found[MEAN] = np.broadcast_to(self.parts[MEAN].mean, (n, k)).copy()
         return found
+
+
+class Parts(NamedTuple):
+    """Parts of f: kernels, of which each has one part or several side by side, and the names of all parts."""
+
+    names: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
+
+    @staticmethod
+    def of(kernel: Kernel) -> Parts:
+        """The terms of a sum."""
+        return Parts(tuple(terms_of(kernel)), tuple(summands(kernel)))
 
 
 def terms_of(kernel: Kernel) -> dict[str, Kernel]:
@@ -92,15 +107,15 @@ def _name(term: Kernel) -> str:
 
 
 @float64
-def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
-    """The posterior of every term at inputs, including the uncertainty of a learned mean."""
-    named = terms_of(solution.model.plain_kernel)
+def effects_at(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts) -> Effects:
+    """The posterior of every part at inputs, including the uncertainty of a learned mean."""
+    named = of.names
     learned, given = solution._learned_mean, solution.model.prior_mean(x)
 
     def moments(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:  # a column for each term
-        latent, own, moves = _posterior(solution, learned, x, _variances)
+        latent, own, moves = _posterior(solution, of, x, _variances)
         mean, variance, prior = (
-            np.reshape(of, (len(named), -1))[:, : len(x)] for of in (latent.mean, latent.variance, own)
+            np.reshape(each, (len(named), -1))[:, : len(x)] for each in (latent.mean, latent.variance, own)
         )
         return mean.T, (prediction.above_rounding(variance, prior, len(solution.X)) + np.sum(moves**2, axis=-1)).T
 
@@ -108,30 +123,30 @@ def effects_at(solution: Solution, x: Float[np.ndarray, "k d"]) -> Effects:
     parts = {name: Normal(mean[:, i], variance[:, i]) for i, name in enumerate(named)}
     if given.any() or learned.names:
         parts[MEAN] = Normal(given, np.sum(learned.moves(x) ** 2, axis=1))
-    return Effects(solution, x, parts)
+    return Effects(solution, x, parts, partial(joint_of, solution, x, of))
 
 
-def _posterior(solution: Solution, learned: LearnedMean, x: np.ndarray, own_of: Any) -> Any:
-    """The posterior of all terms at padded inputs, their prior (co)variances, and the change of each term with each
-    standardised parameter of a learned mean (terms × k × p).
+def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any:
+    """The posterior of all parts at padded inputs, their prior (co)variances, and the change of each part with each
+    standardised parameter of a learned mean (parts × k × p).
     """
-    model, terms, k = solution.model, tuple(summands(solution.model.plain_kernel)), len(x)
+    model, learned, k = solution.model, solution._learned_mean, len(x)
     new, train = (pad(of, bucket(len(of))) for of in (x, solution.X))
-    cross, own = _cross(model.plain_process, model.plain_kernel, train, new), own_of(terms, new)
-    zero = np.zeros(len(terms) * len(new))
+    cross, own = _cross(model.plain_process, model.plain_kernel, of.kernels, train, new), own_of(of.kernels, new)
+    zero = np.zeros(len(of.names) * len(new))
     latent, *greater = (prediction.latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))
-    moved = np.array([other.mean - latent.mean for other in greater]).reshape(len(greater), len(terms), len(new))
+    moved = np.array([other.mean - latent.mean for other in greater]).reshape(len(greater), len(of.names), len(new))
     return *to_numpy((latent, own)), np.moveaxis(moved[:, :, :k], 0, -1) @ learned.root
 
 
 @float64
-def joint_of(solution: Solution, x: Float[np.ndarray, "k d"]) -> Normal:
-    """The joint posterior of all terms at inputs, term by term, and of a mean that was learned."""
-    terms, k, size = len(summands(solution.model.plain_kernel)), len(x), bucket(len(x))
+def joint_of(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts) -> Normal:
+    """The joint posterior of all parts at inputs, part by part, and of a mean that was learned."""
+    terms, k, size = len(of.names), len(x), bucket(len(x))
     need, what = 8 * MATRICES * (terms * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
     check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", what))
-    parts, learned = effects_at(solution, x).parts, solution._learned_mean
-    latent, _, moves = _posterior(solution, learned, x, _covariance)
+    parts, learned = effects_at(solution, x, of).parts, solution._learned_mean
+    latent, _, moves = _posterior(solution, of, x, _covariance)
     rows = np.concatenate([np.arange(i * size, i * size + k) for i in range(terms)])
     moves = moves.reshape(len(rows), len(learned.names))
     if learned.names:
@@ -256,7 +271,8 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
 def _level(solution: Solution) -> FixedEffect:
     """The mean where linear terms are 0: what is known of it, and constant terms."""
     terms, at = summands(solution.model.plain_kernel), solution.X[:1]
-    joint, constant = joint_of(solution, at), [isinstance(term, Constant) for term in terms]
+    joint = joint_of(solution, at, Parts.of(solution.model.plain_kernel))
+    constant = [isinstance(term, Constant) for term in terms]
     constant += [False] * (len(joint.mean) - len(terms))
     estimate = solution.model.prior_mean(at)[0] + joint.mean[constant].sum()
     return _effect(estimate, joint.covariance[np.ix_(constant, constant)].sum())
@@ -277,7 +293,7 @@ def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffe
     columns, centre = list(map(int, term.columns)), getattr(term.kernel, "centre", None)
     units = np.zeros((len(columns), solution.X.shape[1]))
     units[:, columns] = np.eye(len(columns)) + (0.0 if centre is None else centre)
-    at = effects_at(solution, units)[name]
+    at = effects_at(solution, units, Parts.of(solution.model.plain_kernel))[name]
     return {f"linear({called})": _effect(at.mean[i], at.variance[i]) for i, called in enumerate(_called(term))}
 
 
@@ -285,7 +301,8 @@ def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dic
     """The coefficient of a column in several linear terms: how their sum changes over one unit."""
     ends = np.zeros((2, solution.X.shape[1]))
     ends[1, int(column)] = 1.0
-    joint, names = joint_of(solution, ends), list(terms_of(solution.model.plain_kernel))
+    names = (of := Parts.of(solution.model.plain_kernel)).names
+    joint = joint_of(solution, ends, of)
     change = np.zeros(len(joint.mean))
     for name in linear:
         change[2 * names.index(name) : 2 * names.index(name) + 2] = -1.0, 1.0

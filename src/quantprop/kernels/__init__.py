@@ -12,6 +12,7 @@ subclass with one method, `__call__(x, z)` for two points, written in jax.numpy:
 [[1.0], [1.5]]
 """
 
+from quantprop.kernels.additive import Additive as Additive
 from quantprop.kernels.base import LENGTHSCALE as LENGTHSCALE
 from quantprop.kernels.base import VARIANCE as VARIANCE
 from quantprop.kernels.base import Bounds as Bounds
@@ -36,6 +37,7 @@ from quantprop.kernels.pairwise import from_tinygp as from_tinygp
 from quantprop.kernels.simple import Constant as Constant
 from quantprop.kernels.simple import Linear as Linear
 from quantprop.kernels.simple import White as White
+from quantprop.kernels.standardised import Standardised as Standardised
 from quantprop.kernels.stationary import IntegratedWiener as IntegratedWiener
 from quantprop.kernels.stationary import Matern12 as Matern12
 from quantprop.kernels.stationary import Matern32 as Matern32

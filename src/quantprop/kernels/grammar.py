@@ -4,10 +4,10 @@
     product  = power { "*" power }
     power    = atom [ "**" number ]
     atom     = "(" sum ")" | name "(" [ column { "," column } ] { "," option } ")"
-    column   = word | whole number | "quoted"
+    column   = word | whole number | "quoted" | "*"
     option   = word ( "=" | "~" ) ( number | "[" number { "," number } "]" | "true" | "false" )
 
-A number after "=" is fixed, one after "~" is where learning starts.
+A number after "=" is fixed, one after "~" is where learning starts; "*" stands for all columns that no term names.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TOKEN = re.compile(
 )
 MAX_LETTERS = 10_000  # letters
 MAX_BRACKETS = 30  # brackets inside brackets
+EVERY = -1  # the column "*"
 
 
 class TermError(ValueError):
@@ -202,6 +203,8 @@ class _Reader:
             return token.text[1:-1].replace(2 * quote, quote)
         if token.kind == "number" and token.text.isdigit() and len(token.text) < 10:
             return int(token.text)
+        if token.kind == "mark" and token.text == "*":
+            return EVERY
         self.fail(token, f"a column must stand here, by name or position, not {token}")
 
     def value(self) -> float | tuple[float, ...] | bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from quantprop.kernels.additive import Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Sum
 from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
 from quantprop.kernels.simple import Constant, Linear, White
@@ -112,3 +113,17 @@ def with_levels(kernel: Any, levels: dict[int, int]) -> Any:
         return leaf.of_levels(levels[seen[0]]) if known else leaf
 
     return with_leaves(kernel, change)
+
+
+def measured(kernel: Any, x: np.ndarray, counts: np.ndarray | None = None) -> Any:
+    """A kernel whose Additive parts have the distributions of their columns in rows x, where they had none."""
+
+    def change(leaf: Any, seen: Any) -> Kernel:
+        return leaf.measured(x if seen is None else x[:, list(seen)], counts) if isinstance(leaf, Additive) else leaf
+
+    return with_leaves(kernel, change)
+
+
+def is_measured(kernel: Kernel) -> bool:
+    """Return whether all Additive parts of a kernel have the distributions of their columns."""
+    return all(leaf.kinds for leaf, _ in leaves(kernel) if isinstance(leaf, Additive))

@@ -8,12 +8,15 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any, NamedTuple, NoReturn
 
+import jax
 import numpy as np
 
-from quantprop.core.parameters import Parameter, is_parameter
+from quantprop.core.parameters import LogNormal, Parameter, is_parameter
+from quantprop.core.records import changed
+from quantprop.kernels.additive import ORDER_PRIOR, Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import Categories, Coregion
-from quantprop.kernels.grammar import Call, Chain, TermError, Tree, parsed
+from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree, parsed
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.stationary import (
     Matern12,
@@ -39,7 +42,7 @@ class Kind(NamedTuple):
     @property
     def ard(self) -> bool:
         """True if it may have a lengthscale for each column."""
-        return "lengthscale" in self.parameters and len(self.columns) > 1
+        return self.parameters[:2] == _SMOOTH and len(self.columns) > 1
 
 
 _ANY, _ONE, _NONE = (range(1, 1000), "one column or more"), (range(1, 2), "one column"), (range(1), "no column")
@@ -51,6 +54,7 @@ KINDS = {
     "matern52": Kind(Matern52, *_ANY, _SMOOTH),
     "rq": Kind(RationalQuadratic, *_ANY, (*_SMOOTH, "mixture")),
     "periodic": Kind(Periodic, *_ONE, (*_SMOOTH, "period")),
+    "additive": Kind(Additive, *_ANY, ("order", *_SMOOTH, "relevance")),
     "linear": Kind(Linear, *_ANY, ("variance",)),
     "group": Kind(Categories, *_ANY, ("variance",)),
     "coregion": Kind(Coregion, *_ONE, ("rank", "weights", "own")),
@@ -85,8 +89,9 @@ class Start:
 class Terms:
     """A kernel in the language of terms. `names` are those of X's columns, where X has none itself.
 
-    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. "=" fixes a
-    parameter, "~" sets its starting value, and what is not said is learned; but for the variance of linear and
+    Kinds are se, matern12, matern32, matern52, rq, periodic, additive, linear, group, coregion, constant and white.
+    "additive(*)" takes all columns that no term names. "=" fixes a parameter, "~" sets its starting value, and what is
+    not said is learned; but for the variance of linear and
     constant, effects with vague priors: estimators fix it at a large number.
 
     >>> from quantprop.kernels import Terms
@@ -142,10 +147,12 @@ class _Builder:
         if len(call.columns) not in kind.columns:
             self.fail(call.at, f"{call.kind} takes {kind.takes}; got {len(call.columns)}")
         self.check_options(call, kind)
-        columns = tuple(self.position(*named) for named in call.columns)
+        columns = self.columns(call, kind)
         if len(set(columns)) < len(columns):
             self.fail(call.columns[-1].at, f"{call.kind} has a column twice")
-        leaf = self.coregion(call) if kind.make is Coregion else self.leaf(call, columns, in_product, scaled)
+        place = Place(call.kind, columns, in_product)
+        made = {Coregion: lambda: self.coregion(call), Additive: lambda: self.additive(call, place)}
+        leaf = made.get(kind.make, lambda: self.leaf(call, place, scaled))()
         called = tuple(self.names[c] for c in columns if isinstance(c, int)) if self.names else ()
         return Columns(leaf, columns, called) if columns else leaf
 
@@ -160,6 +167,18 @@ class _Builder:
             if name not in ("ard", "weights") and not np.all(np.greater(option.value, 0)):
                 self.fail(option.at, f"{name} must be positive; got {option.value}")
 
+    def columns(self, call: Call, kind: Kind) -> tuple[Column, ...]:
+        """The columns of a term; none of one of all columns, if the names of X are not known."""
+        if all(named.column != EVERY for named in call.columns):
+            return tuple(self.position(*named) for named in call.columns)
+        if kind.make is not Additive or len(call.columns) > 1:
+            self.fail(call.at, "'*' stands alone, as in additive(*)")
+        others = {named.column for other in terms_of(parsed(self.text)) for named in other.columns}
+        found = tuple(i for i, name in enumerate(self.names) if name not in others)
+        if self.names and not found:
+            self.fail(call.at, "other terms name all columns: there is none left for '*'")
+        return found
+
     def position(self, column: Column, at: int) -> Column:
         """A column by its position, where the names of X are known."""
         if not self.names:
@@ -169,8 +188,8 @@ class _Builder:
             self.fail(at, f"there is no column {column!r}; there are {there}{nearest(column, self.names)}")
         return self.names.index(str(column))
 
-    def leaf(self, call: Call, columns: tuple[Column, ...], in_product: bool, scaled: bool) -> Kernel:
-        kind, place = KINDS[call.kind], Place(call.kind, columns, in_product)
+    def leaf(self, call: Call, place: Place, scaled: bool) -> Kernel:
+        kind = KINDS[call.kind]
         ard = "ard" in call.options and call.options["ard"].value
         numbers: dict[str, Any] = {}
         for name in kind.parameters:
@@ -207,6 +226,18 @@ class _Builder:
             self.fail(weights.at, f"weights must be {levels} × {width} numbers, level by level, and levels at least 2")
         table, own_variances = np.reshape(weights.value, (levels, width)), np.array(own.value)
         return Coregion(width, levels, Parameter(table, fixed=weights.fixed), Parameter(own_variances, fixed=own.fixed))
+
+    def additive(self, call: Call, place: Place) -> Additive:
+        given = dict(call.options)
+        order = given.pop("order", Option(2, True, call.at))
+        size = 1 + int(order.value) if order.value in (1, 2, 3) else self.fail(order.at, "order must be 1, 2 or 3")
+        if "variance" in given and np.shape(given["variance"].value) != (size,):
+            self.fail(given["variance"].at, f"variance must have {size} numbers, one for each order from 0")
+        numbers: dict[str, Any] = {name: Parameter(np.array(one.value), fixed=one.fixed) for name, one in given.items()}
+        if is_parameter(each := self.start.variance(place)) and "variance" not in given:
+            prior = LogNormal(float(each.value), ORDER_PRIOR.deviation)
+            numbers["variance"] = changed(each, value=np.full(size, each.value), prior=prior)
+        return Additive(size - 1, **numbers)
 
 
 def terms_of(tree: Tree) -> list[Call]:
@@ -246,6 +277,7 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
         raise TypeError(f"{type(kernel).__name__} has no name in the language of terms")
     name = _NAMES[type(kernel)]
     columns = [quoted(column) for column in seen] if 1 in KINDS[name].columns else []
+    columns = ["*"] if isinstance(kernel, Additive) and not seen else columns
     return f"{name}({', '.join([*columns, *_options(kernel, name, digits)])})"
 
 
@@ -261,9 +293,10 @@ def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
     """The parameters of a term; without digits, those that say what it is."""
     wanted = KINDS[name].parameters
     if digits is None:
-        wanted = [parameter for parameter in wanted if parameter in ("rank", "period")]
+        wanted = [parameter for parameter in wanted if parameter in ("rank", "period", "order")]
     given = ((option, getattr(kernel, option)) for option in wanted)
-    return [f"{option}={_number(value, digits)}" for option, value in given if value is not None]
+    there = ((option, value) for option, value in given if value is not None and np.size(jax.tree.leaves(value)))
+    return [f"{option}={_number(value, digits)}" for option, value in there]
 
 
 def _number(value: Any, digits: int | None) -> str:

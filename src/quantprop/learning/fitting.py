@@ -20,7 +20,7 @@ from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
-from quantprop.inference.task import prepare
+from quantprop.inference.task import prepare, with_distributions
 from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
@@ -99,6 +99,7 @@ def fit(
     """
     method, objective = method_by_name(method), as_objective(objective)
     objective.check(method)
+    model = with_distributions(model, X, weights)
     task = prepare(model, X, y, method, weights, exposure, trials)
     landscape = Landscape(task.model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)

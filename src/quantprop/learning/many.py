@@ -9,7 +9,7 @@ from typing import Any
 
 from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
-from quantprop.inference.task import prepare
+from quantprop.inference.task import prepare, with_distributions
 from quantprop.learning.batch_search import BatchSearch
 from quantprop.learning.fitting import MOST
 from quantprop.learning.landscape import Landscape
@@ -88,7 +88,7 @@ def fit_many(
                          f"{', '.join(str(len(column)) for column in columns)}")  # fmt: skip
     surfaces: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
-        task = prepare(one, x, t, method, w, e, k)
+        task = prepare(with_distributions(one, x, w), x, t, method, w, e, k)
         parts = surfaces[-1].parts if surfaces and surfaces[-1].model is task.model and not callable(one.mean) else None
         surfaces.append(Landscape(task.model, task, method, objective, gradient == "exact", tol, known_parts=parts))
     finished: dict[int, Fitted] = {}

@@ -21,7 +21,7 @@ from jaxtyping import Array, Bool, Float
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.records import Record, changed
 from quantprop.core.sites import Marginal, Removal, cavity
-from quantprop.kernels import Kernel, summands
+from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Scalar
 from quantprop.numerics.triangular import transposed
 from quantprop.runtime.mesh import is_divided
@@ -245,9 +245,11 @@ class Process(Record):
         """What ties values of one term of a sum at new inputs to those of the whole sum, `kernel`, at x."""
         raise TypeError(f"{type(self).__name__} cannot tell the terms of a sum apart: use process=Dense()")
 
-    def cross_terms(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
+    def cross_terms(
+        self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
+    ) -> Any:
         """The same for the terms of a sum, one after the other: all of them at all new inputs."""
-        parts = [self.cross_of(kernel, term, x, new) for term in summands(kernel)]
+        parts = [self.cross_of(kernel, term, x, new) for term in terms]
         return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
 
     def after(self, message: Any) -> Process:

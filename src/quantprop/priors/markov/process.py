@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.core.records import field
-from quantprop.kernels import Kernel, summands
+from quantprop.kernels import Kernel
 from quantprop.kernels.structure import bare, columns_of
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.markov.algebra import Layout, Slots, lanes_for, layout_of, to_slots
@@ -88,9 +88,11 @@ class Markov(Process):
         time = time_column(kernel, x.shape[1])
         return ties_of(partial(form, kernel, harmonics=self.harmonics), kernel.noise(new), x[:, time], new[:, time])
 
-    def cross_terms(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Ties:
+    def cross_terms(
+        self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
+    ) -> Ties:
         """A term is what h sees of its own block of the state."""
-        terms, none = summands(kernel), jnp.zeros(1)
+        none = jnp.zeros(1)
         ties = self.cross(kernel, x, jnp.tile(new, (len(terms), 1)))
         owner = np.repeat(np.arange(len(terms)), [len(form(term, none, none, self.harmonics).h) for term in terms])
         own = owner[:, None] == np.repeat(np.arange(len(terms)), len(new))

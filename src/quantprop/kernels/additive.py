@@ -1,0 +1,285 @@
+"""The orthogonal additive kernel (Lu, Boukouvalas and Hensman 2022): a sum of functions of one, two and three columns.
+
+Each factor is a kernel of one column whose functions integrate to 0 over the distribution of this column in the data:
+k̃(x, z) = k(x, z) − a(x) a(z)/c with a(x) = Σ_m w_m k(x, z_m) and c = Σ_m w_m a(z_m). So a main effect contains no
+constant, an interaction no main effect, and every component of f is identified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import comb
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from quantprop.core.parameters import LogNormal, Parameter, is_parameter, vector
+from quantprop.core.records import changed, field
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points, bounded
+from quantprop.kernels.stationary import SquaredExponential, Stationary
+from quantprop.runtime.display import Form, expression
+
+MAX_ORDER = 3  # Newton's identities lose digits beyond: 1e-13 at order 3 and 60 columns
+MAX_NODES = 32  # of the distribution of a column
+ROWS = 64  # computed at a time on an accelerator; on a CPU one row stays in the cache
+LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
+START = 2.0  # lengthscale, in standard deviations
+PRIOR = LogNormal(START, 1.0)
+RELEVANCE: Bounds = (1e-6, 1e2)  # of columns without a lengthscale, which multiplies their factor
+RELEVANCE_PRIOR = LogNormal(0.4, 2.0)  # what PRIOR says of a column of two equally frequent values
+ORDER_PRIOR = LogNormal(1.0, 2.0)  # of each variance, in units of its start
+CONSTANT, LEVELS, CURVE = "constant", "levels", "curve"  # kinds of factors
+_ONE = Parameter(1.0, fixed=True)
+
+
+def _shape(base: Any) -> Any:
+    """A stationary kernel of variance and lengthscale 1."""
+    if not isinstance(base, Stationary):
+        raise TypeError(f"Additive: base must be a stationary kernel such as kernels.Matern52(); got {base!r}")
+    return changed(base, variance=_ONE, lengthscale=_ONE)
+
+
+def _plain(given: Any) -> Any:
+    return given.value if is_parameter(given) else given
+
+
+class Additive(Kernel):
+    """Σ_q variance_q e_q(k̃_1, ..., k̃_D)/C(D, q) for q = 0, ..., order, where e_q sums the products of q factors.
+
+    `base` is the correlation in each column. `lengthscale` has one entry for each column of more than two values, in
+    standard deviations of the column; factors of levels have a `relevance` instead, which multiplies them. These are
+    columns of two values, and 0-1 columns of the levels of one variable, of which `factors` says that they belong
+    together. `kinds`, `nodes` and `weights` describe the distribution of each factor. What is not given `fit` chooses
+    from the rows that count, with bounds and priors; `measured` does the same.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> kernel = kernels.Additive(order=1, variance=[0.5, 1.0], relevance=[1.0])
+    >>> kernel.measured(np.array([[0.0], [1.0], [1.0]])).gram(np.array([[0.0], [1.0]])).round(2).tolist()
+    [[1.3, 0.1], [0.1, 0.7]]
+    """
+
+    order: int = field(default=2, static=True)
+    base: Stationary = field(default=SquaredExponential(), converter=_shape)
+    variance: Any = field(default=None, converter=vector)
+    lengthscale: Any = field(default=None, converter=vector)
+    relevance: Any = field(default=None, converter=vector)
+    factors: tuple[tuple[int, ...], ...] | None = field(default=None, static=True)
+    kinds: tuple[str, ...] = field(default=(), static=True)
+    nodes: Any = None
+    weights: Any = None
+
+    bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE, relevance=RELEVANCE)
+
+    def __check_init__(self) -> None:
+        if self.order not in range(MAX_ORDER + 1):
+            raise ValueError(f"Additive: order must be 0, 1, 2 or 3; got {self.order!r}")
+        if self.variance is not None and np.shape(_plain(self.variance)) != (self.order + 1,):
+            raise ValueError(f"Additive: variance must have one entry for each order from 0 to {self.order}; "
+                             f"got shape {np.shape(_plain(self.variance))}")  # fmt: skip
+        for name, kind in (("lengthscale", CURVE), ("relevance", LEVELS)) if self.kinds else ():
+            found, wanted = np.shape(_plain(getattr(self, name))), (self.kinds.count(kind),)
+            if found not in ((), wanted):
+                raise ValueError(f"Additive: {name} must be one number or have shape {wanted}; got {found}")
+        columns = [column for factor in self.factors or () for column in factor]
+        if len(set(columns)) < len(columns):
+            raise ValueError("Additive: factors must not share a column")
+        if self.kinds and self.order > self.count:
+            raise ValueError(f"Additive: order={self.order} needs {self.order} columns that vary, and X has "
+                             f"{self.count}: use order={self.count}")  # fmt: skip
+
+    @property
+    def inner_kernels(self) -> dict[str, Kernel]:
+        """None: `base` is a setting, and the kernel one term."""
+        return {}
+
+    @property
+    def count(self) -> int:
+        """The number of factors that vary."""
+        return sum(kind != CONSTANT for kind in self.kinds)
+
+    @property
+    def varying(self) -> list[tuple[int, ...]]:
+        """The columns of each factor that varies."""
+        return [factor for factor, kind in zip(self._factors, self.kinds, strict=True) if kind != CONSTANT]
+
+    def _expression(self, form: Form) -> str:
+        kind = type(self.base).__name__
+        base = "" if kind == "SquaredExponential" else f", base={kind}()"
+        words = any(len(factor) > 1 for factor in self.factors or ())
+        names = ("variance", "lengthscale", "relevance", *["factors"] * words)
+        given = [(name, getattr(self, name)) for name in names]
+        more = "".join(f", {name}={expression(value, form)}" for name, value in given if value is not None)
+        return f"Additive(order={self.order}{base}{more})"
+
+    def by_column(self, count: int) -> Kernel:
+        """Itself: it has a lengthscale for each column."""
+        return self
+
+    # --- the distribution of the columns -----------------------------------------------------------------------------
+
+    def measured(self, x: Any, counts: Any = None) -> Additive:
+        """The kernel with the distribution of each factor in rows x, of which row i counts `counts[i]` times; itself if
+        it has one. Lengthscales that are not given start at 2 standard deviations, with the prior LogNormal(2, 1), and
+        variances at 1, with the prior LogNormal(1, 2).
+        """
+        if self.kinds:
+            return self
+        x = np.asarray(x, dtype=np.float64)
+        share = np.ones(len(x)) if counts is None else np.asarray(counts, dtype=np.float64)
+        factors = tuple((j,) for j in range(x.shape[1])) if self.factors is None else self.factors
+        found = [_distribution(x[:, list(factor)][share > 0], share[share > 0]) for factor in factors]
+        width = max([MAX_NODES, *(len(one.weights) for one in found)])
+        nodes = np.stack([np.pad(one.nodes, (0, width - len(one.nodes)), mode="edge") for one in found])
+        weights = np.stack([np.pad(one.weights, (0, width - len(one.weights))) for one in found])
+        curves = sum(one.kind == CURVE for one in found)
+        lengthscale = Parameter(np.full(curves, START), LENGTHSCALE, PRIOR, fixed=not curves)
+        flat = sum(one.kind == LEVELS for one in found)
+        relevance = Parameter(np.full(flat, RELEVANCE_PRIOR.median), RELEVANCE, RELEVANCE_PRIOR, fixed=not flat)
+        variance = Parameter(np.ones(self.order + 1), VARIANCE, ORDER_PRIOR)
+        return Additive(
+            self.order, self.base, variance if self.variance is None else self.variance,
+            lengthscale if self.lengthscale is None else self.lengthscale,
+            relevance if self.relevance is None else self.relevance,
+            factors, tuple(one.kind for one in found), nodes, weights,
+        )  # fmt: skip
+
+    @property
+    def _factors(self) -> tuple[tuple[int, ...], ...]:
+        if not self.kinds or self.factors is None:
+            raise ValueError("Additive: the distribution of its columns is not known: learn with fit, which chooses it "
+                             "from the rows, or use kernel.measured(X)")  # fmt: skip
+        return self.factors
+
+    def points(self) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "count m"]]:
+        """Rows that hold node after node of every factor, and the weights of the nodes for each factor that varies."""
+        nodes, weights = np.asarray(self.nodes), np.asarray(self.weights)
+        x = np.zeros((nodes.shape[1], 1 + max(column for factor in self._factors for column in factor)))
+        for factor, kind, own in zip(self._factors, self.kinds, nodes, strict=True):
+            for i, column in enumerate(factor):
+                x[:, column] = own if kind != LEVELS else own[i] + np.where(np.arange(len(x)) == i + 1, 1.0, -1.0)
+        return x, weights[[kind != CONSTANT for kind in self.kinds]]
+
+    # --- its factors -------------------------------------------------------------------------------------------------
+
+    def _of(self, kind: str) -> list[int]:
+        return [i for i, (_, own) in enumerate(zip(self._factors, self.kinds, strict=True)) if own == kind]
+
+    def _levels(self, x: Points) -> list[tuple[Float[Array, "n levels"], Float[Array, "levels levels"]]]:
+        """For every factor of levels, 1 in the column of each row's level, and relevance · (δ − w wᵀ/Σw²) of two
+        levels. Level 0 is that of rows that are low in all columns.
+        """
+        found = []
+        for place, i in enumerate(self._of(LEVELS)):
+            columns = list(self._factors[i])
+            high = x[:, columns] > jnp.asarray(self.nodes)[i, : len(columns)]
+            level = jnp.where(jnp.any(high, axis=1), 1 + jnp.argmax(high, axis=1), 0)
+            w = jnp.asarray(self.weights)[i, : len(columns) + 1]
+            relevance = jnp.broadcast_to(jnp.asarray(self.relevance), (self.kinds.count(LEVELS),))[place]
+            table = relevance * (jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2))
+            found.append((jax.nn.one_hot(level, len(w), dtype=table.dtype), table))
+        return found
+
+    def _curves(self, x: Points) -> tuple[Float[Array, "curves n"], Float[Array, "curves n"]]:
+        """The columns of the curves, and a(x)/√c of each."""
+        nodes, w = self._of_curves(self.nodes), self._of_curves(self.weights)
+        x = x[:, [self._factors[i][0] for i in self._of(CURVE)]].T
+        among = jnp.einsum("cm,cmk,ck->c", w, self._correlations(nodes, nodes), w)
+        return x, jnp.einsum("cnm,cm->cn", self._correlations(x, nodes), w) / jnp.sqrt(among)[:, None]
+
+    def _of_curves(self, stored: Any) -> Float[Array, "curves m"]:
+        return jnp.asarray(stored)[self._of(CURVE), :]
+
+    def _rates(self) -> Float[Array, " curves"]:
+        """1/lengthscale of the curves, in the units of X."""
+        nodes, w = self._of_curves(self.nodes), self._of_curves(self.weights)
+        centre = jnp.sum(w * nodes, axis=1, keepdims=True)
+        return 1.0 / (jnp.sqrt(jnp.sum(w * (nodes - centre) ** 2, axis=1)) * jnp.asarray(self.lengthscale))
+
+    def _correlations(self, x: Float[Array, "curves n"], z: Float[Array, "curves k"]) -> Float[Array, "curves n k"]:
+        return self.base.profile(((x[:, :, None] - z[:, None]) * self._rates()[:, None, None]) ** 2)
+
+    def each(self, x: Points, z: Others) -> Float[Array, "count n k"]:
+        """k̃(x_i, z_j) of all factors that vary, in their order."""
+        pairs = zip(self._levels(x), self._levels(z), strict=True)
+        found = {LEVELS: iter([one @ table @ other.T for (one, table), (other, _) in pairs])}
+        if CURVE in self.kinds:
+            (u, a), (v, b) = self._curves(x), self._curves(z)
+            found[CURVE] = iter(self._correlations(u, v) - a[:, :, None] * b[:, None])
+        return jnp.stack([next(found[kind]) for kind in self.kinds if kind != CONSTANT])
+
+    # --- their sums of products --------------------------------------------------------------------------------------
+
+    def amplitudes(self) -> list[Any]:
+        """The variance of each component, by its order."""
+        variance = jnp.asarray(self.variance)
+        return [variance[q] / comb(self.count, q) for q in range(self.order + 1)]
+
+    def _total(self, sums: Sequence[Any]) -> Any:
+        """The kernel from the power sums p_s = Σ_d k̃_d^s: q e_q = Σ_s (−1)^(s−1) e_{q−s} p_s (Newton and Girard)."""
+        e: list[Any] = [1.0]
+        for q in range(1, self.order + 1):
+            e.append(sum((-1) ** (s - 1) * e[q - s] * sums[s - 1] for s in range(1, q + 1)) / q)
+        return sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True))
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        """Factors of levels by one product of matrices for each power; curves row by row, and again in the derivative,
+        so that no n × k × D array is formed.
+        """
+        powers, sums = range(1, self.order + 1), [jnp.zeros((len(x), len(z)))] * self.order
+        if levels := self._levels(x):
+            right = jnp.concatenate([one for one, _ in self._levels(z)], axis=1).T
+            sums = [jnp.concatenate([one @ table**s for one, table in levels], axis=1) @ right for s in powers]
+        if CURVE not in self.kinds or not self.order:
+            return self._total(sums) * jnp.ones((len(x), len(z)))
+        (u, a), (v, b), rates = self._curves(x), self._curves(z), self._rates()
+
+        @jax.checkpoint
+        def row(given: Any) -> Array:
+            u, a, sums = given
+            k = self.base.profile(((u[:, None] - v) * rates[:, None]) ** 2) - a[:, None] * b
+            return self._total([own + jnp.sum(k**s, axis=0) for s, own in zip(powers, sums, strict=True)])
+
+        return jax.lax.map(row, (u.T, a.T, sums), batch_size=1 if jax.default_backend() == "cpu" else ROWS)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        own = [jnp.sum((one @ table) * one, axis=1) for one, table in self._levels(x)]
+        own += list(1.0 - self._curves(x)[1] ** 2) if CURVE in self.kinds else []
+        return self._total([sum(k**s for k in own) for s in range(1, self.order + 1)]) * jnp.ones(len(x))
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.cross(x[None], z[None])[0, 0]
+
+
+class _Distribution(NamedTuple):
+    """The kind of a factor, and the distribution of its column: nodes, and weights that sum to 1. Of levels the nodes
+    are the middles between high and low of all columns, and the weights those of no column and of each.
+    """
+
+    kind: str
+    nodes: Float[np.ndarray, " m"]
+    weights: Float[np.ndarray, " m"]
+
+
+def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) -> _Distribution:
+    """The distribution of the columns of one factor. More than 32 values become at most 32 means of equal mass."""
+    share = counts / counts.sum()
+    values, place = np.unique(x[:, 0], return_inverse=True)
+    if x.shape[1] > 1 or len(values) < 3:
+        middle = 0.5 * (x.min(axis=0) + x.max(axis=0))
+        high = x > middle
+        if (high.sum(axis=1) > 1).any():
+            raise ValueError(f"Additive: the columns of one factor are levels that exclude each other, and row "
+                             f"{int(np.argmax(high.sum(axis=1) > 1))} of X has two")  # fmt: skip
+        weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
+        return _Distribution(LEVELS if high.any() else CONSTANT, middle, weights)
+    mass = np.bincount(place, share)
+    if len(values) > MAX_NODES:
+        group = np.floor(MAX_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
+        _, group = np.unique(np.clip(group, 0, MAX_NODES - 1), return_inverse=True)
+        whole = np.bincount(group, mass)
+        values, mass = np.bincount(group, mass * values) / whole, whole
+    return _Distribution(CURVE, values, mass)
