@@ -12,9 +12,8 @@ from quantprop.core.gaussian import Normal
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
 from quantprop.inference.prediction import draws
 from quantprop.inference.predictive import predictive_of
-from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.base import Datum, scales
 from quantprop.likelihoods.derived import of_output
-from quantprop.likelihoods.base import scales
 from quantprop.runtime.arguments import checked
 
 
