@@ -236,6 +236,9 @@ CALLS: dict[str, Callable[[], Call]] = {
             "trials": [2.0],
         },
     ),
+    "stack": lambda: Call(
+        quantprop.stack, {"fitted": [gaussian()]}, {"fitted": [None, 1.0, "fit", [], [None], {"a": 1}]}
+    ),
     "predict_many": lambda: Call(
         predict_many,
         {"solutions": [gaussian().solution, gaussian().solution], "Xnew": [X, X]},

@@ -258,6 +258,31 @@ def test_names_tell_apart_all_that_changes_a_program():
     assert name(likelihoods.Probit(), EP(), np.ones(3)) == names[0]  # numbers are not compiled in
 
 
+def around(function, factor=1.0):
+    """A function made by one of the library, around another."""
+
+    def made(x):
+        return factor * function(x)
+
+    made.__module__ = "quantprop.like"
+    return made
+
+
+def test_names_tell_functions_by_what_they_enclose():
+    form = jax.tree.structure(((0,), {}))
+    names = [
+        disk_cache._name(around(infer_like), {}, form, [0.0]),
+        disk_cache._name(around(disk_cache.cached), {}, form, [0.0]),
+        disk_cache._name(around(infer_like, 2.0), {}, form, [0.0]),
+        disk_cache._name(around(around(infer_like)), {}, form, [0.0]),
+    ]
+    assert None not in names
+    assert len(set(names)) == len(names)
+    assert disk_cache._name(around(infer_like), {}, form, [0.0]) == names[0]
+    assert disk_cache._name(around(lambda x: x), {}, form, [0.0]) is None  # a user's
+    assert disk_cache._name(around(infer_like, np.ones(2)), {}, form, [0.0]) is None  # numbers that would be lost
+
+
 class Probit(likelihoods.Probit):
     """A user's own, of the same name."""
 

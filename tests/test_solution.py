@@ -11,6 +11,9 @@ from scipy.special import gammaln, log_ndtr, logsumexp
 from scipy.stats import norm
 
 from quantprop import EP, QP, VB, Dense, Laplace, Model, infer, kernels, likelihoods, predict_many, project, projections
+from quantprop.core.data import bucket
+from quantprop.inference.prediction import JOINT_MATRICES, at_new, gram_of
+from quantprop.runtime import memory
 from quantprop.runtime.memory import check_memory
 
 X = np.array([[-0.7, 0.2], [0.1, -0.4], [0.9, 0.8]])
@@ -184,6 +187,33 @@ def test_a_problem_too_large_for_memory_is_refused_before_it_starts():
     ):
         check_memory(Dense().cost(10**6))
     check_memory(Dense().cost(100))
+
+
+def test_a_joint_prediction_too_large_for_memory_is_refused_before_it_starts(monkeypatch):
+    solution = infer(Model(KERNEL, likelihoods.Probit()), X, np.array([1.0, 1.0, -1.0]), EP())
+    new = np.random.default_rng(0).normal(size=(1500, 2))
+    monkeypatch.setattr(memory, "_own_memory", lambda *taken: 8 * JOINT_MATRICES * bucket(1500) ** 2 - 1)
+    said = r"the joint posterior at 1500 rows takes about 72 MiB \(4 matrices of as many rows\), and at most 72 MiB are"
+    for joint in (lambda: solution.predict(new, full_cov=True), lambda: solution.sample(new, 1)):
+        with pytest.raises(MemoryError, match=said + " available: use fewer rows"):
+            joint()
+    apart = solution.predict(new)  # their variances alone take little
+    monkeypatch.setattr(memory, "_own_memory", lambda *taken: 8 * JOINT_MATRICES * bucket(1500) ** 2)
+    together = solution.predict(new, full_cov=True)
+    np.testing.assert_allclose(together.mean, apart.mean, rtol=1e-12)
+    np.testing.assert_allclose(np.diagonal(together.covariance), apart.variance, rtol=1e-12)
+
+
+def test_a_joint_prediction_takes_no_more_than_is_said():
+    solution = infer(Model(KERNEL, likelihoods.Probit()), X, np.array([1.0, 1.0, -1.0]), EP())
+    new, by = np.random.default_rng(0).normal(size=(512, 2)), solution._predictor
+    with jax.enable_x64(True):
+        mean, cross, _ = at_new(solution.model, X, new)
+        own = np.asarray(gram_of(solution.model.plain_kernel, new))
+        program = jax.jit(lambda *around: by.at(*around)).lower(mean, cross, own).compile()
+    taken = program.memory_analysis()
+    held = taken.argument_size_in_bytes + taken.output_size_in_bytes + taken.temp_size_in_bytes
+    assert 2.0 < held / (8 * 512**2) <= JOINT_MATRICES
 
 
 def test_results_are_float64_numpy_and_the_callers_jax_settings_stay():

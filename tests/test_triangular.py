@@ -19,6 +19,7 @@ from quantprop.numerics.triangular import (
     squares_above,
     squares_beside,
     triangular_inverse,
+    upper_product,
     weighted_gram,
 )
 
@@ -89,10 +90,16 @@ def test_pivots_end_where_nothing_is_left():
     assert np.abs(left).max() < 1e-12
 
 
-@pytest.mark.parametrize("m", [5, 130])
+@pytest.mark.parametrize("m", [5, 300])
 def test_products_with_wide_matrices(m):
     rng = np.random.default_rng(3)
     lower, wide, weights = np.tril(rng.normal(size=(m, m))), rng.normal(size=(m, 40)), rng.normal(size=40)
+    by = rng.normal(size=(m, 40))
     with jax.enable_x64(True):
-        np.testing.assert_allclose(lower_product(lower, wide), lower @ wide, rtol=1e-12, atol=1e-12)
+        product, back = jax.vjp(lower_product, lower, wide)
+        by_lower, by_wide = back(jnp.asarray(by))
+        np.testing.assert_allclose(product, lower @ wide, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(np.tril(by_lower), np.tril(by @ wide.T), rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(by_wide, lower.T @ by, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(upper_product(lower.T, wide), lower.T @ wide, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(weighted_gram(wide, weights), wide * weights @ wide.T, rtol=1e-12, atol=1e-12)

@@ -20,10 +20,12 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.inference.prediction import PrecisionWarning
     from quantprop.inference.results import Fitted
     from quantprop.inference.solution import Solution, Status
+    from quantprop.inference.stacked import Stack
     from quantprop.learning.checkpoints import checkpointed
     from quantprop.learning.fitting import fit
     from quantprop.learning.integration.integrating import integrate
     from quantprop.learning.many import fit_many
+    from quantprop.learning.stacking import stack
     from quantprop.learning.starts import KernelWarning
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
@@ -56,6 +58,8 @@ _HOME = {
     "predict_many": "inference.batched",
     "project": "projections.base",
     "sharded": "runtime.mesh",
+    "Stack": "inference.stacked",
+    "stack": "learning.stacking",
 }
 
 
@@ -95,6 +99,7 @@ __all__ = [
     "PowerEP",
     "PrecisionWarning",
     "Solution",
+    "Stack",
     "Status",
     "cache",
     "checkpointed",
@@ -114,6 +119,7 @@ __all__ = [
     "projections",
     "save",
     "sharded",
+    "stack",
     "storage",
     "tables",
 ]

@@ -70,6 +70,23 @@ def test_a_device_that_says_so_late_brings_advice_too():
         float64(full)(np.zeros((77, 2)))
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "RESOURCE_EXHAUSTED: Failed to allocate request for 2.98GiB (3200000000B) on device ordinal 0",
+        "Out of memory allocating 3200000000 bytes.",
+        "INTERNAL: Failed to launch: Out of memory while trying to allocate 3200000000 bytes.",
+    ],
+)
+def test_exhausted_memory_is_explained_in_every_wording(said):
+    def exhausted(*_):
+        raise jax.errors.JaxRuntimeError(f"{said}\nmore")
+
+    with pytest.raises(MemoryError, match="ran out of memory: the largest array has 41 rows") as caught:
+        float64(exhausted)(np.zeros((41, 2)))
+    assert str(caught.value).endswith(f"XLA said: {said}")
+
+
 def test_an_evaluation_takes_no_more_than_is_said():
     x, y = np.linspace(0.0, 9.0, 512)[:, None], np.tile([1.0, -1.0], 256)
     task = prepare(MODEL, x, y, QP(), None, None, None)

@@ -104,6 +104,12 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
         part["integration"] = str(model.integrated[which].status)
         part["integrated_log_evidence"] = model.integrated[which].log_evidence
         part["intervals"] = {name: asdict(one) for name, one in insight.intervals(model, which).items()}
+    if model.stacks:
+        stack = model.stacks[which]
+        part["members"] = {
+            one.name: {"weight": one.weight, "score": one.score, "learned": one.learned} for one in stack.members
+        }
+        part["left_out"] = stack.left_out
     if insight.has_terms(model):
         terms = insight.term_summary(model, which)
         part["kernel"], part["shares"] = terms.kernel, terms.shares
@@ -132,6 +138,9 @@ def described(model: TableModel) -> Iterator[str]:
         ranked = insight.relevance(model, i)
         shown = {k: v for k, v in part["hyperparameters"].items() if not (ranked and "lengthscale of " in k)}
         yield from _named((name, f"{value:.6g}") for name, value in shown.items())
+        for name, member in part.get("members", {}).items():
+            yield f"  {name}: weight {member['weight']:.2f}, leave-one-out {member['score']:.4f} per row alone"
+        yield from (f"  {name}: left out, {reason}" for name, reason in part.get("left_out", {}).items())
         if "intervals" in part:
             yield from (f"integration {part['integration']}", "posteriors (median, 95 % interval; prior):")
             yield from _named(

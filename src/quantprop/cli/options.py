@@ -25,7 +25,7 @@ LIKELIHOODS = ("probit", "logit", "heaviside", "multinomial-probit", "ordinal", 
                "log-logistic", "zero-inflated-poisson", "zero-inflated-negative-binomial", "warped")  # fmt: skip
 METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
-KERNELS = ("isotropic", "ard")
+KERNELS = ("isotropic", "ard", "shrunk", "additive", "auto")
 GROW = "grow"  # the kernel word that starts a search for terms
 DATES = ("number", "parts")
 ROLES = ("upper", "event", "exposure", "trials", "weights")
@@ -67,7 +67,8 @@ EVENT_HELP = (
     "means observed."
 )
 OF_KERNEL = (
-    "One lengthscale for all features (isotropic), or one each (ard); or terms of columns, such as "
+    "One lengthscale for all features (isotropic); one each (ard), with a prior that favours few relevant features "
+    "(shrunk); a sum of curves and surfaces (additive); these stacked with a linear model (auto); or terms, such as "
     "'se(age) + periodic(month, period=12) + group(hospital) + linear(dose)'."
 )
 GUESSED = "[guessed from the target, and said why]"

@@ -16,7 +16,7 @@ from quantprop.kernels.categories import Coregion
 from quantprop.kernels.structure import bare, leaves
 from quantprop.runtime.names import check_name
 
-NAMED_KERNELS = ("ard", "shrunk", "additive")
+NAMED_KERNELS = ("ard", "shrunk", "additive", "auto")
 MAX_COREGION_LEVELS = 50  # each has hyperparameters of its own
 MAX_SHOWN = 5  # levels that a message names
 

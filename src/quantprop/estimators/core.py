@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,18 +14,22 @@ from sklearn.utils import check_random_state
 
 from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import box, packed
+from quantprop.estimators.first_kernel import KernelChoices
 from quantprop.estimators.rows import Rows, has_one_site_per_row, of_first_process, weighted_sum
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.classes import ClassPredictive, ClassSolution, as_classes
 from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
+from quantprop.inference.mixed import MixedClasses
 from quantprop.inference.results import Ending, Fitted
+from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
-from quantprop.kernels import Difference, PerClass
+from quantprop.kernels import Difference, Kernel, PerClass
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
+from quantprop.learning.stacking import stack
 from quantprop.methods import Method
 from quantprop.model import Model
 
@@ -122,11 +126,12 @@ class FittedCore(LearnedAttributes):
     landscape: Landscape
     fitted: Fitted
     integrated: Integrated | None = None  # over its hyperparameters
+    stack: Stack | None = None  # of this model, its heaviest member, and others
 
     @property
     def posterior(self) -> Any:
         """The posterior that predicts: at the learned hyperparameters, or averaged over them."""
-        return as_classes(self.fitted.solution) if self.integrated is None else self.integrated
+        return next(p for p in (self.stack, self.integrated, as_classes(self.fitted.solution)) if p is not None)
 
     @property
     def kernel(self) -> Any:
@@ -148,7 +153,7 @@ class FittedCore(LearnedAttributes):
         size = self.spec.size
         point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
         if move:
-            self.fitted, self.integrated = self.fitted_at(point), None
+            self.fitted, self.integrated, self.stack = self.fitted_at(point), None, None
         return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
 
     def fitted_at(self, point: Point) -> Fitted:
@@ -183,7 +188,7 @@ class FittedCore(LearnedAttributes):
     def log_proba(self, x: Any) -> Float[np.ndarray, "n classes"]:
         """Log probabilities of its classes."""
         y = self.posterior_.predict_y(x)
-        if isinstance(y, ClassPredictive):
+        if isinstance(y, ClassPredictive | MixedClasses):
             return y.log_probabilities
         return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
 
@@ -218,9 +223,19 @@ def votes(models: Sequence[FittedCore], x: np.ndarray, classes: int) -> Float[np
 
 
 def build(
-    options: FitOptions, spec: KernelSpec, model: Model, x: Any, y: Any, rows: Rows, warm: Natural | None = None
+    options: FitOptions, spec: Any, model: Model, x: Any, y: Any, rows: Rows, warm: Natural | None = None
 ) -> FittedCore:
-    """Learn a model from checked data; `warm` are sites to start from."""
+    """Learn a model from checked data, or several, stacked, where `spec` holds several kernels (`KernelChoices`);
+    `warm` are sites to start from.
+    """
+    if isinstance(spec, KernelChoices):
+        kernels = {name: _holding(model.kernel, one.kernel) for name, one in spec.specs.items()}
+        cores = {
+            name: build(options, spec.specs[name], replace(model, kernel=kernel), x, y, rows)
+            for name, kernel in kernels.items()
+        }
+        found = stack({name: as_classes(core.fitted) for name, core in cores.items()})
+        return replace(cores[found.heaviest.name], stack=found)
     task = prepare(model, x, y, options.method, *(rows.get(name) for name in ("weights", "exposure", "trials")))
     landscape = Landscape(
         task.model, task, options.method, options.objective, True, INFERENCE_TOLERANCE, options.max_sweeps
@@ -238,6 +253,13 @@ def build(
             fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)
+
+
+def _holding(form: Kernel, kernel: Kernel) -> Kernel:
+    """A kernel in the form that joint classes or comparisons have."""
+    if isinstance(form, PerClass):
+        return PerClass((kernel,), form.classes)
+    return Difference(kernel) if isinstance(form, Difference) else kernel
 
 
 def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:

@@ -70,26 +70,54 @@ class DefaultKernel:
         variance = changed(product.left.variance, prior=self.prior)
         return replace(spec, kernel=changed(product, left=changed(product.left, variance=variance)))
 
-    def shrunk(self, x: np.ndarray) -> Kernel:
-        """Squared exponential of standardised columns. Its priors are the same for all data of as many columns."""
+    def members(self, x: np.ndarray) -> dict[str, Any]:
+        """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, and sums of curves and surfaces."""
         centre, spread = column_moments(x, self.weights)
-        start = START * float(np.sqrt(len(centre)))
-        prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
-        variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
-        kernel = SquaredExponential(variance, Parameter(np.full(len(centre), start), bounds, prior))
-        return self._times_variance(Standardised(kernel, centre, np.sqrt(np.where(spread > 0, spread, 1.0))))
+        slopes = Linear(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
+        level = Constant(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
+        lines = Sum(Standardised(slopes, centre, np.sqrt(np.where(spread > 0, spread, 1.0))), level)
+        straight = self._in_units_of_y(lines)
+        smooth = Sum(self.in_units(x, additive=False), straight)
+        return {"linear": straight, "isotropic": None, "shrunk + linear": smooth, "additive": "additive"}
 
-    def additive(self, x: np.ndarray) -> Kernel:
-        """Main effects and interactions of two columns."""
+    def in_units(self, x: np.ndarray, additive: bool) -> Kernel:
+        """The kernels "shrunk" and "additive", whose lengthscales are in standard deviations of the columns, and
+        variances in units of `variance`: their priors, the same for all data, favour few columns that count.
+        """
         rows, counts = sampled_rows(x, self.weights)
-        order = min(2, int(np.count_nonzero(np.ptp(rows, axis=0))))
-        return self._times_variance(Additive(order).measured(rows, counts))
+        if additive:
+            kernel: Kernel = Additive(min(2, np.count_nonzero(np.ptp(rows, axis=0)))).measured(rows, counts)
+        else:
+            centre, spread = column_moments(x, self.weights)
+            start = START * float(np.sqrt(len(centre)))
+            prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
+            lengths = Parameter(np.full(len(centre), start), bounds, prior)
+            variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
+            scale = np.sqrt(np.where(spread > 0, spread, 1.0))
+            kernel = Standardised(SquaredExponential(variance, lengths), centre, scale)
+        return self._in_units_of_y(kernel)
 
-    def _times_variance(self, kernel: Kernel) -> Kernel:
+    def _in_units_of_y(self, kernel: Kernel) -> Kernel:
         return kernel if self.variance == 1.0 else Product(Constant(Parameter(self.variance, fixed=True)), kernel)
 
 
-IN_UNITS_OF_DATA = {"shrunk": DefaultKernel.shrunk, "additive": DefaultKernel.additive}
+@dataclass(frozen=True)
+class KernelChoices:
+    """Several kernels to start from, by name: each is learned, and the models are stacked."""
+
+    specs: dict[str, KernelSpec]
+
+    @property
+    def kernel(self) -> Kernel:
+        """The first of them."""
+        return next(iter(self.specs.values())).kernel
+
+
+def kernel_choices(
+    x: np.ndarray, source: Source | None, default: DefaultKernel, coding: Coding = Coding()
+) -> KernelChoices:
+    """The kernels of "auto"."""
+    return KernelChoices({n: kernel_spec(k, x, source, default, coding) for n, k in default.members(x).items()})
 
 
 def kernel_spec(
@@ -102,8 +130,8 @@ def kernel_spec(
     """
     if kernel is None or kernel == "ard":
         return default.of(x, kernel == "ard")
-    if isinstance(kernel, str) and kernel in IN_UNITS_OF_DATA:
-        kernel = IN_UNITS_OF_DATA[kernel](default, x)
+    if isinstance(kernel, str) and kernel in ("shrunk", "additive"):
+        kernel = default.in_units(x, kernel == "additive")
     elif isinstance(kernel, (str, Terms)):
         terms = Terms(kernel) if isinstance(kernel, str) else kernel
         kernel = centred(_started(terms, x, coding.names, default), column_moments(x, default.weights)[0])
@@ -170,8 +198,8 @@ def has_white(kernel: Any) -> bool:
 
 
 def with_unknown_mean(
-    spec: KernelSpec, kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel
-) -> KernelSpec:
+    spec: Any, kind: str, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel
+) -> Any:
     """The kernel plus an unknown prior mean, "constant" or "linear", as terms with wide fixed variances.
 
     Slopes are 0 at the mean of x. If the sum has no form in scikit-learn, the kernel's own linear terms pass through 0
@@ -179,6 +207,8 @@ def with_unknown_mean(
     """
     if kind == "zero":
         return spec
+    if isinstance(spec, KernelChoices):
+        return KernelChoices({n: with_unknown_mean(one, kind, x, names, default) for n, one in spec.specs.items()})
     centre, spread = column_moments(x, default.weights)
     mean: Kernel = Constant(Parameter(WIDE_VARIANCE * default.variance, fixed=True))
     if kind == "constant" and spec.theirs is not None:

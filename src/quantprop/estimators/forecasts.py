@@ -15,6 +15,7 @@ from quantprop.core.data import real_array
 from quantprop.estimators.observations import codes
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive
+from quantprop.inference.mixture import Mixture
 from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods import Datum, Gaussian, Likelihood, Ordinal
 from quantprop.runtime.arguments import checked
@@ -88,9 +89,9 @@ class Forecasts(RegressorMixin, GaussianProcess):
     def sample_y(self, X, n_samples=1, random_state=0, *, exposure=None, trials=None):
         """Joint draws at new inputs, one column each: of f with known Gaussian noise, otherwise of y."""
         x, draws, of_f = self._new_inputs(X), check_random_state(random_state), self._of_f()
-        seed, integrated = int(draws.randint(2**31)), self._core.integrated
-        if integrated is not None and not of_f:
-            return self._as_given(integrated.sample_y(x, n_samples, seed, exposure=exposure, trials=trials).T)
+        seed, mixture = int(draws.randint(2**31)), self.posterior_
+        if isinstance(mixture, Mixture) and not of_f:
+            return self._as_given(mixture.sample_y(x, n_samples, seed, exposure=exposure, trials=trials).T)
         f = self.posterior_.sample(x, n_samples, seed=seed)
         if of_f:
             return self._as_given(f.T)

@@ -25,10 +25,10 @@ from quantprop.core.data import refuse_masked, refuse_others, refuse_sizes
 from quantprop.core.parameters import box, labels, values
 from quantprop.estimators import columns
 from quantprop.estimators.core import FitOptions, FittedCore, LearnedAttributes
-from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, kernel_spec
+from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, kernel_choices, kernel_spec
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.rows import row_count
-from quantprop.estimators.translate import KernelSpec, check_theirs
+from quantprop.estimators.translate import check_theirs
 from quantprop.inference.results import write
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.objectives import as_objective
@@ -94,6 +94,9 @@ class WithFurtherRows:
     def __get__(self, estimator: Any, owner: type) -> Any:
         if estimator is None:
             return self.method
+        if isinstance(estimator.kernel, str) and estimator.kernel == "auto":
+            raise AttributeError(f"{owner.__name__}.{self.method.__name__} takes further rows into one model, and "
+                                 "kernel='auto' stacks several: use another kernel, or fit(X, y)")  # fmt: skip
         cores = estimator._cores()
         process = cores[0].fitted.model.process if cores else estimator.process
         if not (isinstance(process, Process) and process.takes_further_rows):
@@ -201,20 +204,32 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         options.objective.check(options.method)
         return options
 
-    def _kernel_spec(self, X: np.ndarray, default: DefaultKernel) -> KernelSpec:
+    def _check_auto(self) -> None:
+        """Raise for settings that a stack of models does not have."""
+        refused = {"hyperparameters": "integrated", "warm_start": True, "process": "markov"}
+        for name, value in refused.items():
+            given = getattr(self, name, None)
+            if given == value or (name == "process" and isinstance(given, Markov)):
+                raise ValueError(f"kernel='auto' stacks several models, which {name}={value!r} does not take: use "
+                                 "another kernel, such as 'shrunk' or 'additive'")  # fmt: skip
+
+    def _kernel_spec(self, X: np.ndarray, default: DefaultKernel) -> Any:
         """The kernel to start from; a given one that is uninformative about the data is warned of."""
         if self.process == "markov" or isinstance(self.process, Markov):
             default = replace(default, correlation=SMOOTHEST_MARKOV)
+        if isinstance(self.kernel, str) and self.kernel == "auto":
+            self._check_auto()
+            return kernel_choices(X, self._source, default, self._coding)
         spec = kernel_spec(self.kernel, X, self._source, default, self._coding)
         if self._given():
             remedy = "pass kernel=None, which chooses one from the data"
             warn_of_blindness(blindness(spec.kernel, X), X, type(self).__name__, remedy, 4)
         return spec
 
-    def _process(self, spec: KernelSpec, X: np.ndarray) -> Process:
+    def _process(self, spec: Any, X: np.ndarray) -> Process:
         return chosen_process(self.process, row_count(X), self._in_time(spec, X))
 
-    def _in_time(self, spec: KernelSpec, X: np.ndarray) -> bool:
+    def _in_time(self, spec: Any, X: np.ndarray) -> bool:
         """Return whether the process may be `Markov()`, and kernel and X have a state-space form."""
         may = self.process in ("auto", "markov") or isinstance(self.process, Markov)
         return may and applies(values(spec.kernel), X.shape[1])
@@ -270,3 +285,7 @@ def _unfinished(cores: Sequence[FittedCore], remedy: str) -> Iterator[str]:
     rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
     if rough:
         yield f"integration {rough[0].status}"
+    stacks = [core.stack.left_out for core in cores if core.stack is not None]
+    lost = {name: why for left_out in stacks for name, why in left_out.items() if not why.startswith("equal to")}
+    if lost:
+        yield "left out of the stack: " + "; ".join(f"{name} ({why})" for name, why in lost.items())

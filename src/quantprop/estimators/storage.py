@@ -23,11 +23,12 @@ from quantprop.estimators.stored_cores import BOTH, WHOLE
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import WRITERS, Fitted
+from quantprop.inference.stacked import Stack
 from quantprop.kernels import PerClass
 from quantprop.runtime.arguments import checked
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
-from quantprop.storage import records
+from quantprop.storage import records, stacked
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
 
@@ -128,7 +129,7 @@ FAMILIES = (
 
 
 @checked()
-def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -> None:
+def save(model: Fitted | Integrated | Stack | Estimator, path: Path, note: Any = None) -> None:
     """Write a fitted estimator, or the result of `fit`, to one file, atomically.
 
     An estimator may be accompanied by a note, any JSON, which `load_with_note` returns.
@@ -145,6 +146,8 @@ def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -
     """
     if isinstance(model, Integrated):
         return mixtures.save(model, path)
+    if isinstance(model, Stack):
+        return stacked.save(model, path)
     family = next((family for family in FAMILIES if family.kind.make is type(model)), None)
     if family is None:
         return storage.save(model, path)  # type: ignore[arg-type]  # which raises if it cannot store it
@@ -171,7 +174,7 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
 
 
 @checked()
-def load(path: Path) -> Fitted | Integrated | Estimator:
+def load(path: Path) -> Fitted | Integrated | Stack | Estimator:
     """What a file holds that `save` wrote; whatever it holds, nothing in it is run.
 
     Warns of a file that `quantprop fit` or `tables.save` wrote: its estimator takes encoded and standardised columns.
@@ -187,13 +190,14 @@ def load(path: Path) -> Fitted | Integrated | Estimator:
     return loaded
 
 
-def load_with_note(path: Path) -> tuple[Fitted | Integrated | Estimator, Any]:
+def load_with_note(path: Path) -> tuple[Fitted | Integrated | Stack | Estimator, Any]:
     """The content of a file, and the note beside it: JSON as it was given to `save`, unchecked; None without one."""
     with reading(path):
         document = read(path)
-        if document.kind == mixtures.KIND:
-            with refusing("the integrated model"):
-                return mixtures.loaded(document), document.note
+        for module, what in ((mixtures, "the integrated model"), (stacked, "the stack")):
+            if document.kind == module.KIND:
+                with refusing(what):
+                    return module.loaded(document), document.note
         families = {family.kind.name: family for family in FAMILIES}
         if document.kind not in families:
             return learned.loaded(document), document.note

@@ -24,12 +24,12 @@ from quantprop.learning.objectives import as_objective
 from quantprop.model import Model
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
-from quantprop.storage import records
+from quantprop.storage import records, stacked
 from quantprop.storage.files import Shelf
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, encode, instance, require
 
 WHOLE = records.BY_TYPE[int]
-_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated"}
+_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated", "stack"}
 
 _KERNELS = (
     sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
@@ -73,14 +73,20 @@ def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dic
         "mean": encode(start.mean, "mean"),
         "max_sweeps": int(core.landscape.max_sweeps),
         "integrated": None if mixture is None else mixtures.packed(mixture, f"{prefix}integrated.", tensors),
+        "stack": None if core.stack is None else stacked.packed(core.stack, f"{prefix}stack.", tensors),
     }
 
 
 def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     """A learned model from JSON and tensors, checked to fit together."""
-    require(isinstance(node, dict) and set(node) | {"integrated"} == _PARTS, "a model has unexpected or missing parts")
+    require(
+        isinstance(node, dict) and set(node) | {"integrated", "stack"} == _PARTS,
+        "a model has unexpected or missing parts",
+    )
     mixture = node.get("integrated")  # missing in files of older versions
     integrated = None if mixture is None else mixtures.unpacked(mixture, f"{prefix}integrated.", shelf)
+    members = node.get("stack")
+    stack = None if members is None else stacked.unpacked(members, f"{prefix}stack.", shelf)
     fitted = as_factors(learned.unpacked(node["fitted"], prefix, shelf))
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": WHOLE})
     known = fitted.model.kernel
@@ -99,7 +105,7 @@ def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     task = prepare(model, x, y, method, rows["weights"], *used)
     landscape = Landscape(model, task, method, objective, True, INFERENCE_TOLERANCE, start["max_sweeps"])
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
-    return FittedCore(spec, landscape, fitted, integrated)
+    return FittedCore(spec, landscape, fitted, integrated, stack)
 
 
 def _spec(kernel: Any, known: Kernel) -> KernelSpec:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,16 +12,13 @@ from quantprop.core.data import inputs
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import declared, free, labels, logarithms
 from quantprop.inference.batched import predict_given_means
-from quantprop.inference.mixed import MixedPredictive, NormalMixture
-from quantprop.inference.prediction import draws, proper
-from quantprop.inference.predictive import predictive_of
+from quantprop.inference.mixed import NormalMixture
+from quantprop.inference.mixture import Mixture
+from quantprop.inference.prediction import proper
 from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import in_words
-from quantprop.likelihoods.base import Datum, scales
-from quantprop.likelihoods.derived import of_output
 from quantprop.model import Model
-from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_integrated, summarised
 from quantprop.runtime.names import check_name
 
@@ -95,7 +91,7 @@ class HyperparameterMarginal:
 
 @summarised(of_integrated)
 @dataclass(frozen=True)
-class Integrated:
+class Integrated(Mixture):
     """A posterior averaged over its hyperparameters: Σ_k weights_k (the posterior of f at θ_k).
 
     Attributes:
@@ -137,16 +133,6 @@ class Integrated:
             removed, kept = np.where(s > 0.0, s * logs, 0.0), np.where(s < 1.0, (1.0 - s) * logs, 0.0)
         return np.logaddexp.reduce(of_theta + kept) - np.logaddexp.reduce(of_theta - removed)
 
-    def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
-        """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
-        w, latents = self.weights, self._latents(Xnew, full_cov)
-        means, variances = np.stack([f.mean for f in latents]), np.stack([f.variance for f in latents])
-        if not full_cov:
-            return NormalMixture(w, means, variances)
-        within = sum(weight * f.covariance for weight, f in zip(w, latents, strict=True))
-        apart = means - w @ means
-        return NormalMixture(w, means, variances, within + (w[:, None] * apart).T @ apart)
-
     def _latents(self, Xnew: Any, full_cov: bool) -> list[Normal]:
         """The components' posteriors of f, each given its own mean: the mixture averages over learned means."""
         x = inputs(Xnew, "Xnew", features=self.components[0].X.shape[1])
@@ -156,60 +142,9 @@ class Integrated:
             found = predict_given_means(self.components, [x] * len(self.components))
         return [proper(latent, one.status) for latent, one in zip(found, self.components, strict=True)]
 
-    def predict_y(
-        self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
-    ) -> MixedPredictive:
-        """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample.
-
-        `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
-        `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
-        """
-        pairs = zip(
-            (one.model.plain_likelihood for one in self.components), self._latents(Xnew, full_cov=False), strict=True
-        )
-        each = (predictive_of(likelihood, latent, exposure, trials, output) for likelihood, latent in pairs)
-        return MixedPredictive(self.weights, tuple(each))
-
-    @checked()
-    def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:
-        """n joint draws of f at new inputs (rows: draws), each at hyperparameters of its own."""
-        return self._drawn(n, seed, lambda rng, one, k: self._draws_of_f(rng, one, Xnew, k))
-
-    def _draws_of_f(self, rng: np.random.Generator, one: Solution, Xnew: Any, k: int) -> Float[np.ndarray, "n k"]:
+    def _joint(self, one: Solution, Xnew: Any) -> Normal:
         latent = one._predict_given_mean(inputs(Xnew, "Xnew", features=one.X.shape[1]), full_cov=True)
-        return draws(proper(latent, one.status), k, int(rng.integers(2**31)))
-
-    def _drawn(self, n: int, seed: int, draw: Callable[[np.random.Generator, Solution, int], np.ndarray]) -> np.ndarray:
-        """n draws, shuffled, as many of each component as its weight asks for."""
-        rng = np.random.default_rng(seed)
-        counts = rng.multinomial(n, self.weights)
-        drawn = [draw(rng, one, k) for one, k in zip(self.components, counts, strict=True) if k]
-        return rng.permutation(np.concatenate(drawn))
-
-    @checked()
-    def sample_y(
-        self,
-        Xnew: Any,
-        n: int,
-        seed: int = 0,
-        *,
-        exposure: Any = None,
-        trials: Any = None,
-        output: int | None = None,
-    ) -> np.ndarray:
-        """n draws of y at new inputs (rows: draws), f joint and at hyperparameters of its own in each.
-
-        `exposure`, `trials` and `output` are as in `predict_y`.
-        """
-
-        def of_component(rng: np.random.Generator, one: Solution, k: int) -> np.ndarray:
-            likelihood = of_output(one.model.plain_likelihood, output)
-            f = self._draws_of_f(rng, one, Xnew, k)
-            more = scales(likelihood, f.shape[1:], exposure, trials)
-            rows = (np.broadcast_to(more[name], f.shape) for name in ("exposure", "trials"))
-            return likelihood.draw(rng, Datum(np.zeros(f.shape), *rows), f)
-
-        return self._drawn(n, seed, of_component)
+        return proper(latent, one.status)
 
     @property
     def parameters(self) -> dict[str, HyperparameterMarginal]:

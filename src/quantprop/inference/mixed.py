@@ -1,9 +1,10 @@
-"""Mixtures over hyperparameters: of the latent function's marginals, and of the distributions of new y."""
+"""Mixtures of posteriors: of the latent function's marginals, and of the distributions of new y."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -153,3 +154,33 @@ class MixedPredictive:
     def _each(self, of: Callable[[Predictive], np.ndarray]) -> np.ndarray:
         """The average over components."""
         return sum(w * of(component) for w, component in zip(self.weights, self.components, strict=True))  # type: ignore[return-value]
+
+
+@dataclass(frozen=True)
+class MixedClasses:
+    """Distributions of the class at k inputs, averaged over models.
+
+    Attributes:
+        weights: of the components; they sum to 1.
+        components: the distributions of the class by each model (`ClassPredictive`).
+    """
+
+    weights: Float[np.ndarray, " m"]
+    components: tuple[Any, ...]
+
+    @cached_property
+    def log_probabilities(self) -> Float[np.ndarray, "k classes"]:
+        """Logarithms of the classes' probabilities."""
+        logs = np.stack([component.log_probabilities for component in self.components])
+        return np.logaddexp.reduce(logs + np.log(self.weights)[:, None, None])
+
+    @property
+    def probabilities(self) -> Float[np.ndarray, "k classes"]:
+        """Probabilities of the classes."""
+        return np.exp(self.log_probabilities)
+
+    def log_prob(self, y: Any) -> Float[np.ndarray, " k"]:
+        """log P(class y)."""
+        return np.logaddexp.reduce(
+            [np.log(w) + c.log_prob(y) for w, c in zip(self.weights, self.components, strict=True)]
+        )

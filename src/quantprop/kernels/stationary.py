@@ -13,10 +13,13 @@ from quantprop.core.parameters import is_parameter, vector
 from quantprop.core.records import changed, field
 from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 
+UNROLLED = 32  # features whose squares are added in one pass over the pairs
+MAX_LOSS = 1e-12  # of the sum of all pairs' magnitudes, that a derivative by products may be wrong by
+
 
 @jax.custom_vjp
 def squared_distances(x: Points, z: Others, lengthscale: Float[Array, "..."]) -> Matrix:
-    """Σ_d ((x_id − z_jd)/ℓ_d)², a few features at a time; exactly 0 for equal rows.
+    """Σ_d ((x_id − z_jd)/ℓ_d)², some features at a time; exactly 0 for equal rows.
 
     Differences come first. Never as |x|² + |z|² − 2 xᵀz: near pairs would lose their digits, and a large variance shows
     it. Nor of points that were divided by ℓ: a compiler may round x/ℓ otherwise than z/ℓ, and roots amplify 1e-33.
@@ -27,7 +30,7 @@ def squared_distances(x: Points, z: Others, lengthscale: Float[Array, "..."]) ->
         a, b, scale = feature
         return square + ((a[:, None] - b) * scale) ** 2, None
 
-    return jax.lax.scan(add, jnp.zeros((len(x), len(z))), (x.T, z.T, scale), unroll=4)[0]
+    return jax.lax.scan(add, jnp.zeros((len(x), len(z))), (x.T, z.T, scale), unroll=min(x.shape[1], UNROLLED))[0]
 
 
 def _distances_forward(x, z, lengthscale):
@@ -36,7 +39,7 @@ def _distances_forward(x, z, lengthscale):
 
 
 def _distances_backward(saved, by):
-    """The derivative of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
+    """Of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
     −2/ℓ_d³ Σ_ij c_ij (x_id − z_jd)², which for a single ℓ is −2/ℓ Σ_ij c_ij r²_ij.
 
     Compiled programs leave out what is not asked for.
@@ -46,8 +49,28 @@ def _distances_backward(saved, by):
     if jnp.size(lengthscale) == 1:
         by_lengthscale = -2.0 * jnp.reshape(jnp.vdot(by, square), jnp.shape(lengthscale)) / lengthscale
     else:
-        by_lengthscale = -2.0 * jnp.sum(_moments(x, z, by, 2), axis=0) / lengthscale**3
+        by_lengthscale = -2.0 * _second_moments(x, z, by, square, lengthscale) / lengthscale**3
     return 2.0 * by_x / lengthscale**2, 2.0 * by_z / lengthscale**2, by_lengthscale
+
+
+def _second_moments(x: Points, z: Others, by: Matrix, square: Matrix, lengthscale: Float[Array, " d"]) -> Array:
+    """Σ_ij c_ij (x_id − z_jd)² for all d: Σ_i x_id² Σ_j c_ij + Σ_j z_jd² Σ_i c_ij − 2 Σ_i x_id (c z)_id, one product of
+    matrices, unless rounding errors of its terms might exceed MAX_LOSS times Σ_ij |c_ij| r²_ij.
+
+    They do where c is largest for near pairs: with lengthscales far below the range of x, and under a root.
+    """
+    middle = jnp.mean(z, axis=0)
+    a, b = x - middle, z - middle
+    reach = jnp.max((jnp.max(a**2, axis=0) + jnp.max(b**2, axis=0)) / lengthscale**2)
+    size = jnp.abs(by)
+    loss = 4.0 * jnp.finfo(by.dtype).eps * reach * jnp.sum(size)
+
+    def by_product() -> Array:
+        return jnp.sum(by, axis=1) @ a**2 + jnp.sum(by, axis=0) @ b**2 - 2.0 * jnp.sum(a * (by @ b), axis=0)
+
+    return jax.lax.cond(
+        loss <= MAX_LOSS * jnp.sum(size * square), by_product, lambda: jnp.sum(_moments(x, z, by, 2), axis=0)
+    )
 
 
 def _moments(x: Points, z: Others, by: Matrix, power: int) -> Points:

@@ -97,6 +97,7 @@ def prior(theta, parts: Declared, inputs: Inputs) -> tuple[Prior, Any]:
 
 def solved(problem: InferenceProblem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
     """The converged sites, and what the gradient there needs of the prior and of its factor."""
+    problem = problem.for_sweeps()
     out, factor = solve_parallel(problem, start, tol, max_sweeps)
     return out, *problem.prior.for_derivatives(factor)
 

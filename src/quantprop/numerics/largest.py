@@ -112,7 +112,7 @@ def _log_sum(level: np.ndarray, lower: np.ndarray, common: Common | None, w: Poi
         total += _log_mass(b, mass)
         if j < d - 1:
             _positive_half(b, mass, w[:, min(j + (common is not None), w.shape[1] - 1)], out=y[:, j])
-    return logsumexp(total, axis=1)
+    return np.asarray(logsumexp(total, axis=1))
 
 
 def _log_mass(b: np.ndarray, mass: np.ndarray) -> np.ndarray:
@@ -204,7 +204,9 @@ def log_mean_softmax(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
     values, vectors = np.linalg.eigh(centre @ covariance @ centre)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])[..., :0:-1]
     parts = [
-        logsumexp(log_softmax(mean[..., None, :] + ndtri(some) @ np.swapaxes(root, -1, -2), axis=-1), axis=-2)
+        np.asarray(
+            logsumexp(log_softmax(mean[..., None, :] + ndtri(some) @ np.swapaxes(root, -1, -2), axis=-1), axis=-2)
+        )
         for some in _pieces(w)
     ]
     return np.logaddexp.reduce(parts, axis=0) - np.log(len(w))

@@ -22,7 +22,13 @@ REGRESSIONS = {
     "probit": "probit regression", "multinomial-probit": "multinomial probit regression",
     "logit": "logistic regression", "poisson": "Poisson regression", "gaussian": "linear regression",
 }  # fmt: skip
-KERNELS = {"isotropic": "one lengthscale for all features", "ard": "a lengthscale for each feature"}
+KERNELS = {
+    "isotropic": "squared-exponential kernel with one lengthscale for all features",
+    "ard": "squared-exponential kernel with a lengthscale for each feature",
+    "shrunk": "squared-exponential kernel with a lengthscale for each feature, whose priors favour few relevant ones",
+    "additive": "orthogonal additive kernel: a curve for each feature, a surface for each pair",
+    "auto": "a stack of a linear, an isotropic, a shrunk and an additive model",
+}
 REASONS = {  # of learning and of inference
     "converged": "converged",
     "nothing-to-learn": "there was nothing to learn",
@@ -54,7 +60,7 @@ def likelihood_called(name: str) -> str:
 def kernel_called(kernel: str) -> str:
     """A kernel by its word, or as a formula."""
     if kernel in KERNELS:
-        return f"standardised; squared-exponential kernel with {KERNELS[kernel]}"
+        return f"standardised; {KERNELS[kernel]}"
     return f"in their own units; kernel {kernel}"
 
 

@@ -207,8 +207,9 @@ def _written(part: Any) -> Any:
     module = getattr(part if isinstance(part, (type, FunctionType)) else type(part), "__module__", "").split(".")[0]
     if isinstance(part, type) and module in (LIBRARY, "builtins"):
         return part.__module__, part.__qualname__
-    if isinstance(part, FunctionType) and module == LIBRARY and part.__closure__ is None:
-        return part.__module__, hashlib.sha256(marshal.dumps(part.__code__)).hexdigest()
+    if isinstance(part, FunctionType) and module == LIBRARY:
+        enclosed = tuple(cell.cell_contents for cell in part.__closure__ or ())
+        return part.__module__, hashlib.sha256(marshal.dumps(part.__code__)).hexdigest(), _written(enclosed)
     if is_dataclass(part) and not isinstance(part, type) and module == LIBRARY:
         return _written(type(part)), [_written(getattr(part, field.name)) for field in fields(part)]
     raise _NamelessError

@@ -16,8 +16,10 @@ from jaxtyping import Float
 
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
+from quantprop.estimators.columns import NAMED_KERNELS
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Fitted
+from quantprop.inference.stacked import Stack
 from quantprop.kernels import NewLevelWarning, Terms
 from quantprop.likelihoods import Ordinal
 from quantprop.runtime.names import check_name
@@ -30,7 +32,7 @@ from quantprop.tables.roles import Roles, Units, scale
 from quantprop.tables.selection import encoded
 from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
 
-KERNELS = {"isotropic": None, "ard": "ard"}  # as the estimators call their own
+KERNELS = {"isotropic": None, **{name: name for name in NAMED_KERNELS}}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
 BATCH = 4096  # rows predicted at a time
 
@@ -67,6 +69,11 @@ class TableModel:
     def integrated(self) -> tuple[Integrated, ...]:
         """The averages over hyperparameters behind the predictions, one for each of `fits`; none of point estimates."""
         return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Integrated))
+
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """The stacks behind the predictions, one for each of `fits`; none of single models."""
+        return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Stack))
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -27,7 +27,14 @@ from jaxtyping import Array, Float
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.records import Record, changed, field
 from quantprop.core.sites import Marginal, unit
-from quantprop.numerics.triangular import gram_of_upper, lower_product, transposed, triangular_inverse, weighted_gram
+from quantprop.numerics.triangular import (
+    gram_of_upper,
+    lower_product,
+    transposed,
+    triangular_inverse,
+    upper_product,
+    weighted_gram,
+)
 from quantprop.priors.base import Conditioned, Cotangent, Moves, Predictor, Prior, Response
 from quantprop.priors.inducing.message import Belief, Message, message_of
 from quantprop.priors.inducing.rows import Basis, Rows, carried_back
@@ -120,7 +127,7 @@ class InducingPrior(Prior):
         d, share, a = rows.residual, self.share, self.a(sites.tau, rows.residual)
 
         def one(carry, v):
-            return carry, (jnp.sum(lower_product(inverse, v) ** 2, axis=0), v.T @ centre)
+            return carry, (jnp.sum(lower_product(inverse, v) ** 2, axis=0), centre @ v)
 
         _, (spread, g) = rows.over(one, None)
         size = jnp.sum(jnp.where(share > 0, jnp.log(a) / jnp.where(share > 0, share, 1.0), sites.tau * d))
@@ -166,8 +173,7 @@ class InducingPrior(Prior):
         return self.made_of(given.marginals.alpha, slope_of_log_integral(self, given), before)
 
     def response(self, given: Conditioned, signed: bool) -> InducingResponse:
-        inner = Rows.turned(self.basis, given.factor.inverse, self.x, given.factor.residual, self.hold)
-        return InducingResponse(self, inner, given)
+        return InducingResponse(self, self.all_rows().turned(given.factor.inverse), given)
 
     def made_of(self, mean: Float[Array, " n"], basis: Basis, before: Belief | None) -> InducingPrior:
         """A prior of the same form, with nothing where no derivative belongs."""
@@ -242,7 +248,7 @@ class InducingResponse(Response):
         (sent, gram), _ = self.inner.over(gather, (jnp.zeros(m), jnp.zeros((m, m))), p / a, q / a**2)
 
         def scatter(carry, v):
-            return carry, (v.T @ sent, jnp.sum(v * (gram @ v), axis=0))
+            return carry, (sent @ v, jnp.sum(v * (gram @ v), axis=0))
 
         _, (of_means, of_variances) = self.inner.over(scatter, None)
         return jnp.stack([(of_means / a + own * p) / sd, (of_variances / a**2 + squared * q) / sd**2])
@@ -268,19 +274,20 @@ class InducingResponse(Response):
         sent, gram = self.inner.sent(w), self.inner.gram(omega)
         t = w - s * self.inner.received(sent)
         by_d = share * at.alpha * t + omega * (1.0 - 2.0 * share * s * spread)
-        by_d = by_d + share * s**2 * self.inner.forms(gram) + by.log_determinant * (s - share * s**2 * spread)
-        h = factor.inverse.T @ sent
-        precision, both = gram_of_upper(factor.inverse.T), transposed(factor.inverse) @ gram @ factor.inverse
+        by_d = by_d + by.log_determinant * (s - share * s**2 * spread)
+        h, upper = factor.inverse.T @ sent, transposed(factor.inverse)
 
-        def cotangent(v, alpha, t, s, weight, by_d):
-            return h[:, None] * alpha + factor.centre[:, None] * t + (precision @ v) * weight - (both @ v) * (
-                2.0 * s
-            ), by_d
+        def cotangent(v, alpha, t, s, weight, share, by_d):
+            own = lower_product(factor.inverse, v)
+            sent = gram @ own  # Vᵀ H V = ownᵀ sent
+            by_v = upper_product(upper, own * weight - sent * (2.0 * s))
+            return h[:, None] * alpha + factor.centre[:, None] * t + by_v, by_d + share * s**2 * jnp.sum(own * sent, 0)
 
-        columns = (at.alpha, t, s, 2.0 * (omega + by.log_determinant * s), by_d)
+        columns = (at.alpha, t, s, 2.0 * (omega + by.log_determinant * s), share, by_d)
         basis, before = carried_back(prior.basis, prior.x, cotangent, prior.moving, *columns), None
         if prior.before is not None:
-            hc, size = jnp.outer(h, factor.centre), precision - jnp.linalg.inv(prior.before.precision)
+            hc, both = jnp.outer(h, factor.centre), upper @ gram @ factor.inverse
+            size = gram_of_upper(factor.inverse.T) - jnp.linalg.inv(prior.before.precision)
             by_precision = by.log_determinant * size - both - 0.5 * (hc + hc.T)
             before = Belief(by_precision, jnp.zeros_like(factor.centre), -2.0 * by.log_determinant)
         return prior.made_of(by.mean + t, basis, before)

@@ -22,7 +22,7 @@ from quantprop.runtime.mesh import divided, rows_in_one_memory
 
 COLUMNS = 160  # float64 numbers a row that sweeps, their memory and the equation of QP's gradient hold
 CHUNKS = 12  # chunks of V alive at the peak of a gradient
-HOLD = 0.4  # of the memory for V; where it takes more, chunks are computed from the kernel whenever they are needed
+HOLD = 0.2  # of the memory for V, and as much for L_B⁻¹ V; otherwise chunks are computed whenever they are needed
 
 
 class Inducing(Process):
@@ -127,7 +127,7 @@ class Inducing(Process):
 
     def cost(self, n: int) -> Cost:
         m = self.count
-        kept = 8 * n * m if self._holds(n) else 0
+        kept = 2 * 8 * n * m if self._holds(n) else 0
         peak = kept + 8 * n * COLUMNS + CHUNKS * min(8 * n * m, chunk_bytes()) + 8 * 8 * m * m
         parts = f"{COLUMNS} numbers a row" + (f", and {n} × {m} numbers" if kept else "")
         return Cost(peak, 8 * n * COLUMNS, 4.0 * n * m**2, f"a prior by {m} inducing points over {n} rows", parts)

@@ -21,7 +21,7 @@ from quantprop.kernels import Kernel
 from quantprop.numerics.triangular import lower_product, pivoted_cholesky, weighted_gram
 from quantprop.runtime.mesh import by_device
 
-CPU_CHUNK = 2**24  # bytes of one chunk of V: about the size of a core's cache
+CPU_CHUNK = 2**22  # bytes of one chunk of V: about the size of a core's cache
 CPU_ROWS = 2**13  # of one chunk, however few points there are: longer ones leave the cache between two products
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
 ROUNDINGS = 8  # rounding errors per point, up to which a point adds nothing to the others
@@ -90,7 +90,7 @@ class Basis(Record):
 
     def explained(self, whitening: Float[Array, "m m"], x: Float[Array, "c d"]) -> tuple[Array, Array]:
         """V and d of some rows. d is a variance: what rounding leaves below 0 is 0."""
-        v = jnp.sqrt(self.scale) * lower_product(whitening, self.kernel.cross(self.z, x))
+        v = lower_product(jnp.sqrt(self.scale) * whitening, self.kernel.cross(self.z, x))
         return v, jnp.maximum(self.scale * self.kernel.diagonal(x) - jnp.sum(v**2, axis=0), 0.0)
 
 
@@ -135,18 +135,14 @@ class Rows(Record):
         _, (d, v) = by_device(own, x, out=(0, 2))
         return Rows(basis, whitening, x, d, v)
 
-    @staticmethod
-    def turned(
-        basis: Basis, by: Float[Array, "m m"], x: Float[Array, "n d"], d: Float[Array, " n"], hold: bool
-    ) -> Rows:
-        """`by` V instead of V, with known d."""
-        whitening = by @ basis.whitening()
+    def turned(self, by: Float[Array, "m m"]) -> Rows:
+        """The rows of `by` V, with a lower triangular matrix."""
 
-        def own(x):
-            split = _split(x, chunks_of(len(x), len(basis.z)))
-            return in_turn(lambda carry, some: (carry, basis.explained(whitening, some)[0]), None, split)
+        def own(v):
+            return in_turn(lambda carry, some: (carry, lower_product(by, some)), None, v)
 
-        return Rows(basis, whitening, x, d, by_device(own, x, out=2)[1] if hold else None)
+        v = None if self.v is None else by_device(own, self.v, axes=(2,), out=2)[1]
+        return Rows(self.basis, by @ self.whitening, self.x, self.residual, v)
 
     def over(self, step: Callable, zero: Any, *columns: Float[Array, " n"]) -> tuple[Any, Any]:
         """step(sum, V, columns) → (sum, outputs) for one chunk after the other, the sum starting from `zero`; the
@@ -175,7 +171,7 @@ class Rows(Record):
 
     def received(self, by: Float[Array, " m"]) -> Float[Array, " n"]:
         """Vᵀ by."""
-        return self.over(lambda carry, v: (carry, v.T @ by), None)[1]
+        return self.over(lambda carry, v: (carry, by @ v), None)[1]
 
     def forms(self, by: Float[Array, "m m"]) -> Float[Array, " n"]:
         """V_nᵀ by V_n of every row."""

@@ -1,0 +1,112 @@
+"""Several models of the same data, weighted by how well each predicts left-out rows: a stack."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from quantprop.core.gaussian import Normal
+from quantprop.inference.mixed import MixedClasses, MixedPredictive
+from quantprop.inference.mixture import Mixture
+from quantprop.inference.results import Fitted, write
+from quantprop.inference.solution import Solution
+from quantprop.runtime.display import of_stack, summarised
+
+
+@dataclass(frozen=True)
+class Member:
+    """One model of a stack.
+
+    Attributes:
+        name: what it is called.
+        fitted: the learned model.
+        weight: its weight in predictions.
+        score: the mean log predictive density of a left-out row, corrected for the hyperparameters learned from it.
+        learned: the effective number of hyperparameters that the correction found, Σ_i g_iᵀ A⁻¹ g_i.
+        loo: log p(y_i | the other rows), corrected, one per row.
+    """
+
+    name: str
+    fitted: Fitted
+    weight: float
+    score: float
+    learned: float
+    loo: Float[np.ndarray, " n"]
+
+
+@summarised(of_stack)
+@dataclass(frozen=True)
+class Stack(Mixture):
+    """Models of the same data and their weights; predicts Σ_k weight_k p_k (Yao, Vehtari, Simpson and Gelman 2018).
+
+    Attributes:
+        members: the models, in the order they were given.
+        left_out: models that did not enter, with the reason.
+    """
+
+    members: tuple[Member, ...]
+    left_out: dict[str, str]
+
+    @cached_property
+    def weights(self) -> Float[np.ndarray, " m"]:
+        """Of the members; they sum to 1."""
+        return np.array([one.weight for one in self.members])
+
+    @property
+    def components(self) -> tuple[Any, ...]:
+        """The members' posteriors."""
+        return tuple(one.fitted.solution for one in self.members)
+
+    @property
+    def heaviest(self) -> Member:
+        """The member with the largest weight."""
+        return self.members[int(np.argmax(self.weights))]
+
+    @property
+    def model(self) -> Any:
+        """The model of the heaviest member."""
+        return self.heaviest.fitted.model
+
+    @property
+    def converged(self) -> bool:
+        """True if every member has converged."""
+        return all(one.fitted.converged for one in self.members)
+
+    @cached_property
+    def loo(self) -> Float[np.ndarray, " n"]:
+        """log p(y_i | the other rows) of the weighted distributions, corrected as those of the members are."""
+        return np.logaddexp.reduce([np.log(one.weight) + one.loo for one in self.members])
+
+    def predict(self, Xnew: Any, full_cov: bool = False) -> Any:
+        """The posterior of f at new inputs; with `full_cov`, their joint covariance too. Of several classes, the mean
+        and covariance of all functions under the weighted posteriors.
+        """
+        if isinstance(self.components[0], Solution):
+            return super().predict(Xnew, full_cov)
+        each = [one.predict(Xnew, full_cov) for one in self.components]
+        mean = np.tensordot(self.weights, [f.mean for f in each], 1)
+        product = (lambda a: np.multiply.outer(a, a)) if full_cov else (lambda a: a[:, :, None] * a[:, None])
+        spread = [f.covariance + product(f.mean - mean) for f in each]
+        variance = np.tensordot(self.weights, [f.variance + (f.mean - mean) ** 2 for f in each], 1)
+        return Normal(mean, variance, np.tensordot(self.weights, spread, 1))
+
+    def predict_y(
+        self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
+    ) -> MixedPredictive | MixedClasses:
+        """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample; of several classes
+        their probabilities.
+
+        `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
+        `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
+        """
+        if isinstance(self.components[0], Solution):
+            return super().predict_y(Xnew, exposure=exposure, trials=trials, output=output)
+        return MixedClasses(self.weights, tuple(one.predict_y(Xnew) for one in self.components))
+
+    def save(self, path: Any) -> None:
+        """Write to one file, to be read by `quantprop.load`."""
+        write(self, path)
