@@ -31,8 +31,8 @@ from quantprop.learning import ascent
 from quantprop.runtime import disk_cache
 
 ROOT = Path(__file__).resolve().parent.parent
-QUICK = ("README.md", "docs/index.md", "docs/status.md", "docs/compilation.md")
-PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").glob("*.md")))
+QUICK = ("README.md", "docs/index.md", "docs/reference/status.md", "docs/background/compilation.md")
+PAGES = ("README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md") if "results" not in path.parts))
 FENCE = re.compile(r"^([ ]*)```(\w*)([^\n]*)\n(.*?)^\1```[ ]*$", re.MULTILINE | re.DOTALL)
 NUMBER = re.compile(r"[-−+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 
@@ -130,7 +130,7 @@ def test_examples_are_python_and_their_imports_exist(page):
                     assert all(hasattr(module, name.name) for name in node.names), ast.unparse(node)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/command-line.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/reference/command-line.md"])
 def test_commands_that_are_shown_exist(page):
     """Every command line of a page names a command and options that it has."""
     text = (ROOT / page).read_text(encoding="utf-8")
@@ -144,7 +144,7 @@ def test_commands_that_are_shown_exist(page):
 
 
 def test_every_option_of_a_table_is_described():
-    page = (ROOT / "docs/command-line.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/command-line.md").read_text(encoding="utf-8")
     help_text = "".join(CliRunner().invoke(app, [command, "--help"]).stdout for command in ("fit", "predict"))
     options = set(re.findall(r"^  (--[a-z-]+)", help_text, flags=re.MULTILINE))
     obvious = {"--help", "--method", "--objective", "--restarts", "--quantiles"}  # which their help describes
@@ -158,13 +158,13 @@ def test_every_page_is_in_the_contents():
 
 
 def test_every_reason_is_explained():
-    page = (ROOT / "docs/status.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/reference/status.md").read_text(encoding="utf-8")
     reasons = {*status.REMEDIES, *engine.REASONS, *ascent.REASONS, "adjoint-failed"} - {"going"}
     assert not [reason for reason in reasons if f"| `{reason}` |" not in page]
 
 
 def test_every_public_name_is_in_the_reference():
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/reference").glob("*.md"))
     listed = set(re.findall(r"^(?:::: quantprop[\w.]*\.|        - )(\w+)$", text, flags=re.MULTILINE))
     modules = {"datasets", "estimators", "kernels", "likelihoods", "means", "plots", "projections", "storage", "tables"}
     public = {*quantprop.__all__, *projections.__all__} - modules
@@ -181,7 +181,7 @@ def test_every_public_name_is_in_the_reference():
 
 def documented():
     """Paths and arguments of what the API pages have a heading for; results list their fields instead."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/api").glob("*.md"))
+    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/reference").glob("*.md"))
     for name in re.findall(r"^::: (quantprop[\w.]*)$", text, flags=re.MULTILINE):
         module, last = name.rsplit(".", 1)
         thing = getattr(importlib.import_module(module), last)

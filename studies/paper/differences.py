@@ -2,7 +2,7 @@
 
     python -m studies.paper.differences
 
-writes docs/results/*/differences.md, and the tables of docs/paper.md between its markers.
+writes docs/results/*/differences.md, and the tables of docs/background/paper.md between its markers.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def side_by_side(summaries: list[MethodSummary]) -> str:
 
 
 def main() -> int:
-    page = DOCS / "paper.md"
+    page = DOCS / "background/paper.md"
     text = page.read_text(encoding="utf-8")
     for folder, variant in RESULTS.items():
         summaries = summarise(read(DOCS / "results" / folder / "rows.csv.gz", variant))

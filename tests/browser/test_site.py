@@ -13,7 +13,7 @@ def page(watched):
         yield opened
 
 
-@pytest.mark.parametrize("name", ["index.html", "api/likelihoods.html"])
+@pytest.mark.parametrize("name", ["index.html", "reference/likelihoods.html"])
 def test_search_finds_pages_without_a_server(site, page, name):
     page, events = page
     page.goto((site / name).as_uri())
@@ -30,7 +30,7 @@ def test_search_finds_pages_without_a_server(site, page, name):
 
 def test_arguments_are_listed_with_their_defaults(site, page):
     page, _ = page
-    page.goto((site / "api/inference.html").as_uri())
+    page.goto((site / "reference/inference.html").as_uri())
     rows = page.locator("#quantprop\\.learn\\.fit, #quantprop\\.fit").first.locator("xpath=..").locator("tbody tr")
     cells = [row.locator("td:visible").all_inner_texts() for row in rows.all()]
     assert ["seed", "Of the further starts.", "0"] in cells

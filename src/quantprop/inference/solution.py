@@ -169,7 +169,7 @@ class Solution:
     def corrected(self) -> Corrected:
         """Log evidence and marginals of f to the next order, and how far the Gaussian posterior is to be trusted.
 
-        For EP and QP, at the cost of a few sweeps; computed once. See docs/corrections.md.
+        For EP and QP, at the cost of a few sweeps; computed once. See docs/background/corrections.md.
 
         >>> import numpy as np
         >>> from quantprop import Model, infer, kernels, likelihoods

@@ -59,7 +59,7 @@ class EP(Method):
     @property
     def stand_in(self) -> Method | None:
         """EP: labels of a threshold that contradict each other leave QP without a fixed point, since its sites are
-        narrower (docs/robustness.md).
+        narrower (docs/background/robustness.md).
         """
         return None if isinstance(self.projection, KL) else EP(power=self.power)
 
