@@ -122,17 +122,19 @@ def class_diagram() -> str:
         lines += [(f"{name}()", "") for name in must_write(node)] or [("no method without a default", "")]
         listed = textwrap.wrap(", ".join(implementations(SOURCE / folder, base)), 46, break_on_hyphens=False)
         lines += [(line, "small") for line in listed]
-        column, high = k % columns, 17 * len(lines) + 16
+        column, high = k % columns, 17 * len(lines) + 24
         x, y = 16 + column * (wide + gap), bottoms[column]
-        rule = y + 8 + 17 * (len(lines) - len(listed))
+        below = len(lines) - len(listed)
+        rule = y + 13 + 17 * below
         parts.append(f'<rect class="box" x="{x}" y="{y}" width="{wide}" height="{high}" rx="4"/>')
         parts.append(f'<line x1="{x}" y1="{y + 42}" x2="{x + wide}" y2="{y + 42}" stroke="#3f51b5"/>')
         parts.append(f'<line x1="{x}" y1="{rule}" x2="{x + wide}" y2="{rule}" stroke="#3f51b5"/>')
-        parts += [text(x + 10, y + 19 + 17 * i, words, kind) for i, (words, kind) in enumerate(lines)]
+        for i, (words, kind) in enumerate(lines):
+            parts.append(text(x + 10, y + 19 + 17 * i + 4 * (i >= 2) + 4 * (i >= below), words, kind))
         bottoms[column] += high + gap
     y = max(bottoms)
     for words in (
-        "Model(kernel, likelihood, mean, process)   infer(model, X, y, method) → Solution   fit(...) → Fitted",
+        "Model(kernel, likelihood, mean, process) · infer(model, X, y, method) → Solution · fit(...) → Fitted",
         "A Process makes a Prior at the inputs. The method updates sites and the Prior turns them into marginals.",
     ):
         parts.append(text(20, y + 14, words, "small"))
