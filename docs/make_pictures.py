@@ -1,4 +1,4 @@
-"""Draw docs/pictures/*.png for docs/likelihoods.md, and print the numbers that the page quotes.
+"""Draw docs/pictures/*.png for docs/reference/likelihoods.md, and print the numbers that the page quotes.
 
 Run from anywhere: ``python docs/make_pictures.py`` (all of them, several minutes) or with names, such as
 ``python docs/make_pictures.py probit beta``. Needs quantprop with its extra "plots".

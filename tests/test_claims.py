@@ -67,12 +67,12 @@ def corrected(folder: str) -> dict[tuple[str, str], tuple[float, float, float]]:
 @pytest.mark.parametrize("folder", ["clean", "paper"])
 def test_differences_to_ep(folder):
     """Every cell of the tables of paper.md, to the digits that stand there."""
-    rows = table("paper.md", f"differences-{folder}")
+    rows = table("background/paper.md", f"differences-{folder}")
     assert len(rows) == 10
     for row in rows:
         columns = list(row)
-        for method in [name for name in METHODS if f"{name} less EP" in row]:
-            cell, p = row[f"{method} less EP"], row[columns[columns.index(f"{method} less EP") + 1]]
+        for method in [name for name in METHODS if f"{name} − EP" in row]:
+            cell, p = row[f"{method} − EP"], row[columns[columns.index(f"{method} − EP") + 1]]
             mean, error, p_value = corrected(folder)[row["data"], METHODS[method]]
             shown, shown_error = cell.split(" ± ")
             digit = 0.5 * 10.0 ** -len(shown_error.partition(".")[2])
@@ -115,7 +115,7 @@ def test_integration_against_the_point_estimate():
     for line in (STUDIES / "integration" / "scores.jsonl").read_text(encoding="utf-8").splitlines():
         row = json.loads(line)
         scores[row["set"]].append((row["integrated"], row["point"]))
-    shown, p_values, gains = {row["set"]: row for row in table("integration.md", "scores")}, {}, {}
+    shown, p_values, gains = {row["set"]: row for row in table("background/integration.md", "scores")}, {}, {}
     for name, pairs in scores.items():
         own, point = np.array(pairs).T
         n, ratio = len(own), 1.0 if name == "mining" else 1 / 9
@@ -137,11 +137,11 @@ def test_integration_against_the_point_estimate():
 
 def test_marks_of_objectives():
     """Those of integration's column are its significant differences, from the same rows."""
-    rows = table("objectives.md", "ntll")
+    rows = table("background/objectives.md", "ntll")
     assert {row["set"] for row in rows if "*" in row["integrated"]} == {"sonar", "wine1", "wine2", "wine3"}
     assert {row["set"] for row in rows if "*" in row["leave-one-out density"]} == {"wine2"}
     assert not [row for row in rows if "*" in row["leave-one-out Brier"] + row["corrected evidence"]]
-    for row, other in zip(rows, table("integration.md", "scores"), strict=True):
+    for row, other in zip(rows, table("background/integration.md", "scores"), strict=True):
         assert row["evidence"] == other["point"]
 
 
@@ -152,7 +152,7 @@ def test_small_probabilities():
     rows = lines(STUDIES / "accuracy" / "tails.csv")
     sizes = {"0.001 to 0.01": (1e-3, 1e-2), "1e-4 to 0.001": (1e-4, 1e-3), "below 1e-4": (0.0, 1e-4)}
     settings = {"learned": "learned", "× 10": "times-10", "× 100": "times-100"}
-    shown = table("accuracy.md", "tails")
+    shown = table("background/accuracy.md", "tails")
     assert sum(int(line["inputs"]) for line in shown) == len(rows) == 250
     for line in shown:
         low, high = sizes[line["true probability"]]

@@ -1,4 +1,4 @@
-"""Tables of docs/accuracy.md, between its markers, and its pictures, from stored rows."""
+"""Tables of docs/background/accuracy.md, between its markers, and its pictures, from stored rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = dict[str, str]
 
 def write(errors: list[Row], tails: list[Row], calibration: list[Row], truths: list[Truth]) -> None:
     """Renew the page's tables and pictures."""
-    page = DOCS / "accuracy.md"
+    page = DOCS / "background/accuracy.md"
     text = page.read_text(encoding="utf-8")
     real = [row for row in errors if row["dataset"] not in cases.GENERATED]
     generated = [row for row in errors if row["dataset"] in cases.GENERATED]

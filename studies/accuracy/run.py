@@ -1,10 +1,10 @@
-"""How far each method is from the truth: numbers, tables and pictures of docs/accuracy.md.
+"""How far each method is from the truth: numbers, tables and pictures of docs/background/accuracy.md.
 
     python -m studies.accuracy.run answers      # every method on every case: build/answers.npz; an hour on one core
     python -m studies.accuracy.run errors       # these against tests/oracles/ground_truth.npz
     python -m studies.accuracy.run tails        # small class probabilities against it; ten minutes without answers
     python -m studies.accuracy.run calibration  # simulation-based calibration, 500 data sets each; half an hour
-    python -m studies.accuracy.run page         # tables into docs/accuracy.md, pictures into docs/pictures
+    python -m studies.accuracy.run page         # tables into docs/background/accuracy.md, pictures into docs/pictures
 
 `errors` and `calibration` write studies/accuracy/*.csv, a row for each method and case, `tails` one for each test
 input. What `answers`, `tails` and `calibration` find there already they keep. Needs quantprop with its extra "plots".

@@ -1,4 +1,4 @@
-"""Corrections and the number for trust on data that no choice was made on: a table of docs/corrections.md.
+"""Corrections and the number for trust on data that no choice was made on: a table of docs/background/corrections.md.
 
     python -m studies.corrections.held_out rows --jobs 12 --out more.jsonl   # data sets by seed, each with chains
     python -m studies.corrections.held_out page                              # the table
@@ -26,7 +26,7 @@ from tests.reference.cases import Data, censored
 from tests.reference.truths import TOL, Truth
 
 STORED = Path(__file__).with_suffix(".jsonl")
-PAGE = DOCS / "corrections.md"
+PAGE = DOCS / "background/corrections.md"
 LIKELIHOODS = {
     "probit": (likelihoods.Probit(), 0.0),
     "logit": (likelihoods.Logit(), 0.0),

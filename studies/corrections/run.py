@@ -1,7 +1,7 @@
-"""How much closer corrections come to the truth, and what the trust numbers are worth: tables of docs/corrections.md.
+"""Errors before and after correction, and their rank correlations: tables of docs/background/corrections.md.
 
     python -m studies.corrections.run rows --jobs 12   # EP and QP on every stored truth; half an hour on one core
-    python -m studies.corrections.run page             # tables into docs/corrections.md
+    python -m studies.corrections.run page             # tables into docs/background/corrections.md
 
 `rows` writes studies/corrections/corrections.csv, a row for each method and case, and keeps what it finds there:
 remove the file to have all by one version. Names of data sets after `rows` restrict it to them. A job is one process on
@@ -25,7 +25,7 @@ from studies.shared.pages import DOCS, between, table
 from tests.reference.truths import TOL, Truth, read
 
 FILE = Path(__file__).with_name("corrections.csv")
-PAGE = DOCS / "corrections.md"
+PAGE = DOCS / "background/corrections.md"
 SETTINGS = {"learned": "learned", "times-10": "× 10", "times-100": "× 100"}
 CLASSES = [name for name in datasets.names() if name != "mining"]
 

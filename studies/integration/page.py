@@ -1,4 +1,4 @@
-"""Tables of docs/integration.md from its stored rows: tests of uniformity, coverage, paired differences."""
+"""Tables of docs/background/integration.md from its stored rows: tests of uniformity, coverage, paired differences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from studies.shared.pages import DOCS, between, holm, table
 from studies.shared.parts import Row
 from tests.reference.calibration import anderson_darling
 
-PAGE = DOCS / "integration.md"
+PAGE = DOCS / "background/integration.md"
 
 LEVELS = (0.5, 0.9, 0.99)
 QUANTITIES = {"variance": "log variance", "lengthscale": "log lengthscale", "f": "f", "y": "y"}

@@ -1,4 +1,4 @@
-"""Tables of docs/objectives.md from the rows of `studies.objectives.run` and of `studies.integration.run scores`."""
+"""Tables of docs/background/objectives.md from rows of `studies.objectives.run` and `studies.integration.run`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from studies.shared.more_sets import EVERY
 from studies.shared.pages import DOCS, between, holm, table
 from studies.shared.parts import Row
 
-PAGE = DOCS / "objectives.md"
+PAGE = DOCS / "background/objectives.md"
 
 NAMES = {
     "integrated": "integrated", "loo": "leave-one-out density", "loo-brier": "leave-one-out Brier",

@@ -1,7 +1,7 @@
 """Which objective learns best: forecasts of test rows by hyperparameters that were learned in different ways.
 
     python -m studies.objectives.run rows --jobs 12 --out more.jsonl     # beside the integration study's scores
-    python -m studies.objectives.run page                                # tables into docs/objectives.md
+    python -m studies.objectives.run page                                # tables into docs/background/objectives.md
 
 Rows are appended and never computed twice, as in `studies.integration.run`, whose `scores` have the evidence and the
 integral. All by EP, `clean`, the protocol of the paper.

@@ -1,8 +1,8 @@
-"""Each method's NTLL less EP's, by the corrected resampled t-test, from the stored rows of docs/results.
+"""Each method's NTLL minus EP's, by the corrected resampled t-test, from the stored rows of docs/results.
 
     python -m studies.paper.differences
 
-writes docs/results/*/differences.md, and the tables of docs/paper.md between its markers.
+writes docs/results/*/differences.md, and the tables of docs/background/paper.md between its markers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def side_by_side(summaries: list[MethodSummary]) -> str:
     methods = list(dict.fromkeys(summary.method for summary in summaries if summary.less_ep))
     head = ["data"]
     for method in methods:
-        head += [f"{method_name(method)} less EP", "p"]
+        head += [f"{method_name(method)} − EP", "p"]
     lines = []
     for dataset in dict.fromkeys(summary.dataset for summary in summaries):
         of = {summary.method: summary for summary in summaries if summary.dataset == dataset}
@@ -59,7 +59,7 @@ def side_by_side(summaries: list[MethodSummary]) -> str:
 
 
 def main() -> int:
-    page = DOCS / "paper.md"
+    page = DOCS / "background/paper.md"
     text = page.read_text(encoding="utf-8")
     for folder, variant in RESULTS.items():
         summaries = summarise(read(DOCS / "results" / folder / "rows.csv.gz", variant))

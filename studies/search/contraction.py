@@ -1,6 +1,6 @@
 """How fast plain sweeps of EP contract at the learned numbers: spectral radii of the map of a sweep.
 
-Prints, for each set, those of one renewal and of two renewals for one factor (docs/measured.md quotes them).
+Prints, for each set, those of one renewal and of two renewals for one factor (docs/design-log.md quotes them).
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ def page(watched):
         yield opened
 
 
-@pytest.mark.parametrize("name", ["index.html", "api/likelihoods.html"])
+@pytest.mark.parametrize("name", ["index.html", "reference/likelihoods.html"])
 def test_search_finds_pages_without_a_server(site, page, name):
     page, events = page
     page.goto((site / name).as_uri())
@@ -30,7 +30,31 @@ def test_search_finds_pages_without_a_server(site, page, name):
 
 def test_arguments_are_listed_with_their_defaults(site, page):
     page, _ = page
-    page.goto((site / "api/inference.html").as_uri())
+    page.goto((site / "reference/inference.html").as_uri())
     rows = page.locator("#quantprop\\.learn\\.fit, #quantprop\\.fit").first.locator("xpath=..").locator("tbody tr")
     cells = [row.locator("td:visible").all_inner_texts() for row in rows.all()]
-    assert ["seed", "Of the further starts.", "0"] in cells
+    assert ["seed", "Seed of the additional starts.", "0"] in cells
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["reference/inference.html", "gallery/index.html"])
+def test_pages_fit_their_width_and_their_pictures_load(site, watched, name, scheme, width):
+    with watched(width, scheme) as (page, events):
+        page.goto((site / name).as_uri())
+        page.wait_for_load_state("networkidle")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        missing = "[...document.images].filter(image => !image.complete || !image.naturalWidth).map(image => image.src)"
+        page.evaluate("[...document.images].forEach(image => { image.loading = 'eager' })")
+        page.wait_for_function("[...document.images].every(image => image.complete)")
+        assert not page.evaluate(missing)
+        assert not [event for event in events if not event.startswith(f"request: {site.as_uri()}/")]
+
+
+def test_the_gallery_has_notebooks_of_all_scripts(site, watched):
+    with watched() as (page, _):
+        page.goto((site / "gallery/index.html").as_uri())
+        links = page.locator("a[href$='.ipynb']").evaluate_all("all => all.map(link => link.getAttribute('href'))")
+        assert len(links) == 12
+        assert all((site / "gallery" / link).is_file() for link in links)
+        assert page.locator("details summary").count() == 12

@@ -11,9 +11,13 @@ import quantprop
 from quantprop import kernels, likelihoods
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = {page.name: page.read_text(encoding="utf-8") for page in (ROOT / "docs").glob("*.md")} | {
-    "README.md": (ROOT / "README.md").read_text(encoding="utf-8")
-}
+FOLDERS = {page.relative_to(ROOT / "docs"): page for page in sorted((ROOT / "docs").rglob("*.md"))}
+# A page goes by its name; the contents of a folder by their path.
+PAGES = {
+    path.as_posix() if path.name == "index.md" else path.name: page.read_text(encoding="utf-8")
+    for path, page in FOLDERS.items()
+    if path.parts[0] != "results"
+} | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
 START = ("README.md", "index.md")  # where one looks first
 
 # What exists: where it is in the library, a word for it, and the pages that must have it.

@@ -1,4 +1,4 @@
-"""What docs/accuracy.md claims of EP and QP, from the stored posteriors of long chains."""
+"""What docs/background/accuracy.md claims of EP and QP, from the stored posteriors of long chains."""
 
 from __future__ import annotations
 

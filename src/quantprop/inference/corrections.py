@@ -135,10 +135,12 @@ class Corrected:
     """Evidence and marginals of a solution to the next order, and the size of the correction.
 
     Attributes:
-        log_evidence: the corrected log evidence.
+        log_evidence: corrected log evidence.
         marginals: f at every training input: mean, variance, skewness, cdf, quantile, log_prob.
-        doubt: of every training row, the most by which a probability about its f changes, to the order of the
-            expansion; small where the Gaussian marginal is right.
+        doubt: for every training row, a bound on the change of any probability about its f, to the order of the
+            expansion; small if the Gaussian marginal is accurate.
+        solution: the solution that was corrected.
+        vertices: cumulants of the tilted densities, from which predictions are corrected.
     """
 
     log_evidence: float

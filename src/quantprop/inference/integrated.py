@@ -36,18 +36,17 @@ _REMEDIES = {
 
 @dataclass(frozen=True)
 class IntegrationStatus:
-    """How integration ended: a reason, the numbers behind it, and what to try.
+    """Why integration stopped: a reason, the figures behind it, and a remedy.
 
     Attributes:
         reason: "converged", "nothing-to-integrate", "few-effective-points" or "no-mode".
-        scheme: "grid", "central composite design" or "importance sampling"; "..., then importance sampling" where
-            the first could not do it.
-        points: values of θ at which the evidence was evaluated for it.
-        failed: at how many of them inference failed; they have no weight.
-        effective: the effective number of points, 1 / Σ w², of those that have weight.
-        efficiency: how near the weights are to those of a posterior of the shape that the scheme expects: 1 is the
-            best.
-        at_bounds: hyperparameters whose posterior reaches a bound, with more than 1 % of it next to the bound.
+        scheme: "grid", "central composite design" or "importance sampling"; "..., then importance sampling" if the
+            first failed.
+        points: number of values of θ at which the evidence was evaluated.
+        failed: number of points at which inference failed; they have no weight.
+        effective: effective number of points, 1 / Σ w².
+        efficiency: agreement of the weights with a posterior of the shape that the scheme assumes; 1 is best.
+        at_bounds: hyperparameters with more than 1 % of their posterior next to a bound.
     """
 
     reason: str
@@ -73,12 +72,12 @@ class HyperparameterMarginal:
     """The posterior of one hyperparameter, in natural units.
 
     Attributes:
-        mean: its mean.
-        sd: its standard deviation.
-        median: its median.
-        lower: the lower end of the central 95 % interval.
-        upper: the upper end.
-        prior: in words.
+        mean: mean.
+        sd: standard deviation.
+        median: median.
+        lower: lower end of the central 95 % interval.
+        upper: upper end of the interval.
+        prior: the prior, as text.
     """
 
     mean: float
@@ -95,12 +94,12 @@ class Integrated(Mixture):
     """A posterior averaged over its hyperparameters: Σ_k weights_k (the posterior of f at θ_k).
 
     Attributes:
-        components: the posteriors of f, each at its own hyperparameters.
-        weights: of the components; they sum to 1.
-        theta: the hyperparameters of each component in the optimiser's coordinates: logarithms of positive ones.
-        log_evidence: the method's approximation of log p(y), hyperparameters integrated out under their priors.
-        priors: of every hyperparameter, in words, by name.
-        status: how integration went.
+        components: posteriors of f, each at its own hyperparameters.
+        weights: weights of the components; they sum to 1.
+        theta: hyperparameters of each component in the coordinates of the search: logarithms of positive parameters.
+        log_evidence: the method's approximation of log p(y), hyperparameters integrated out.
+        priors: prior of every hyperparameter by name, as text.
+        status: why integration stopped.
     """
 
     components: tuple[Solution, ...]

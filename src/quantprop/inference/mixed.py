@@ -28,10 +28,10 @@ class NormalMixture:
     """Mixtures of normal distributions, one for each of n inputs: Σ_k weights_k N(means_k, variances_k).
 
     Attributes:
-        weights: of the components; they sum to 1.
-        means: one row a component, one column an input.
-        variances: likewise.
-        covariance: of the n inputs jointly, where that was asked for.
+        weights: weights of the components; they sum to 1.
+        means: one row per component, one column per input.
+        variances: one row per component, one column per input.
+        covariance: joint covariance of the n inputs, if it was requested.
     """
 
     weights: Float[np.ndarray, " m"]
@@ -91,8 +91,8 @@ class MixedPredictive:
     """Distributions of y at n inputs, averaged over hyperparameters, with the methods of `Predictive`.
 
     Attributes:
-        weights: of the components; they sum to 1.
-        components: the distributions of y, each with its own likelihood and latent function.
+        weights: weights of the components; they sum to 1.
+        components: distributions of y, each with its own likelihood and latent function.
     """
 
     weights: Float[np.ndarray, " m"]

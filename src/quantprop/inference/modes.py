@@ -25,12 +25,12 @@ _solved = program(lambda problem, start, tol: solve_parallel(problem, start, tol
 
 @dataclass(frozen=True)
 class Modes:
-    """The log evidences of a solution and of every other end that starts elsewhere led to.
+    """Log evidences of a solution and of the other solutions reached from different starts.
 
     Attributes:
         log_evidences: this solution's first.
         starts: how each was reached.
-        unfinished: starts from which inference did not converge, so that nothing is known of them.
+        unfinished: starts from which inference did not converge.
     """
 
     log_evidences: tuple[float, ...]

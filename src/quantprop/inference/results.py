@@ -22,13 +22,13 @@ class Step:
     """One evaluation in the trace of a fit.
 
     Attributes:
-        restart: which start it belongs to; 0 is the first.
-        theta: where it was, in the optimiser's coordinates.
+        restart: index of the start; 0 is the first.
+        theta: the point, in the coordinates of the search.
         value: the objective there.
-        gradient: the largest entry of the projected gradient.
-        reason: how inference ended, or "adjoint-failed".
-        sweeps: of inference.
-        seconds: that it took, compilation included.
+        gradient: largest entry of the projected gradient.
+        reason: why inference stopped, or "adjoint-failed".
+        sweeps: number of sweeps.
+        seconds: duration, including compilation.
     """
 
     restart: int
@@ -43,16 +43,16 @@ class Step:
 @summarised(of_fitted)
 @dataclass(frozen=True)
 class Fitted:
-    """A learned model, its posterior, and how learning went.
+    """A learned model, its posterior, and the trace of the search.
 
     Attributes:
-        model: the model with its learned numbers.
-        solution: the posterior at these numbers.
-        objective: the name of what was maximised.
-        objective_value: its value, with the log prior densities of parameters that have one.
-        theta: the optimum in the optimiser's coordinates: logarithms of positive parameters.
-        trace: every evaluation on the way.
-        status: how learning ended.
+        model: the model with its learned parameters.
+        solution: the posterior at these parameters.
+        objective: name of the objective.
+        objective_value: its value, including log prior densities of parameters.
+        theta: the optimum in the coordinates of the search: logarithms of positive parameters.
+        trace: every evaluation of the objective.
+        status: why learning stopped.
     """
 
     model: Model

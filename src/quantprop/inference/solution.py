@@ -39,21 +39,21 @@ from quantprop.runtime.precision import float64
 @summarised(of_solution)
 @dataclass(frozen=True)
 class Solution:
-    """An approximate posterior. `sites` and `marginals` are per training row; all arrays are NumPy float64.
+    """An approximate posterior. Sites and marginals are per training row; all arrays are NumPy float64.
 
     Attributes:
-        model: the model with the numbers that inference used.
+        model: the model, with the parameter values that inference used.
         method: the method.
         X: the training inputs.
         sites: ν and τ of every site (`sites.nu`, `sites.tau`); a warm start for another `infer`.
         marginals: posterior mean and variance of f at every training input.
         log_evidence: the method's approximation of log p(y).
-        loo: log predictive density of every y from the other rows; NaN where that cavity is improper.
-        status: how inference ended.
-        weights: how often each row counts; None where every row counts once.
-        data: the observations, as the likelihood codes them; None where a file of an earlier version had none.
-        posterior: where rows are divided among devices, what predictions need of all of them; `X`, `sites`,
-            `marginals` and `loo` are then those of this process's rows.
+        loo: log predictive density of every y given the other rows; NaN if the cavity is improper.
+        status: why inference stopped.
+        weights: weight of each row; None if all are 1.
+        data: the observations, as the likelihood codes them; None in files of earlier versions.
+        posterior: if rows are sharded across devices, the global quantities that predictions need; `X`, `sites`,
+            `marginals` and `loo` then cover this process's rows.
     """
 
     model: Model
@@ -193,7 +193,7 @@ class Solution:
     def corrected(self) -> Corrected:
         """Log evidence and marginals of f to the next order, and how far the Gaussian posterior is to be trusted.
 
-        For EP and QP, at the cost of a few sweeps; computed once. See docs/corrections.md.
+        For EP and QP, at the cost of a few sweeps; computed once. See docs/background/corrections.md.
 
         >>> import numpy as np
         >>> from quantprop import Model, infer, kernels, likelihoods

@@ -39,18 +39,18 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Status:
-    """How inference ended: a reason, the numbers behind it, and what to try.
+    """Why inference stopped: a reason, the figures behind it, and a remedy.
 
     Attributes:
         reason: "converged", "max-sweeps", "stalled", "improper-cavities", "improper-start", "no-variance",
             "no-covariance" or "not-finite".
-        sweeps: how many sweeps over the data there were.
-        residual: the root mean square change that one more sweep would make to the sites, in units of the marginals.
-        tol: the residual that was asked for.
-        schedule: "parallel" or "sequential"; "parallel, then sequential" where the first got stuck; either of them
-            ", then continuation" where Newton's method or a path of fixed points led to the end; ", then EP() (...) in
-            place of QP()" where QP has no fixed point.
-        negative_sites: how many sites have a negative precision, which is allowed while the posterior is proper.
+        sweeps: number of sweeps over the data.
+        residual: root mean square change that one more sweep would make to the sites, in units of the marginals.
+        tol: the requested residual.
+        schedule: "parallel" or "sequential"; "parallel, then sequential" if the first stalled; followed by ", then
+            continuation" if Newton's method or a path of fixed points led to the result, or by ", then EP() (...) in
+            place of QP()" if QP has no fixed point.
+        negative_sites: number of sites with negative precision, which is allowed while the posterior is proper.
     """
 
     reason: str
@@ -75,16 +75,16 @@ class Status:
 
 @dataclass(frozen=True)
 class Ending:
-    """How learning ended: a reason, the numbers behind it, and what to try.
+    """Why learning stopped: a reason, the figures behind it, and a remedy.
 
     Attributes:
         reason: "converged", "nothing-to-learn", "max-evaluations", "small-gain", "no-progress" or "inference-failed".
-        evaluations: how often the objective was evaluated, restarts included.
-        failed: at how many of them inference failed, so that the optimiser backed off.
-        gradient: the largest entry of the projected gradient at the end.
-        at_bounds: names of the parameters that ended at a bound.
-        remaining: the gain in nats that can still be expected, ½ gᵀH⁻¹g with the gradient g and the curvature H; below
-            1e-4, or the rounding error of the objective, learning has converged. NaN where it is not known.
+        evaluations: number of evaluations of the objective, restarts included.
+        failed: number of evaluations at which inference failed and the search backtracked.
+        gradient: largest entry of the projected gradient at the final point.
+        at_bounds: names of the parameters at a bound.
+        remaining: remaining gain in nats, ½ gᵀH⁻¹g with the gradient g and the curvature H; below 1e-4, or the rounding
+            error of the objective, learning has converged. NaN if unknown.
     """
 
     reason: str

@@ -15,10 +15,13 @@ OWN = "differences: "  # before the names of pieces of pairs, which are of both 
 
 
 class Difference(Kernel):
-    """The covariance of f(x) − f(x') at rows [x, x'], x' beside x, where `kernel` is that of f.
+    """Covariance of f(x) − f(x') at rows [x, x'], the two points side by side.
 
-    With a likelihood of two classes, y = 1 where x won, this is a model of preferences: of each two that were compared,
+    With a likelihood for two classes, y = 1 if x won, this is a model of preferences: of two items that were compared,
     the one with the greater utility f tends to win.
+
+    Args:
+        kernel: Kernel of f.
 
     >>> import numpy as np
     >>> from quantprop import kernels
@@ -106,11 +109,14 @@ class ClassRows(NamedTuple):
 
 
 class PerClass(Kernel):
-    """A function for each of several classes, independent of each other before data are seen: `kernels` has one kernel
-    a class, or a single one that all `classes` share (each class has a function of its own all the same).
+    """One latent function per class, independent of each other a priori.
 
-    As the kernel of a model with `likelihoods.MultinomialProbit` it takes X as all kernels do. The latent values that
-    inference meets are combinations Σ_c w_c f_c(x) + u_i (`ClassRows`), of which it gives the covariance.
+    As the kernel of a model with `likelihoods.MultinomialProbit` it takes X as all kernels do. Inference works with the
+    combinations Σ_c w_c f_c(x) + u_i (`ClassRows`), of which it gives the covariance.
+
+    Args:
+        kernels: One kernel per class, or a single one for all.
+        classes: Number of classes if a single kernel serves all.
 
     >>> from quantprop import kernels
     >>> smooth, rough = kernels.SquaredExponential(2.0, 3.0), kernels.Matern12()

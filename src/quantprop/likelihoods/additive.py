@@ -84,9 +84,17 @@ class GaussianNoise(Additive):
 
 
 class Gaussian(GaussianNoise):
-    """N(y | f, scale²/exposure): the one likelihood for which every method is exact.
+    """N(y | f, scale²/exposure). The only likelihood for which every method is exact.
 
-    `exposure` is the number of measurements that y is the mean of, or any other relative precision; 1 by default.
+    `exposure` is the number of measurements that y averages, or any other relative precision; 1 by default.
+
+    Args:
+        scale: Standard deviation of the noise; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Gaussian(1.0), y=2.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (1.0, 0.5)
     """
 
     scale: Scalar = 1.0
@@ -125,10 +133,19 @@ class Gaussian(GaussianNoise):
 
 
 class StudentT(Additive):
-    """y = f + scale · t, t of `df` degrees of freedom: outliers lose their pull. Not log-concave.
+    """y = f + scale · t, where t has `df` degrees of freedom: outliers lose their pull. Not log-concave.
 
-    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1: df is learned above 2, unless a
-    Parameter with other bounds is given.
+    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1. df is learned above 2.1, unless
+    you pass a Parameter with other bounds.
+
+    Args:
+        df: Degrees of freedom: fewer have heavier tails; learned.
+        scale: Scale of the noise; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.StudentT(), y=3.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (1.0886, 0.8716)
     """
 
     df: Scalar = 4.0
@@ -170,7 +187,16 @@ def _height_times_mills(z: np.ndarray, c: np.ndarray, t: np.ndarray) -> np.ndarr
 
 
 class DoubleExponential(Additive):
-    """p(y | f) = exp(−|y − f|/scale)/(2 scale): log-concave, with a kink at f = y."""
+    """p(y | f) = exp(−|y − f|/scale)/(2 scale): log-concave, with a kink at f = y.
+
+    Args:
+        scale: Mean absolute deviation of the noise; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.DoubleExponential(), y=3.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.9742, 0.9419)
+    """
 
     scale: Scalar = 1.0
 

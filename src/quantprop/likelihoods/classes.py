@@ -57,6 +57,9 @@ class MultinomialProbit(ClassLikelihood):
 
     Two classes are the binary probit model of (f_1 − f_0)/√2, in every method.
 
+    Args:
+        classes: Number of classes; by default taken from y or the kernel.
+
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods
     >>> X, y = np.array([[-2.0], [-1.5], [0.0], [0.3], [2.0], [2.2]]), np.array([0, 0, 1, 1, 2, 2])
@@ -93,6 +96,9 @@ class Softmax(ClassLikelihood):
     EP and QP do not exist for it; `MultinomialProbit` is the likelihood of classes for them. Its factors are those of
     p(y | f) = ∫ Π_c Poisson([y = c] | exp(f_c + v)) dv: Laplace is that of softmax, and VB's q is a Gaussian in (v, f),
     which is a bound too.
+
+    Args:
+        classes: Number of classes; by default taken from y or the kernel.
 
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods

@@ -4,7 +4,7 @@ All of these are computed by blocks, without those that are zero or known by sym
 whose compiler tries out implementations for every shape of a product, and of more on a CPU (`in_many_blocks`).
 
 Left sides of products are taken by rows: on a CPU XLA then multiplies two to three times as fast as by columns, and as
-LAPACK substitutes (docs/measured.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is
+LAPACK substitutes (docs/design-log.md). LAPACK leaves a factor L by columns, which is U = Lᵀ by rows. So everything is
 done with U, and in its block rows, each from the diagonal on: nothing is transposed, and products leave out zeros.
 Counts of operations are those of four blocks.
 """

@@ -58,25 +58,47 @@ class Projection(Record):
 
 
 def tilted_scores(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Tilted, Float[Array, "panels 16"]]:
-    """The tilted density on quadrature nodes, and z = Φ⁻¹(F(f)) at them.
+    """Evaluate the tilted density on quadrature nodes, and z = Φ⁻¹(F(f)) at them.
 
-    `.density.expect(g)` is the expectation from values g at the nodes `.f`; `.density.tails()` are F and 1 − F.
+    Args:
+        likelihood: Distribution of y given f.
+        datum: The observation.
+        cavity: Mean and variance of f given all other observations.
+
+    Returns:
+        The tilted density and z. `.density.expect(g)` is the expectation from values g at the nodes `.f`;
+        `.density.tails()` are F and 1 − F.
     """
     tilted = tilt(likelihood, datum, cavity)
     return tilted, normal_score(*tilted.density.tails())
 
 
 def relative(cavity: Normal, mean: Scalar, variance: Scalar, log_normalizer: Scalar) -> Moments:
-    """N(mean, variance) as what a projection returns.
+    """State N(mean, variance) relative to the cavity, as a projection returns it.
 
     The differences from the cavity are taken here, so a likelihood that hardly moves the cavity loses digits.
+
+    Args:
+        cavity: Mean and variance of f given all other observations.
+        mean: Mean of the chosen Gaussian.
+        variance: Its variance.
+        log_normalizer: Log integral of likelihood times cavity.
+
+    Returns:
+        The moments relative to the cavity.
     """
     ratio = variance / cavity.variance
     return Moments(log_normalizer, mean - cavity.mean, ratio, 1.0 - ratio)
 
 
 class KL(Projection):
-    """The Gaussian with the tilted density's mean and variance."""
+    """The Gaussian with the tilted density's mean and variance.
+
+    >>> from quantprop import likelihoods, project, projections
+    >>> found = project(likelihoods.Heaviside(), 1, (0.0, 1.0), projections.KL())
+    >>> round(float(found.variance), 4)  # of a half-normal: 1 − 2/π
+    0.3634
+    """
 
     def project(self, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
         return likelihood.moments(datum, cavity)
@@ -92,7 +114,13 @@ PAIR = Rule("a pair (mean, variance)", lambda value: isinstance(value, (tuple, l
 
 
 class Projected(Record):
-    """N(mean, variance), and log ∫ p(y | f) N(f | cavity) df."""
+    """Projection of a tilted density: N(mean, variance), with its log normaliser.
+
+    Args:
+        log_normalizer: log ∫ p(y | f) N(f | cavity) df.
+        mean: Means.
+        variance: Variances.
+    """
 
     log_normalizer: Float[np.ndarray, "*shape"]
     mean: Float[np.ndarray, "*shape"]
@@ -112,7 +140,19 @@ def project(
     exposure: Any = None,
     trials: Any = None,
 ) -> Projected:
-    """The Gaussian that a projection picks for p(y | f) N(f | cavity); y and the cavity's (mean, variance) broadcast.
+    """Project one tilted density p(y | f) N(f | cavity) onto a Gaussian. y and the cavity's moments broadcast.
+
+    Args:
+        likelihood: Distribution of y given f.
+        y: One observation, or several.
+        cavity: Mean and variance of f given all other observations.
+        projection: Projection of the tilted density onto Gaussians: `KL()`, `Wasserstein(p)`, or your own.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+
+    Returns:
+        Mean and variance of the Gaussian, and the log normaliser of the tilted density.
 
     >>> from quantprop import likelihoods, project, projections
     >>> kl = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0))

@@ -19,7 +19,7 @@ RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 
 
 class RoleError(TableError):
-    """Roles that do not go together, or not with the likelihood."""
+    """Error: roles that are incompatible with each other or with the likelihood."""
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Roles:
     """The columns that describe the target, and how it is read.
 
     Attributes:
-        upper: the column with the upper end of an interval whose lower end is the target; an empty cell is an open end.
-        event: the column that says (1, true, yes) that the target was observed, or (0, false, no) is a lower bound.
-        observed: the one value of that column that says so, where it has others than these.
-        exposure: the column with what counts are per: person-years, area, hours.
-        trials: the column with the number of trials in which the target counts successes.
-        weights: the column with how many equal rows each row stands for.
-        order: ordered labels from the lowest; numbers have an order of their own.
-        log: model the logarithm of the target.
+        upper: column with the upper end of an interval whose lower end is the target; an empty cell is an open end.
+        event: column that states whether the target was observed (1, true, yes) or is a lower bound (0, false, no).
+        observed: the value of that column that means observed, if it has other values.
+        exposure: column with the unit of counts: person-years, area, hours.
+        trials: column with the number of trials of which the target counts successes.
+        weights: column with the number of equal rows that each row represents.
+        order: labels of an ordered target, from the lowest; numbers are ordered by value.
+        log: True models the logarithm of the target.
     """
 
     upper: str | None = None

@@ -28,7 +28,12 @@ CHUNK = 2**16  # inputs × classes × points of one call
 
 @dataclass(frozen=True)
 class ClassPredictive:
-    """Distributions of the class at k inputs, of latent values with means k × C and covariances k × C × C."""
+    """Distributions of the class at k inputs.
+
+    Args:
+        latent: Means k × C and covariances k × C × C of the latent values.
+        likelihood: The likelihood.
+    """
 
     latent: Normal
     likelihood: ClassLikelihood = MultinomialProbit()

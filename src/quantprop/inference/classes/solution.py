@@ -45,11 +45,11 @@ MAX_INPUTS = 1024  # new inputs that are predicted at a time
 @summarised(of_solution)
 @dataclass(frozen=True)
 class ClassSolution:
-    """An approximate posterior of the functions of several classes, from that of the factors of all data.
+    """An approximate posterior of the latent functions of a joint multi-class model.
 
     Attributes:
-        factors: the posterior of the scalar values u + f_y − f_j, C − 1 rows a datum; `sites`, `status`, `converged`,
-            `sweeps` and `log_evidence` are its own.
+        factors: the posterior of the scalar values u + f_y − f_j, C − 1 rows per observation; `sites`, `status`,
+            `converged`, `sweeps` and `log_evidence` refer to it.
     """
 
     factors: Solution
