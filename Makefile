@@ -31,10 +31,11 @@ test-all: $(VENV)/.stamp-test ## Run all tests, campaigns included, and check sh
 test-browser: $(VENV)/.stamp-browser chromium ## Open the report in a headless Chromium
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
-lint: $(VENV)/.stamp-dev ## Check style, formatting and types
+lint: $(VENV)/.stamp-dev ## Check style, formatting, types and wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python docs/voice.py
 
 bench: $(VENV)/.stamp-plots ## Measure speed, alone and beside peers
 	$(BIN)/python benchmarks/run.py
