@@ -33,7 +33,8 @@ def navigation(text: str) -> list[Place]:
     """
     above: list[tuple[int, str]] = []
     places = []
-    for line in text.split("\nnav:\n" if "\nnav:\n" in text else "nav:\n")[1].splitlines():
+    lines = text[text.index("nav:\n") :].splitlines()[1:]
+    for line in (line for line in lines if not line.lstrip().startswith("#")):
         indent, title, page = ENTRY.fullmatch(line).groups()
         above = [(depth, name) for depth, name in above if depth < len(indent)]
         if title:
