@@ -34,3 +34,23 @@ def test_arguments_are_listed_with_their_defaults(site, page):
     rows = page.locator("#quantprop\\.learn\\.fit, #quantprop\\.fit").first.locator("xpath=..").locator("tbody tr")
     cells = [row.locator("td:visible").all_inner_texts() for row in rows.all()]
     assert ["seed", "Of the further starts.", "0"] in cells
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("name", ["index.html", "guides/counts.html", "guides/terms-and-groups.html"])
+def test_pages_fit_and_their_pictures_load(site, watched, name, width, scheme):
+    with watched(width, scheme) as (page, _):
+        page.goto((site / name).as_uri())
+        page.wait_for_function("[...document.images].every(image => image.complete)")
+        pictures = page.evaluate("[...document.images].map(image => [image.src, image.naturalWidth])")
+        assert pictures
+        assert not [source for source, natural in pictures if not natural]
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_the_front_page_leads_to_the_playground(site, page):
+    page, _ = page
+    page.goto((site / "index.html").as_uri())
+    page.locator(".md-content a[href='playground.html']").first.click()
+    page.locator("#playground svg").wait_for()
