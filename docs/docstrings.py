@@ -1,22 +1,18 @@
 """An extension of griffe, which reads the sources for mkdocstrings.
 
-Doctests become code blocks: Markdown takes ``>>>`` for quotations. Records get the signature that
-their fields give them, since no ``__init__`` is written anywhere. And functions and records that do not list their
-arguments get a table of them, from arguments.toml: the same ones recur all over the library.
+Doctests become code blocks, because Markdown reads ``>>>`` as a quotation. Records get the signature of their fields,
+since they have no written ``__init__``.
 """
 
 from __future__ import annotations
 
 import re
-import tomllib
-from pathlib import Path
 from typing import Any
 
 from griffe import Attribute, Class, Extension, Function, Object, Parameter, ParameterKind, Parameters
 
 DOCTEST = re.compile(r"^>>> .*?(?=\n[ ]*\n|\Z)", re.MULTILINE | re.DOTALL)
 DEFAULT = re.compile(r"default=([^,)]+\)?)")
-MEANINGS = tomllib.loads((Path(__file__).parent / "arguments.toml").read_text(encoding="utf-8"))
 
 
 def fenced(text: str) -> str:
@@ -63,25 +59,8 @@ def default_of(member: Attribute) -> str | None:
     return given.group(1) if given else None
 
 
-def meanings(path: str) -> dict[str, str]:
-    """What the arguments of a function or record mean, by its path: those of its own before the shared ones."""
-    own = [MEANINGS[name] for name in MEANINGS if name != "shared" and f".{path}".endswith(f".{name}")]
-    return MEANINGS["shared"] | {name: text for table in own for name, text in table.items()}
-
-
-def with_arguments(text: str, names: list[str], path: str) -> str:
-    """A docstring with a list of its arguments before the examples, unless it lists arguments or fields itself."""
-    known = meanings(path)
-    lines = [f"    {name}: {known[name]}" for name in names if name in known]
-    if not lines or "Args:" in text or "Attributes:" in text:
-        return text
-    start = text.find("```pycon")
-    before, after = (text, "") if start < 0 else (text[:start], text[start:])
-    return "\n".join([before.rstrip(), "", "Args:", *lines, "", after]).rstrip()
-
-
 class Records(Extension):
-    """Fences doctests, writes the signatures of records, and lists arguments."""
+    """Fences doctests and writes the signatures of records."""
 
     def on_object(self, *, obj: Object, **kwargs: Any) -> None:
         if obj.docstring is not None and ">>>" in obj.docstring.value:
@@ -98,15 +77,8 @@ class Records(Extension):
                 records = lineage(member)
                 if records is not None:
                     self._sign(member, fields(records))
-            if isinstance(member, (Class, Function)) and member.docstring is not None:
-                self._argue(member)
             if member.is_module:
                 self._records(member)
-
-    def _argue(self, member: Class | Function) -> None:
-        names = [parameter.name for parameter in member.parameters if parameter.name != "self"]
-        assert member.docstring is not None
-        member.docstring.value = with_arguments(member.docstring.value, names, member.path)
 
     def _sign(self, record: Class, given: dict[str, str | None]) -> None:
         kind = ParameterKind.positional_or_keyword

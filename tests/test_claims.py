@@ -71,8 +71,8 @@ def test_differences_to_ep(folder):
     assert len(rows) == 10
     for row in rows:
         columns = list(row)
-        for method in [name for name in METHODS if f"{name} less EP" in row]:
-            cell, p = row[f"{method} less EP"], row[columns[columns.index(f"{method} less EP") + 1]]
+        for method in [name for name in METHODS if f"{name} − EP" in row]:
+            cell, p = row[f"{method} − EP"], row[columns[columns.index(f"{method} − EP") + 1]]
             mean, error, p_value = corrected(folder)[row["data"], METHODS[method]]
             shown, shown_error = cell.split(" ± ")
             digit = 0.5 * 10.0 ** -len(shown_error.partition(".")[2])

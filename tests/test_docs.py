@@ -13,7 +13,6 @@ import io
 import itertools
 import os
 import re
-import tomllib
 import warnings
 from pathlib import Path
 from typing import NamedTuple
@@ -186,38 +185,52 @@ def test_every_public_name_is_in_the_reference():
 
 
 def documented():
-    """Paths and arguments of what the API pages have a heading for; results list their fields instead."""
-    text = "\n".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/reference").glob("*.md"))
-    for name in re.findall(r"^::: (quantprop[\w.]*)$", text, flags=re.MULTILINE):
-        module, last = name.rsplit(".", 1)
-        thing = getattr(importlib.import_module(module), last)
-        if not (inspect.isclass(thing) and (last in RESULTS or issubclass(thing, Exception))):
-            yield f"{thing.__module__}.{last}", list(inspect.signature(thing).parameters), thing.__doc__ or ""
+    """Every name with a heading on the reference pages: its page, the object, and its docstring."""
+    for page in sorted((ROOT / "docs/reference").glob("*.md")):
+        for name in re.findall(r"^::: (quantprop[\w.]*)$", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            module, last = name.rsplit(".", 1)
+            thing = getattr(importlib.import_module(module), last)
+            yield page, last, thing, inspect.getdoc(thing) or ""
 
 
-RESULTS = {"Solution", "Status", "Fitted", "Ending", "Step", "Predictive", "Normal", "Natural", "Projected", "Draws",
-           "Evidence", "Dataset", "Integrated", "IntegrationStatus", "HyperparameterMarginal", "MixedPredictive",
-           "NormalMixture", "Table", "TableModel", "Datum", "Likelihood", "ClassSolution", "ClassPredictive",
-           "Corrected", "Skewed", "Modes"}  # fmt: skip
+def sections(docstring):
+    """The sections of a docstring, by their headings."""
+    parts = re.split(r"^(Args|Attributes|Returns):\n", docstring.split(">>>")[0], flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-def test_every_argument_has_a_meaning():
-    """In the docstring, or else in docs/arguments.toml, of which nothing is left over."""
-    meanings = tomllib.loads((ROOT / "docs/arguments.toml").read_text(encoding="utf-8"))
-    used = set()
-    for path, arguments, docstring in documented():
-        if "Args:" in docstring:
-            listed = re.findall(r"^ {8}(\w+):", docstring.split("Args:")[1].split("Returns:")[0], flags=re.MULTILINE)
-            assert listed == arguments, path
-            continue
-        own = [name for name in meanings if name != "shared" and f".{path}".endswith(f".{name}")]
-        for argument in arguments:
-            tables = [name for name in (*own, "shared") if argument in meanings[name]]
-            assert tables, f"{argument} of {path}"
-            used.add((tables[0], argument))
-    assert not [
-        (name, argument) for name, table in meanings.items() for argument in table if (name, argument) not in used
-    ]
+def is_exception(thing):
+    return inspect.isclass(thing) and issubclass(thing, Exception)
+
+
+def test_every_argument_is_described_once():
+    """In the docstring, where `help` shows it, in the order of the signature, with a meaning each."""
+    for _, name, thing, docstring in documented():
+        arguments = [] if is_exception(thing) else list(inspect.signature(thing).parameters)
+        if inspect.isclass(thing) and not is_exception(thing) and arguments == ["args", "kwargs"]:
+            continue  # a base class, which is not constructed
+        found = sections(docstring)
+        listed = found.get("Args", found.get("Attributes", ""))
+        entries = re.findall(r"^ {4}(\w+): (.{4,})$", listed, flags=re.MULTILINE)
+        assert [argument for argument, _ in entries] == arguments or is_exception(thing), name
+        assert "Args" not in found or "Attributes" not in found, name
+
+
+def test_every_function_says_what_it_returns():
+    silent = {"save"}  # which returns None
+    functions = {name: docstring for _, name, thing, docstring in documented() if inspect.isfunction(thing)}
+    assert len(functions) > 40
+    assert {name for name, docstring in functions.items() if "Returns" not in sections(docstring)} == silent
+
+
+def test_every_name_has_an_example():
+    """A doctest, or a fence on its page that runs and has its name (exceptions need none)."""
+    lacking = []
+    for page, name, thing, docstring in documented():
+        shown = "".join(block.text for block in fences(page.relative_to(ROOT).as_posix()) if block.runs)
+        if ">>>" not in docstring and not re.search(rf"\b{name}\b", shown) and not is_exception(thing):
+            lacking.append(f"{page.name}: {name}")
+    assert not lacking
 
 
 def owner(thing):

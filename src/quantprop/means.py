@@ -13,9 +13,15 @@ ANY = (-float("inf"), float("inf"))
 
 
 class Linear(Record):
-    """intercept + X · coefficients: fixed effects, learned together with everything else; of some `columns` of X
-    alone, where these are given. Predictions take them as known; `kernels.Linear` and `kernels.Constant` with large
-    variances are integrated over instead.
+    """intercept + X · coefficients: fixed effects, learned together with the other parameters.
+
+    Predictions treat them as known. `kernels.Linear` and `kernels.Constant` with large variances are integrated out
+    instead.
+
+    Args:
+        coefficients: One value per column of X; learned.
+        intercept: Mean at X = 0; learned.
+        columns: Positions of the columns to use; all by default.
 
     >>> import numpy as np
     >>> from quantprop import means
@@ -38,9 +44,16 @@ class Linear(Record):
 
 
 class PerClass(Record):
-    """One mean for each class: numbers, Parameters (learned) or functions of X such as `Linear`.
+    """One prior mean per class.
 
-    For the kernel `kernels.PerClass`, whose rows hold the weights of the classes: it returns Σ_c w_c m_c(x).
+    With `kernels.PerClass`, whose rows hold the weights of the classes, it returns Σ_c w_c m_c(x).
+
+    Args:
+        means: One mean per class: a number, a Parameter (learned) or a function of X such as `Linear`.
+
+    >>> from quantprop import Parameter, means
+    >>> len(means.PerClass((0.0, Parameter(1.0), 0.5)).means)
+    3
     """
 
     means: tuple[Any, ...] = field(converter=tuple)

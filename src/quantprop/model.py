@@ -28,9 +28,12 @@ MEAN = Rule(
 class Model(Record):
     """f ~ GP(mean, kernel), y_i ~ likelihood(f(x_i)).
 
-    `mean` is a number, a Parameter, or a function of the n × d matrix of inputs that returns n numbers: one with
-    parameters of its own (`means.Linear`), or any. A plain number is not learned, a Parameter is. `process` says how
-    the Gaussian process is represented at the training inputs: `Dense()`, exactly.
+    Args:
+        kernel: Covariance function of f.
+        likelihood: Distribution of y given f.
+        mean: Prior mean: a number (fixed), a Parameter (learned), or a function of the n × d matrix of inputs that
+            returns n values, such as `means.Linear`.
+        process: Representation of the process at the training inputs; `Dense()` is exact.
 
     >>> from quantprop import Model, kernels, likelihoods
     >>> model = Model(kernel=kernels.SquaredExponential(variance=2.0), likelihood=likelihoods.Probit())

@@ -1,4 +1,4 @@
-"""Long reference runs for docs/background/accuracy.md and the tests: the exact posteriors of `quantprop.reference.cases`.
+"""Reference runs for docs/background/accuracy.md and the tests: exact posteriors of `quantprop.reference.cases`.
 
     python -m studies.accuracy.ground_truth prepare tests/oracles/ground_truth.npz   # starts and guides; minutes
     python -m studies.accuracy.ground_truth run tests/oracles/ground_truth.npz OUT   # the chains; minutes on one GPU

@@ -1,4 +1,4 @@
-"""How much closer corrections come to the truth, and what the trust numbers are worth: tables of docs/background/corrections.md.
+"""Errors before and after correction, and their rank correlations: tables of docs/background/corrections.md.
 
     python -m studies.corrections.run rows --jobs 12   # EP and QP on every stored truth; half an hour on one core
     python -m studies.corrections.run page             # tables into docs/background/corrections.md

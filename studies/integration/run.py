@@ -4,7 +4,7 @@
     python -m studies.integration.run scores --jobs 12 --sets crabs wine1      # NTLL against the point estimate
     python -m studies.integration.run chains --jobs 12                         # θ and forecasts, two small sets
     python -m studies.integration.run time                                     # in fits, on one core or a GPU
-    python -m studies.integration.run page                                     # tables into docs/background/integration.md
+    python -m studies.integration.run page                         # tables into docs/background/integration.md
 
 Each appends rows to --out and leaves out what is in --known already (files, or folders of *.jsonl; the stored rows if
 not given), so that it may be cut short, repeated and divided: --first and --count choose seeds or divisions. No part is

@@ -1,4 +1,4 @@
-"""Tables of docs/background/objectives.md from the rows of `studies.objectives.run` and of `studies.integration.run scores`."""
+"""Tables of docs/background/objectives.md from rows of `studies.objectives.run` and `studies.integration.run`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each method's NTLL less EP's, by the corrected resampled t-test, from the stored rows of docs/results.
+"""Each method's NTLL minus EP's, by the corrected resampled t-test, from the stored rows of docs/results.
 
     python -m studies.paper.differences
 
@@ -49,7 +49,7 @@ def side_by_side(summaries: list[MethodSummary]) -> str:
     methods = list(dict.fromkeys(summary.method for summary in summaries if summary.less_ep))
     head = ["data"]
     for method in methods:
-        head += [f"{method_name(method)} less EP", "p"]
+        head += [f"{method_name(method)} − EP", "p"]
     lines = []
     for dataset in dict.fromkeys(summary.dataset for summary in summaries):
         of = {summary.method: summary for summary in summaries if summary.dataset == dataset}

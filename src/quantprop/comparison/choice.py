@@ -103,7 +103,16 @@ def summed(rows: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"] | Non
 
 def candidates(problem_of: Callable[[str | None, str], Problem], likelihoods: Sequence[str | None],
                kernels: Sequence[str]) -> list[Candidate]:  # fmt: skip
-    """All pairs of likelihoods and kernels; each is named by what differs."""
+    """Make all pairs of likelihoods and kernels, each named by what differs.
+
+    Args:
+        problem_of: Function of likelihood and kernel that makes a problem.
+        likelihoods: Names of likelihoods; None is guessed.
+        kernels: Names or formulas of kernels.
+
+    Returns:
+        Candidates for `choose`.
+    """
     found = []
     for likelihood, kernel in itertools.product(likelihoods, kernels):
         problem = problem_of(likelihood, kernel)
@@ -113,9 +122,17 @@ def candidates(problem_of: Callable[[str | None, str], Problem], likelihoods: Se
 
 
 def choose(given: Sequence[Candidate], method: str = "qp", report: Report = lambda name, done, total: None) -> Choice:
-    """Learn every candidate from all rows, and order them by leave-one-out log density.
+    """Fit every candidate to all rows, and order them by leave-one-out log density.
 
-    Densities of discrete and of continuous y cannot be compared, and are refused.
+    Densities of discrete and of continuous y are not comparable; mixing them raises an error.
+
+    Args:
+        given: Candidates, as returned by `candidates`.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        report: Called with (what is done, number done, total).
+
+    Returns:
+        The candidates, best first.
     """
     _check_comparable(given)
     found = learned(given, method, report, "models")
@@ -217,8 +234,16 @@ class Growth:
 
 
 def possible_terms(table: Table) -> tuple[str, ...]:
-    """A linear and a smooth term for every column of numbers or dates, a group for every column of words; simple ones
-    first. Columns that are neither, or whose words never repeat, are passed over.
+    """List a linear and a smooth term for every numeric or date column, and a group for every text column, simple ones
+    first.
+
+    Other columns, and text columns without repeated values, are skipped.
+
+    Args:
+        table: A table, as returned by `tables.read`, or a pandas or polars frame.
+
+    Returns:
+        The terms.
     """
     linear, smooth, groups = [], [], []
     for name in table.names:
@@ -247,10 +272,19 @@ def grow(
     report: Report = lambda name, done, total: None,
     most: int = 10,
 ) -> Growth:
-    """Start from a constant, add the term that gains most, and stop where none gains 2 nats and 2 standard errors.
+    """Start from a constant, repeatedly add the best term, and stop when none gains 2 nats and 2 standard errors.
 
-    `problem_of` makes the problem of a kernel. Of terms that gain about as much as the best the first is taken, so
-    simple ones should come first.
+    Of terms that gain about as much as the best, the first is chosen, so simple ones should come first.
+
+    Args:
+        problem_of: Function of a kernel formula that makes a problem.
+        terms: Terms to try, simple ones first: `possible_terms`.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        report: Called with (what is done, number done, total).
+        most: Maximum number of terms.
+
+    Returns:
+        The steps, with the problem and score of each.
     """
     left, chosen, steps, tried = list(terms), [], [], []
     if not left:

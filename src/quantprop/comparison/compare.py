@@ -147,14 +147,32 @@ class Comparison:
 
 
 def folds(problem: Problem, count: int, seed: int = 0) -> Division:
-    """Every row scored once, by a model of the others; each class spread evenly over the folds."""
+    """Split into cross-validation folds, stratified by class: every row is scored once.
+
+    Args:
+        problem: A learning problem, as returned by `tables.problem`.
+        count: Number of folds.
+        seed: Seed of the random numbers. The same seed gives the same result.
+
+    Returns:
+        The splits.
+    """
     parts = _assigned(problem, count, seed)
     splits = tuple((np.flatnonzero(parts != k), np.flatnonzero(parts == k)) for k in range(count))
     return Division(splits, np.arange(len(parts)), f"{count} folds, seed {seed}")
 
 
 def held_out(problem: Problem, one_in: int, seed: int = 0) -> Division:
-    """One row in so many scored, by a model of the others, which is also the one shown."""
+    """Split once: a random fraction 1/one_in of the rows is scored by a model of the others, which is also shown.
+
+    Args:
+        problem: A learning problem, as returned by `tables.problem`.
+        one_in: One row in this many is held out.
+        seed: Seed of the random numbers. The same seed gives the same result.
+
+    Returns:
+        The split.
+    """
     parts = _assigned(problem, one_in, seed)
     train, test = np.flatnonzero(parts), np.flatnonzero(parts == 0)
     return Division(((train, test),), train, f"{len(test)} rows held out, seed {seed}")
@@ -187,11 +205,21 @@ def compare(
     report: Report = lambda method, done, total: None,
     threads: int = 1,
 ) -> Comparison:
-    """Learn by each method on each split, and once more on the rows to be shown; `threads` methods at a time.
+    """Fit every method on each split, and once more on the rows to show.
 
-    Beside them stand two baselines, by the first method: the same likelihood with f constant, and with f linear in the
-    features (a generalised linear model: probit, logistic, Poisson regression and so on). Fits keep their warnings to
-    themselves: how each ended is in its status, which is shown.
+    Two baselines are fitted by the first method: the same likelihood with f constant, and with f linear in the features
+    (a generalised linear model: probit, logistic, Poisson regression and so on). Warnings of fits are suppressed: each
+    fit's status reports why it stopped, and is shown.
+
+    Args:
+        problem: A learning problem, as returned by `tables.problem`.
+        methods: Names of methods; the others are compared with the first.
+        division: Train–test splits, from `folds` or `held_out`.
+        report: Called with (method, fits done, fits in total).
+        threads: Number of methods fitted at a time.
+
+    Returns:
+        Scores, paired differences and fits.
     """
     if problem.target.y.ndim > 1 or problem.target.units.log:
         raise ValueError("methods are scored on y as it was observed: neither on censored y nor on its logarithm")

@@ -75,7 +75,7 @@ def _moved(solution: Solution) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Trust:
-    """The accuracy of a Gaussian posterior: the changes that a correction would make (see docs/background/corrections.md).
+    """The accuracy of a Gaussian posterior: the changes that a correction would make (docs/background/corrections.md).
 
     Attributes:
         shift: change of the log evidence, in nats; NaN without a correction.

@@ -23,7 +23,13 @@ class GaussianForm(Record):
 
 
 class Normal(GaussianForm):
-    """Normal distributions by mean and variance (one or many); `covariance` where the joint was asked for."""
+    """Normal distributions, one or many, by mean and variance.
+
+    Args:
+        mean: Means.
+        variance: Variances.
+        covariance: Joint covariance, if it was requested; otherwise None.
+    """
 
     mean: Vector
     variance: Vector
@@ -31,7 +37,12 @@ class Normal(GaussianForm):
 
 
 class Natural(GaussianForm):
-    """exp(ν f − ½ τ f²), one or many: what a Gaussian site is. τ may have any sign."""
+    """Gaussian sites exp(ν f − ½ τ f²), one or many.
+
+    Args:
+        nu: Linear coefficients ν.
+        tau: Precisions τ, of any sign.
+    """
 
     nu: Vector
     tau: Vector

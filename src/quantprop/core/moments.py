@@ -13,7 +13,17 @@ Factor = Any  # a Likelihood, which needs what is imported here
 
 
 class Datum(NamedTuple):
-    """One observation (or, stacked, all of them): y, and what scales it."""
+    """One observation (or, stacked, all of them) with its exposure and trials.
+
+    Args:
+        y: The observation.
+        exposure: Exposure; 1 by default.
+        trials: Trials; 1 by default.
+
+    >>> from quantprop.likelihoods import Datum
+    >>> Datum(3.0, exposure=2.0, trials=1.0).exposure
+    2.0
+    """
 
     y: Vector
     exposure: Vector

@@ -22,12 +22,18 @@ def vector(given: Any) -> Any:
 
 
 class Parameter(Record):
-    """A number (or vector) of a kernel, likelihood or mean that learning may change.
+    """A number or vector of a kernel, likelihood or mean, with instructions for learning.
 
-    `bounds` are in natural units, `prior` is a function of the value that returns a log density, and a `fixed`
-    parameter keeps its value. A plain number is a Parameter with the bounds that its owner states for it (its class
-    attribute `bounds`), or fixed where there are none. A parameter is learned on a log scale if its lower bound is
-    positive; an `ordered` vector by its first entry and the logarithms of its gaps.
+    A plain number behaves as a Parameter with the bounds that its owner declares (class attribute `bounds`), and is
+    fixed if there are none. If its lower bound is positive, a parameter is learned on a log scale.
+
+    Args:
+        value: The value, or the starting value if it is learned.
+        bounds: (lower, upper) in natural units, each one value or one per entry.
+        prior: Log density of the value, a function in jax.numpy.
+        fixed: If True, the value is not learned.
+        ordered: If True, the entries increase, as cutpoints do; learned by the first entry and the logarithms of the
+            gaps.
 
     >>> from quantprop import Parameter, kernels
     >>> kernels.SquaredExponential(variance=Parameter(2.0, bounds=(0.1, 10.0)), lengthscale=1.0).variance.value
@@ -66,9 +72,13 @@ def bounded(**bounds: tuple[float, float]) -> Mapping[str, tuple[float, float]]:
 
 @dataclasses.dataclass(frozen=True)
 class LogNormal:
-    """A prior of positive numbers: their logarithms are N(log median, deviation²).
+    """Prior of a positive parameter: log value ~ N(log median, deviation²).
 
-    As a function it returns the density of the logarithm, in which learning moves, up to a constant: 0 at the median.
+    Called with a value, it returns the density of the logarithm up to a constant: 0 at the median.
+
+    Args:
+        median: Median of the value.
+        deviation: Standard deviation of its logarithm.
 
     >>> from quantprop import LogNormal, Parameter, kernels
     >>> kernel = kernels.SquaredExponential(variance=Parameter(1.0, prior=LogNormal(1.0, 3.0)))

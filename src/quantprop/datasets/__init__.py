@@ -19,7 +19,16 @@ VARIANTS = ("clean", "paper")
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """One data set: features `X` (n × d), outcome `y` (n), both float64, and what they are."""
+    """One data set.
+
+    Args:
+        name: Its name.
+        variant: "paper" or "clean".
+        X: Features, n × d, float64.
+        y: Outcome, n values, float64.
+        feature_names: Names of the columns of X.
+        description: Source, and known data issues.
+    """
 
     name: str
     variant: str
@@ -126,6 +135,9 @@ _RECIPES = {
 def names() -> tuple[str, ...]:
     """Return the names that `load` takes.
 
+    Returns:
+        The names.
+
     >>> names()[:3]
     ('ionosphere', 'cancer', 'pima')
     """
@@ -136,8 +148,15 @@ def names() -> tuple[str, ...]:
 def load(name: str, variant: str = "clean") -> Dataset:
     """Load a bundled data set, in the row order of its source.
 
-    Classification sets have y = ±1, `mining` has counts. `variant="paper"` is the set behind the published
-    table, with its known faults, which the description states; `variant="clean"` is without them.
+    Classification sets have y = ±1, `mining` has counts.
+
+    Args:
+        name: One of `datasets.names()`.
+        variant: "paper" is the set behind the published table, with its known data issues, which the description lists;
+            "clean" is without them.
+
+    Returns:
+        Features, outcome and description.
 
     >>> crabs = load("crabs")
     >>> crabs.X.shape, crabs.feature_names

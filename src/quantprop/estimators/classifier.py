@@ -27,26 +27,33 @@ from quantprop.model import Model
 class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
-    Takes every argument of scikit-learn's class of the same name, with the same defaults but one: kernel=None is a
-    constant times an RBF, both learned, the lengthscale from the typical distance between rows; "ard" has one for each
-    feature, and other text is a kernel formula, "se(age) + group(hospital)", each term of columns of its own.
-    The constant has a weak prior, LogNormal(1, 10), so that it does not increase without end on separable classes; a
-    kernel that you give has none. In addition:
+    Takes every argument of scikit-learn's class of the same name, with the same defaults except for the kernel, which
+    is learned even if none is given. The classes of a multi-class problem share compiled programs.
 
-    - `method`: "qp", "ep", "power-ep", "vb", "laplace", or a Method.
-    - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
-    - `multi_class`: "one_vs_rest", "one_vs_one", or "joint": one model of all classes, whose latent functions are
-      learned together (`likelihoods.MultinomialProbit`); its probabilities need no normalising afterwards. For two
-      classes all three are the same model.
-    - `objective`: "evidence", "loo", or "elbo" (VB); what `log_marginal_likelihood` returns and learning maximises,
-      together with the log density of a prior.
-    - `process`: how the Gaussian process is represented; "dense"; "markov" for long series (one column, time); or a
-      Process (`Inducing(512)` for many rows). "auto" is dense while that fits in memory and time; after that "markov"
-      if kernel and X allow it, otherwise inducing points, with a warning.
-    - `hyperparameters`: "point" predicts at the learned ones, "integrated" averages over their posterior (`integrate`).
-
-    `max_iter_predict` bounds the sweeps of inference. `n_jobs` and `copy_X_train` are accepted and have no effect: the
-    classes of a multi-class problem share compiled programs, which is faster than processes, and X is always copied.
+    Args:
+        kernel: A kernel of scikit-learn or of this library. None is a constant times an RBF, both learned, with a weak
+            prior on the constant, LogNormal(1, 10), which stops it from diverging on separable classes. "ard" has one
+            lengthscale per feature. Any other text is a kernel formula, "se(age) + group(hospital)".
+        optimizer: "fmin_l_bfgs_b" selects the library's own search, None leaves the hyperparameters as they are; or a
+            function as in scikit-learn.
+        n_restarts_optimizer: Number of additional starts, drawn at random within the bounds.
+        max_iter_predict: Maximum number of sweeps per inference.
+        warm_start: If True, the next fit starts from the sites of the last one.
+        copy_X_train: Accepted for compatibility and ignored: X is always copied.
+        random_state: Seed or generator of the additional starts.
+        multi_class: "one_vs_rest", "one_vs_one", or "joint": one model of all classes
+            (`likelihoods.MultinomialProbit`), whose probabilities need no normalisation. For two classes all three are
+            the same model.
+        n_jobs: Accepted for compatibility and ignored.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        likelihood: "probit", "logit", "heaviside", or a likelihood for two classes.
+        objective: The objective that learning maximises and `log_marginal_likelihood` returns: "evidence", "loo", or
+            "elbo" (VB). Log prior densities are added.
+        process: Representation of the Gaussian process: "dense"; "markov" for long series (one column, time); a Process
+            such as `Inducing(512)` for many rows; or "auto", dense while it fits in memory and time, then "markov" if
+            kernel and X allow it, otherwise inducing points, with a warning.
+        hyperparameters: "point" predicts at the learned values; "integrated" averages over their posterior
+            (`integrate`).
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessClassifier

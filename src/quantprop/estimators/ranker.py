@@ -22,19 +22,24 @@ from quantprop.runtime.precision import float64
 
 
 class GaussianProcessRanker(GaussianProcess):
-    """A Gaussian process as the utility of items, learned from which of two was preferred, with scikit-learn's
-    interface.
+    """Utilities of items, learned from which of two was preferred, with scikit-learn's interface.
 
-    Of two items the one with the greater utility f tends to win: P(x beats x') = Φ(f(x) − f(x')) with the probit
-    likelihood. Comparisons may contradict each other. Only differences of utilities are learned from, so their level
-    is that of the prior, 0.
+    P(x beats x') = Φ(f(x) − f(x')) with the probit likelihood, where f is the utility. Comparisons may contradict each
+    other. Only differences of utilities are observed, so their level is the prior's, 0. `solution_` is the posterior of
+    the difference in every comparison.
 
-    - `kernel`: of the utility, over the columns of X; as in `GaussianProcessClassifier`: a kernel of either library,
-      terms, "ard", or None for a constant times an RBF, both learned.
-    - `likelihood`: "probit", "logit", "heaviside", or a likelihood for two classes.
-    - `method`, `objective`, `max_sweeps`, `optimizer`, `n_restarts_optimizer`, `random_state`: as there.
-
-    `solution_` is the posterior of the difference of utilities in every comparison.
+    Args:
+        kernel: Kernel of the utility: of scikit-learn or of this library, a kernel formula, "ard", or None for a
+            constant times an RBF, both learned.
+        optimizer: "fmin_l_bfgs_b" selects the library's own search, None leaves the hyperparameters as they are; or a
+            function as in scikit-learn.
+        n_restarts_optimizer: Number of additional starts, drawn at random within the bounds.
+        random_state: Seed or generator of the additional starts.
+        likelihood: "probit", "logit", "heaviside", or a likelihood for two classes; y = 1 means that the first item
+            wins.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        objective: The objective that learning maximises: "evidence", "loo", or "elbo" for VB.
+        max_sweeps: Maximum number of sweeps per inference.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRanker

@@ -42,28 +42,39 @@ from quantprop.model import Model
 class GaussianProcessRegressor(Forecasts):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
-    Takes the arguments of scikit-learn's class of the same name. With a kernel of yours and the Gaussian likelihood
-    `alpha` is the fixed noise variance and results equal scikit-learn's. With kernel=None the kernel is a constant
-    times an RBF, both learned, from the size of y and the typical distance between rows ("ard" has a lengthscale for
-    each feature). Other text is a kernel formula, "se(age) + group(hospital) + linear(dose)", each term of columns of
-    its own. If y is not a real number the constant has a weak prior, LogNormal(1, 10).
+    Takes the arguments of scikit-learn's class of the same name. With your own kernel and the Gaussian likelihood,
+    `alpha` is the fixed noise variance and results equal scikit-learn's.
 
-    Without a kernel of yours Gaussian noise is learned too, unlike in scikit-learn: it starts at a quarter of the
-    variance of y, `likelihood_.scale` is its standard deviation, and the deviations, covariances and draws of `predict`
-    and `sample_y` are those of y, as if the kernel had a WhiteKernel. An `alpha` other than the default, or a term
-    white(), is the noise instead. In addition:
+    Otherwise Gaussian noise is learned, unlike in scikit-learn. It starts at a quarter of the variance of y,
+    `likelihood_.scale` is its standard deviation, and the standard deviations, covariances and draws of `predict` and
+    `sample_y` refer to y, as if the kernel had a WhiteKernel.
 
-    - `likelihood`: a name or a likelihood; "gaussian", "poisson", "negative-binomial", "binomial", "student-t",
-      "double-exponential", "gamma", "beta", "censored", "weibull", "log-logistic", "zero-inflated-poisson",
-      "zero-inflated-negative-binomial", "warped", "ordinal". An object sets more: StudentT(df=4.0).
-      "ordinal" takes any labels that have an order: numbers, or an ordered Categorical of pandas; its cutpoints start
-      from how often each label occurs, and predictions are labels. Noise is learned (except for "gaussian" by name with
-      a kernel of yours), from half the spread of y unless a scale is given.
-    - `mean`: "zero"; "constant" or "linear", an intercept and slopes with wide priors, integrated over as terms of the
-      kernel, so that predictions and effects have their uncertainty; a number; a Parameter, which is learned; or a
-      function of X.
-    - `max_sweeps`: the maximum number of sweeps of one inference.
-    - `method`, `objective`, `process`, `hyperparameters`: as in `GaussianProcessClassifier`.
+    Args:
+        kernel: A kernel of scikit-learn or of this library. None is a constant times an RBF, both learned; "ard" has
+            one lengthscale per feature. Any other text is a kernel formula, "se(age) + group(hospital) + linear(dose)".
+            If y is not real, the constant has a weak prior, LogNormal(1, 10).
+        alpha: Fixed noise variance of likelihood="gaussian", one value or one per row. Without a kernel of yours the
+            default learns the noise.
+        optimizer: "fmin_l_bfgs_b" selects the library's own search, None leaves the hyperparameters as they are; or a
+            function as in scikit-learn.
+        n_restarts_optimizer: Number of additional starts, drawn at random within the bounds.
+        normalize_y: If True, y is standardised first (real y only).
+        copy_X_train: Accepted for compatibility and ignored: X is always copied.
+        random_state: Seed or generator of the additional starts.
+        likelihood: "gaussian", "poisson", "negative-binomial", "binomial", "student-t", "double-exponential", "gamma",
+            "beta", "censored", "weibull", "log-logistic", "zero-inflated-poisson", "zero-inflated-negative-binomial",
+            "warped", "ordinal", or an object such as StudentT(df=4.0). "ordinal" takes any ordered labels, numbers or
+            an ordered Categorical of pandas, and predicts labels.
+        mean: "zero"; "constant" or "linear", an intercept and slopes with vague priors, integrated out; a number; a
+            Parameter, which is learned; or a function of X.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        objective: The objective that learning maximises: "evidence", "loo", or "elbo" (VB).
+        max_sweeps: Maximum number of sweeps per inference.
+        process: Representation of the Gaussian process: "dense"; "markov" for long series (one column, time); a Process
+            such as `Inducing(512)` for many rows; or "auto", dense while it fits in memory and time, then "markov" if
+            kernel and X allow it, otherwise inducing points, with a warning.
+        hyperparameters: "point" predicts at the learned values; "integrated" averages over their posterior
+            (`integrate`).
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRegressor

@@ -152,7 +152,10 @@ FAMILIES = (
 def save(model: Fitted | Integrated | Estimator, path: Path, note: Any = None) -> None:
     """Write a fitted estimator, or the result of `fit`, to one file, atomically.
 
-    An estimator may be accompanied by a note, any JSON, which `load_with_note` returns.
+    Args:
+        model: What `fit` returned, or a fitted estimator.
+        path: Path of the file.
+        note: Any JSON to store with an estimator, which `load_with_note` returns.
 
     >>> import os, tempfile
     >>> import numpy as np
@@ -196,9 +199,23 @@ def _packed(model: Any, family: Family, tensors: dict[str, np.ndarray]) -> dict[
 
 @checked()
 def load(path: Path) -> Fitted | Integrated | Estimator:
-    """What a file holds that `save` wrote; whatever it holds, nothing in it is run.
+    """Load what `save` wrote. Nothing in the file is executed, whatever it holds.
 
-    Warns of a file that `quantprop fit` or `tables.save` wrote: its estimator takes encoded and standardised columns.
+    Warns if `quantprop fit` or `tables.save` wrote the file: its estimator takes encoded and standardised columns.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        The fitted estimator, or the result of `fit`.
+
+    >>> import os, tempfile
+    >>> from quantprop import Model, fit, kernels, likelihoods, load
+    >>> fitted = fit(Model(kernels.Constant(), likelihoods.Gaussian()), [[0.0], [1.0]], [1.0, 2.0], "ep")
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.safetensors")
+    >>> fitted.save(path)
+    >>> load(path).objective_value == fitted.objective_value
+    True
     """
     loaded, note = load_with_note(path)
     if note is not None:

@@ -62,7 +62,14 @@ def untranslated(kernel: Kernel) -> KernelSpec:
 
 
 def from_sklearn(kernel: sk.Kernel) -> Kernel:
-    """A scikit-learn kernel as a quantprop kernel, values, bounds and fixed parameters included.
+    """Translate a scikit-learn kernel into one of this library, with values, bounds and fixed parameters.
+
+    Args:
+        kernel: A kernel of scikit-learn.
+
+    Returns:
+        The kernel as a record of this library. A kernel outside the translated set is wrapped and evaluated by its own
+        `__call__`.
 
     >>> from sklearn.gaussian_process.kernels import RBF, ConstantKernel
     >>> from quantprop.estimators import from_sklearn
@@ -154,7 +161,21 @@ def _parameter(kernel: sk.Kernel, name: str, power: float = 1.0) -> Parameter:
 
 
 def to_sklearn(kernel: Kernel) -> sk.Kernel:
-    """A quantprop kernel as a scikit-learn one, or an error that names the part that has no counterpart."""
+    """Translate a kernel of this library into one of scikit-learn.
+
+    Raises an error that names the part without a counterpart.
+
+    Args:
+        kernel: A kernel of this library.
+
+    Returns:
+        The kernel of scikit-learn.
+
+    >>> from quantprop import kernels
+    >>> from quantprop.estimators import to_sklearn
+    >>> to_sklearn(kernels.SquaredExponential(2.0, 0.5))
+    1.41**2 * RBF(length_scale=0.5)
+    """
     with_prior = [name for name, parameter in named(declared(kernel)) if parameter.prior is not None]
     if with_prior:
         raise TypeError(f"a prior has no counterpart in scikit-learn: {', '.join(with_prior)}")

@@ -25,9 +25,16 @@ from quantprop.runtime.threads import one_blas_thread
     solutions=several(Solution, "Solutions of scalar models; of several classes, use solution.predict"), Xnew=SEQUENCE
 )
 def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Normal]:
-    """The posteriors of f at new inputs, one set of inputs for each solution: as by `Solution.predict`, one by one.
+    """Predict f at new inputs for many solutions, as `Solution.predict` does one by one.
 
-    Solutions whose kernels have the same form and whose rows fill the same padded shapes share a program.
+    Solutions whose kernels have the same structure and whose rows fill the same padded shapes share a program.
+
+    Args:
+        solutions: Posteriors, as returned by `infer`.
+        Xnew: New inputs, one array per solution.
+
+    Returns:
+        A Normal for each solution.
 
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods, predict_many

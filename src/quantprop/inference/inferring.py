@@ -35,7 +35,7 @@ MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors ke
 
 
 class FixedPointWarning(UserWarning):
-    """A method has no fixed point on these data, and the solution is another method's."""
+    """Warning: a method has no fixed point on these data, so the solution comes from a different method."""
 
 
 @checked(model=a(Model), sites=a(Natural), schedule=choice(SCHEDULES))
@@ -54,24 +54,28 @@ def infer(
     exposure: Any = None,
     trials: Any = None,
 ) -> Solution:
-    """The posterior of a model given data, at the model's hyperparameters.
+    """Compute the posterior of a model given data, at the model's hyperparameters.
 
-    Never raises for lack of convergence: `solution.status` says how it ended and what to try. Where QP has no fixed
-    point and EP has one, the solution is EP's: `solution.method` and the status say so, with a FixedPointWarning.
+    Never raises for lack of convergence: `solution.status` reports why inference stopped and what to try. If QP has no
+    fixed point and EP has one, the solution is EP's; `solution.method` and the status name it, and a FixedPointWarning
+    is raised.
 
     Args:
-        model: Kernel, likelihood, mean and process, at whose numbers the posterior is taken.
-        X: One row of inputs per datum (n × d).
-        y: The targets, as the likelihood takes them.
-        method: The local rule, or its name: "qp", "ep", "power-ep", "vb", "laplace".
-        schedule: "parallel" renews all sites at once, "sequential" one after another (EP, QP and power EP).
-        tol: Bounds the root mean square change that one more sweep would make to the sites, in units of the marginals.
-        max_sweeps: After which inference stops with status "max-sweeps".
-        sites: A warm start, say another Solution's.
-        weights: One number per row, or one for all. A row of weight 2 counts as that row twice, 0 leaves it out;
-            weights above 1 are refused where the kernel has white noise, which differs between two equal rows.
-        exposure: Multiplies the rate of counts, per row.
-        trials: Of binomial targets, per row.
+        model: Kernel, likelihood, prior mean and process.
+        X: Inputs, n rows of d columns.
+        y: Observations, one per row, as the likelihood codes them.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        schedule: "parallel" updates all sites at once, "sequential" one after another (EP, QP and power EP).
+        tol: Tolerance: the root mean square change that one more sweep would make to the sites, in units of the
+            marginals.
+        max_sweeps: Maximum number of sweeps, after which the status is "max-sweeps".
+        sites: Sites of another solution, as a warm start.
+        weights: Weight of each row, or one value for all. A row of weight 2 counts as two equal rows, a row of weight 0
+            is ignored. Weights above 1 raise an error if the kernel has white noise, which differs between two equal
+            rows.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
 
     Returns:
         The posterior: marginals, evidence, leave-one-out densities, and predictions.

@@ -30,7 +30,7 @@ Solution = Any  # of `solution`, which imports this
 
 
 class PrecisionWarning(UserWarning):
-    """A result is near the limit of double precision."""
+    """Warning: a result is near the limit of double precision."""
 
 
 def prior_of(process: Any, kernel: Any, mean: Any, x: Any) -> Prior:

@@ -39,11 +39,16 @@ Latent = Normal | Skewed
 @summarised(of_predictive)
 @dataclass(frozen=True)
 class Predictive:
-    """Distributions of y at n inputs: exact where a closed form exists, by quadrature where not (moments and densities
-    to about 1e-12, the cdf to 1e-9 for latent standard deviations up to 40).
+    """Distributions of y at n inputs: exact if a closed form exists, otherwise by quadrature.
 
-    `exposure` and `trials` are those of the new inputs. Methods take y (or probabilities) that broadcast against the n
-    inputs and return NumPy arrays.
+    Moments and densities are accurate to about 1e-12, the cdf to 1e-9 for latent standard deviations up to 40. Methods
+    take y, or probabilities, that broadcast against the n inputs and return NumPy arrays.
+
+    Args:
+        likelihood: The likelihood, with its values.
+        latent: The posterior of f at the inputs.
+        exposure: Exposure of the new inputs.
+        trials: Trials of the new inputs.
     """
 
     likelihood: Likelihood

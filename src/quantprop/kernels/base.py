@@ -34,9 +34,14 @@ class KernelSizeError(ValueError):
 
 
 class Kernel(Record):
-    """Base of all kernels: k(x, z) for two points, `+`, `*` and `**`, and `on` some columns of X alone.
+    """Base of all kernels: k(x, z) for two points, `+`, `*` and `**`, and `on` to restrict it to some columns of X.
 
-    `bounds` names the numbers that learning may change, and how far.
+    `bounds` names the parameters that are learned, with their bounds.
+
+    >>> from quantprop import kernels
+    >>> kernel = kernels.SquaredExponential().on(0) + kernels.Linear().on([1, 2])
+    >>> len(kernels.summands(kernel))
+    2
     """
 
     bounds: ClassVar[Mapping[str, Bounds]] = {}
@@ -165,7 +170,18 @@ class Combined(Kernel):
 
 
 class Sum(Combined):
-    """k₁ + k₂."""
+    """k₁ + k₂, written `left + right`.
+
+    Args:
+        left: First kernel.
+        right: Second kernel.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float((kernels.Constant(2.0) + kernels.Constant(3.0))(x, z)), 4)
+    5.0
+    """
 
     left: Kernel
     right: Kernel
@@ -180,7 +196,18 @@ class Sum(Combined):
 
 
 class Product(Combined):
-    """k₁ · k₂."""
+    """k₁ · k₂, written `left * right`.
+
+    Args:
+        left: First kernel.
+        right: Second kernel.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float((kernels.Constant(2.0) * kernels.Constant(3.0))(x, z)), 4)
+    6.0
+    """
 
     left: Kernel
     right: Kernel
@@ -197,7 +224,18 @@ class Product(Combined):
 
 
 class Power(Combined):
-    """k₁ to a fixed power."""
+    """k₁ to a fixed power, written `base ** exponent`.
+
+    Args:
+        base: A kernel.
+        exponent: The power, fixed.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float((kernels.Constant(2.0) ** 3)(x, z)), 4)
+    8.0
+    """
 
     base: Kernel
     exponent: float = field(static=True)
@@ -216,10 +254,16 @@ class Power(Combined):
 
 
 class Columns(Kernel):
-    """A kernel of some columns of X: what `kernel.on(columns)` returns.
+    """A kernel of some columns of X, as returned by `kernel.on(columns)`.
 
-    Columns are positions, or names, which estimators and tables replace by positions; `names` are then what these
-    columns are called.
+    Args:
+        kernel: A kernel.
+        columns: Positions, or names, which estimators and tables replace by positions.
+        names: Names of the columns that are given by position.
+
+    >>> from quantprop import kernels
+    >>> kernels.Linear().on([1, 2]).columns
+    (1, 2)
     """
 
     kernel: Kernel

@@ -17,13 +17,16 @@ START = 0.5  # size of the weights that learning starts from: at 0 their derivat
 
 
 class NewLevelWarning(UserWarning):
-    """Levels that a model of categories has not learned from."""
+    """Warning: predictions contain levels that were unseen in training."""
 
 
 class Categories(Kernel):
-    """`variance` for two rows of the same level, 0 for others: an independent effect of every level (random effect).
+    """`variance` for two rows of the same level, 0 for others: an independent effect per level (random effect).
 
-    Of several columns it tells all combinations of their levels apart. A level that was not learned from has its prior.
+    On several columns each combination of their levels has its own effect. A level unseen in training has its prior.
+
+    Args:
+        variance: Prior variance of a level's effect; learned.
 
     >>> import numpy as np
     >>> from quantprop import kernels
@@ -54,11 +57,17 @@ def _same(x: Points, z: Others) -> Matrix:
 
 
 class Coregion(Kernel):
-    """A learned covariance of the levels of one column, W Wᵀ + diag(own): W has `rank` columns, and a row a level.
+    """Learned covariance of the levels of one column, W Wᵀ + diag(own), where W has one row per level.
 
-    Levels are the codes 0, 1, ..., levels − 1; estimators and tables count them where `levels` is not given. Times a
-    kernel of other columns it is the intrinsic model of coregionalisation: a function for every level. A level that was
-    not learned from is independent of the others, with their average variance.
+    Levels are the codes 0, 1, ..., levels − 1. Multiplied by a kernel of other columns it is the intrinsic model of
+    coregionalisation: a function per level. A level unseen in training is independent of the others, with their average
+    variance.
+
+    Args:
+        rank: Number of columns of W.
+        levels: Number of levels; estimators and tables count them by default.
+        weights: W, one row per level; learned.
+        own: Variance of each level that it does not share; learned.
 
     >>> from quantprop import kernels
     >>> kernels.Coregion(rank=1, levels=2, weights=[[1.0], [-1.0]], own=[0.1, 0.1]).covariance().tolist()

@@ -14,10 +14,13 @@ OWN = "differences: "  # before the names of pieces of pairs, which are of both 
 
 
 class Difference(Kernel):
-    """The covariance of f(x) − f(x') at rows [x, x'], x' beside x, where `kernel` is that of f.
+    """Covariance of f(x) − f(x') at rows [x, x'], the two points side by side.
 
-    With a likelihood of two classes, y = 1 where x won, this is a model of preferences: of each two that were compared,
+    With a likelihood for two classes, y = 1 if x won, this is a model of preferences: of two items that were compared,
     the one with the greater utility f tends to win.
+
+    Args:
+        kernel: Kernel of f.
 
     >>> import numpy as np
     >>> from quantprop import kernels

@@ -27,7 +27,13 @@ DEEPEST = 30  # brackets inside brackets
 
 
 class TermError(ValueError):
-    """What is wrong with a text of terms, and where."""
+    """Error in a kernel formula, with its place.
+
+    Args:
+        text: The formula.
+        at: Position of the error.
+        why: What is wrong.
+    """
 
     def __init__(self, text: str, at: int, why: str) -> None:
         shown = " ".join(text.split("\n"))

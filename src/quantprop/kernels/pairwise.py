@@ -36,10 +36,13 @@ class _Place(NamedTuple):
 class Pairwise(Kernel):
     """k(x, z) = function(parameters, x, z) for two points x and z, written in JAX.
 
-    `parameters` is any pytree (a number, a dict, a module) of numbers, arrays and Parameters. Floating-point numbers
-    are learned: positive ones on a log scale within 1e-5 to 1e5 times their value, others without bounds; a Parameter
-    says otherwise. Whole numbers (int) and everything else stay as they are. The function must be a covariance,
-    symmetric and positive semi-definite, whatever its numbers.
+    Floating-point parameters are learned: positive ones on a log scale within 1e-5 to 1e5 times their value, others
+    without bounds, unless a Parameter specifies otherwise. Integers and everything else are fixed. The function must be
+    a covariance, symmetric and positive semi-definite, for all values of its parameters.
+
+    Args:
+        function: Covariance of two points.
+        parameters: Any pytree (a number, a dict, a module) of numbers, arrays and Parameters, passed to the function.
 
     >>> import jax.numpy as jnp
     >>> from quantprop import kernels
@@ -107,10 +110,20 @@ def _evaluated(kernel: Any, x: Point, z: Point) -> Any:
 
 
 def from_tinygp(kernel: Any) -> Pairwise:
-    """A kernel of tinygp, with its floating-point numbers learned; tinygp need not be installed to import this.
+    """Wrap a kernel of tinygp, whose floating-point values are learned. Importing this does not need tinygp.
 
-    Points are rows of X, so that a kernel of one feature sees points of shape (1,). Sums, products and transforms come
-    along: `from_tinygp(1.5 * tinygp.kernels.Matern32(2.0))`.
+    Points are rows of X, so a kernel of one feature receives points of shape (1,). Sums, products and transforms are
+    kept.
+
+    Args:
+        kernel: A kernel of tinygp.
+
+    Returns:
+        A `Pairwise` kernel.
+
+    >>> import tinygp
+    >>> from quantprop import kernels
+    >>> kernel = kernels.from_tinygp(1.5 * tinygp.kernels.Matern32(2.0)) + kernels.White(0.1)
     """
     if not (is_record(kernel) and hasattr(kernel, "evaluate")):
         raise TypeError(f"from_tinygp: kernel must be a tinygp.kernels.Kernel; got {kernel!r}")

@@ -33,11 +33,14 @@ class ClassRows(NamedTuple):
 
 
 class PerClass(Kernel):
-    """A function for each of several classes, independent of each other before data are seen: `kernels` has one kernel
-    a class, or a single one that all `classes` share (each class has a function of its own all the same).
+    """One latent function per class, independent of each other a priori.
 
-    As the kernel of a model with `likelihoods.MultinomialProbit` it takes X as all kernels do. The latent values that
-    inference meets are combinations Σ_c w_c f_c(x) + u_i (`ClassRows`), of which it gives the covariance.
+    As the kernel of a model with `likelihoods.MultinomialProbit` it takes X as all kernels do. Inference works with the
+    combinations Σ_c w_c f_c(x) + u_i (`ClassRows`), of which it gives the covariance.
+
+    Args:
+        kernels: One kernel per class, or a single one for all.
+        classes: Number of classes if a single kernel serves all.
 
     >>> from quantprop import kernels
     >>> smooth, rough = kernels.SquaredExponential(2.0, 3.0), kernels.Matern12()

@@ -15,6 +15,17 @@ from quantprop.kernels.stationary import Stationary
 class Oscillation(Stationary):
     """variance · exp(−r) cos(2π |x − z|/period), of one feature: an oscillation whose phase and amplitude wander within
     about a lengthscale.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Time over which phase and amplitude wander; learned.
+        period: Period of one oscillation; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.Oscillation(1.0, 5.0, 4.0)(x, z)), 4)
+    0.0
     """
 
     period: Any = 1.0
@@ -32,6 +43,14 @@ class IntegratedWiener(Kernel):
 
     With m = min(|x|, |z|) it is variance · (m³/3 + |x − z| m²/2) on one side of 0. With any level and slope at 0 the
     trend is `IntegratedWiener() + Constant() + Linear()`, the local linear trend of time-series models.
+
+    Args:
+        variance: Variance of the slope per unit of x; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> round(float(kernels.IntegratedWiener(3.0)(np.array([1.0]), np.array([2.0]))), 4)
+    2.5
     """
 
     variance: Any = 1.0

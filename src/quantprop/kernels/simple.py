@@ -11,9 +11,17 @@ from quantprop.kernels.base import VARIANCE, Kernel, Matrix, Others, Pairs, Poin
 
 
 class Linear(Kernel):
-    """Σ_j variance_j (x_j − c_j)(z_j − c_j): slopes with independent priors, for lines that pass through 0 at `centre`.
+    """Σ_j variance_j (x_j − c_j)(z_j − c_j): linear functions that vanish at `centre`, with independent priors on their
+    slopes.
 
-    `variance` is one for all columns, or one each; `centre` is 0 if not given.
+    Args:
+        variance: Prior variance of the slopes, one value or one per column; learned.
+        centre: Point c at which the functions are 0, one value per column; 0 by default.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> float(kernels.Linear(2.0)(np.array([1.0, 2.0]), np.array([3.0, 1.0])))
+    10.0
     """
 
     variance: Any = 1.0
@@ -33,7 +41,17 @@ class Linear(Kernel):
 
 
 class Constant(Kernel):
-    """The same covariance everywhere: an unknown offset; as a factor, a variance."""
+    """The same covariance everywhere: an unknown offset. As a factor, a variance.
+
+    Args:
+        variance: Prior variance; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.Constant(2.0)(x, z)), 4)
+    2.0
+    """
 
     variance: Any = 1.0
 
@@ -47,7 +65,16 @@ class Constant(Kernel):
 
 
 class White(Kernel):
-    """Independent noise: `variance` for a datum with itself, 0 for two data, even at the same inputs."""
+    """Independent noise: `variance` for a row with itself, 0 for two rows, even at equal inputs.
+
+    Args:
+        variance: Noise variance; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> np.asarray(kernels.White(2.0).gram(np.zeros((2, 1)))).tolist()
+    [[2.0, 0.0], [0.0, 2.0]]
+    """
 
     variance: Any = 1.0
 

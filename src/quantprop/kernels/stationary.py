@@ -67,21 +67,54 @@ class Stationary(Kernel):
 
 
 class SquaredExponential(Stationary):
-    """variance · exp(−r²/2)."""
+    """variance · exp(−r²/2): smooth functions.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Distance over which f changes, one value or one per column of X; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.SquaredExponential(2.0, 0.5)(x, z)), 4)
+    0.2707
+    """
 
     def profile(self, square: Any) -> Any:
         return jnp.exp(-0.5 * square)
 
 
 class Matern12(Stationary):
-    """variance · exp(−r)."""
+    """variance · exp(−r): continuous, rough functions.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Distance over which f changes, one value or one per column of X; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.Matern12(2.0, 0.5)(x, z)), 4)
+    0.2707
+    """
 
     def profile(self, square: Any) -> Any:
         return jnp.exp(-root(square))
 
 
 class Matern32(Stationary):
-    """variance · (1 + √3 r) exp(−√3 r)."""
+    """variance · (1 + √3 r) exp(−√3 r): functions with one derivative.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Distance over which f changes, one value or one per column of X; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.Matern32(2.0, 0.5)(x, z)), 4)
+    0.2795
+    """
 
     def profile(self, square: Any) -> Any:
         r = _SQRT3 * root(square)
@@ -89,7 +122,18 @@ class Matern32(Stationary):
 
 
 class Matern52(Stationary):
-    """variance · (1 + √5 r + 5r²/3) exp(−√5 r)."""
+    """variance · (1 + √5 r + 5r²/3) exp(−√5 r): functions with two derivatives.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Distance over which f changes, one value or one per column of X; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.Matern52(2.0, 0.5)(x, z)), 4)
+    0.2773
+    """
 
     def profile(self, square: Any) -> Any:
         r = _SQRT5 * root(square)
@@ -97,7 +141,19 @@ class Matern52(Stationary):
 
 
 class RationalQuadratic(Stationary):
-    """variance · (1 + r²/(2 mixture))^(−mixture): squared exponentials of many lengthscales."""
+    """variance · (1 + r²/(2 mixture))^(−mixture): a mixture of squared exponentials of many lengthscales.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Distance over which f changes, one value or one per column of X; learned.
+        mixture: Smaller values mix more lengthscales; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.RationalQuadratic(2.0, 0.5, 1.0)(x, z)), 4)
+    0.6667
+    """
 
     mixture: Any = 1.0
 
@@ -108,7 +164,19 @@ class RationalQuadratic(Stationary):
 
 
 class Periodic(Kernel):
-    """variance · exp(−2 sin²(π |x − z|/period)/lengthscale²)."""
+    """variance · exp(−2 sin²(π |x − z|/period)/lengthscale²): functions that repeat exactly.
+
+    Args:
+        variance: Prior variance; learned.
+        lengthscale: Lengthscale on the circle; learned.
+        period: Period; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> x, z = np.zeros(1), np.ones(1)
+    >>> round(float(kernels.Periodic(2.0, 1.0, 4.0)(x, z)), 4)
+    0.7358
+    """
 
     variance: Any = 1.0
     lengthscale: Any = 1.0

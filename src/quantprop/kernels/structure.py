@@ -16,7 +16,18 @@ Seen = tuple[Column, ...] | None  # columns that a part sees; None: all of them
 
 
 def summands(kernel: Kernel) -> list[Kernel]:
-    """The terms of a sum, from left to right; of a sum on some columns, each term on these columns."""
+    """Split a sum into its terms, from left to right; a sum on some columns gives each term on these columns.
+
+    Args:
+        kernel: A kernel.
+
+    Returns:
+        The terms.
+
+    >>> from quantprop import kernels
+    >>> len(kernels.summands(kernels.Linear() + kernels.White() + kernels.Constant()))
+    3
+    """
     if isinstance(kernel, Sum):
         return [*summands(kernel.left), *summands(kernel.right)]
     if isinstance(kernel, Columns) and len(parts := summands(kernel.kernel)) > 1:
@@ -51,12 +62,36 @@ def with_leaves(kernel: Any, change: Callable[[Any, Seen], Kernel], seen: Seen =
 
 
 def columns_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
-    """All columns that parts of a kernel were put on, in the order of their first mention."""
+    """List the columns that parts of a kernel act on, in order of first mention.
+
+    Args:
+        kernel: A kernel.
+        called: If True, columns are given by name where the kernel knows it.
+
+    Returns:
+        Positions, or names.
+
+    >>> from quantprop import kernels
+    >>> kernels.columns_of(kernels.Linear().on([2]) + kernels.Matern12().on([0, 2]))
+    (2, 0)
+    """
     return tuple(dict.fromkeys(c for _, seen in leaves(kernel, called=called) for c in seen or ()))
 
 
 def groups_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
-    """The columns of categories among them."""
+    """List the columns of categories that a kernel acts on.
+
+    Args:
+        kernel: A kernel.
+        called: If True, columns are given by name where the kernel knows it.
+
+    Returns:
+        Positions, or names.
+
+    >>> from quantprop import kernels
+    >>> kernels.groups_of(kernels.Linear().on([2]) + kernels.Categories().on([1]))
+    (1,)
+    """
     groups = (seen for leaf, seen in leaves(kernel, called=called) if isinstance(leaf, (Categories, Coregion)))
     return tuple(dict.fromkeys(c for seen in groups for c in seen or ()))
 
@@ -82,7 +117,19 @@ def warn_of_levels(kernel: Kernel, x: np.ndarray, counts: np.ndarray) -> None:
 
 
 def located(kernel: Any, names: Sequence[str]) -> Any:
-    """A kernel with positions instead of the names of columns, which it remembers; `names` are those of X."""
+    """Replace column names in a kernel by positions; the kernel remembers the names.
+
+    Args:
+        kernel: A kernel.
+        names: Names of the columns of X.
+
+    Returns:
+        The kernel with positions.
+
+    >>> from quantprop import kernels
+    >>> kernels.located(kernels.Linear().on(["age"]), ("dose", "age")).columns
+    (1,)
+    """
     if not isinstance(kernel, Columns):
         return kernel.rebuilt(lambda part: located(part, names))
     for column in kernel.columns:

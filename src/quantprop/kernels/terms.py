@@ -83,11 +83,15 @@ class Start:
 
 @dataclass(frozen=True)
 class Terms:
-    """A kernel in the language of terms. `names` are those of X's columns, where X has none itself.
+    """A kernel written as a formula.
 
-    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. "=" fixes a
-    parameter, "~" sets its starting value, and what is not said is learned; but for the variance of linear and
-    constant, effects with vague priors: estimators fix it at a large number.
+    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. `=` fixes a
+    parameter, `~` sets its starting value, and whatever is omitted is learned, except the variance of linear and
+    constant: these are effects with vague priors, whose variance estimators fix at a large value.
+
+    Args:
+        text: The formula, such as `se(age) + group(hospital)`.
+        names: Names of the columns of X, if X has none itself.
 
     >>> from quantprop.kernels import Terms
     >>> Terms("se(age) + group(hospital) + linear(dose)").kernel()
@@ -223,7 +227,15 @@ def summed(tree: Tree) -> tuple[Tree, ...]:
 
 
 def written(kernel: Kernel, digits: int | None = 4, names: Sequence[str] = ()) -> str:
-    """A kernel in the language of terms, numbers with so many digits; None leaves them out. `names` are those of X.
+    """Write a kernel as a formula.
+
+    Args:
+        kernel: A kernel.
+        digits: Significant digits of parameters; None omits them.
+        names: Names of the columns of X, if the kernel does not know them.
+
+    Returns:
+        The formula, which `Terms` reads.
 
     >>> from quantprop import kernels
     >>> kernels.written(kernels.Categories(0.5).on("school") * kernels.Linear().on("age"))

@@ -208,11 +208,18 @@ _series: ContextVar[_Series | None] = ContextVar("checkpoints", default=None)
 @checked()
 @contextmanager
 def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
-    """Write a checkpoint of every fit in this block to a file, every so many minutes, and go on from one that is there.
+    """Write a checkpoint of every fit in this block, and resume from an existing one.
 
-    A fit that was interrupted and is run again with the same data and settings takes up its search where the file left
-    it, also in another number of processes. The second fit of a block has `.1` behind the file's name, and so on. In a
-    job of several processes the file must be one that all hosts see.
+    A fit that was interrupted and is run again with the same data and settings resumes its search from the file, also
+    with a different number of processes. The file of the second fit in a block ends in `.1`, and so on. In a job of
+    several processes all hosts must see the file.
+
+    Args:
+        path: Path of the checkpoint.
+        minutes: Time between two checkpoints.
+
+    Returns:
+        A context manager.
 
     >>> import os, tempfile
     >>> import numpy as np

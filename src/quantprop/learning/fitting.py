@@ -60,34 +60,36 @@ def fit(
     gtol: float = FLAT,
     sites: Natural | None = None,
 ) -> Fitted:
-    """Learn the numbers of a model from data: quasi-Newton steps up the objective, inside the parameters' bounds.
+    """Learn the hyperparameters of a model by quasi-Newton steps inside the parameters' bounds.
 
-    Never raises for lack of convergence: `fitted.status` says how learning ended and what to try.
+    Never raises for lack of convergence: `fitted.status` reports why learning stopped and what to try.
 
     Args:
-        model: Kernel, likelihood, mean and process. Its numbers are the start; those declared fixed stay.
-        X: One row of inputs per datum (n × d).
-        y: The targets, as the likelihood takes them.
-        method: The local rule, or its name: "qp", "ep", "power-ep", "vb", "laplace".
-        objective: What is maximised: "evidence" (the method's own), "loo", or "elbo" for VB.
-        gradient: "exact", or "partial", which holds the sites fixed, as the paper did: exact for EP, power EP and VB
-            with their evidence, and wrong by a few per cent otherwise.
-        restarts: Further starts, drawn around the first and compared by the objective. Where the noise of y is learned,
-            an end that takes all of y for noise, or none of it, or stands at a bound, is followed by another start too.
-        seed: Of the further starts.
-        progress: Whether to write a line about every evaluation to standard error.
-        weights: One number per row, or one for all; a row of weight 2 counts as two equal rows, 0 leaves it out.
-        exposure: Multiplies the rate of counts, per row.
-        trials: Of binomial targets, per row.
-        tol: Of inference, as in `infer`.
-        max_evaluations: Of the objective, from one start.
-        ftol: The relative gain of one step below which the optimiser stops.
-        gtol: A slope smaller than by default is asked of an optimum beside that nothing is left to gain, and reached by
-            Newton's method, for up to 32 parameters: as many evaluations more, and some.
-        sites: A warm start of inference, say another Solution's.
+        model: Kernel, likelihood, prior mean and process. Its values are the start; fixed parameters stay.
+        X: Inputs, n rows of d columns.
+        y: Observations, one per row, as the likelihood codes them.
+        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
+        objective: The objective: "evidence" (the method's own), "loo", or "elbo" for VB.
+        gradient: "exact", or "partial", which fixes the sites, as the paper did: exact for the evidence of EP, power EP
+            and VB, and wrong by a few per cent otherwise.
+        restarts: Number of additional starts, drawn around the first and compared by the objective. If the noise of y
+            is learned, a fit that explains all of y as noise or none of it, or that ends at a bound, is restarted too.
+        seed: Seed of the additional starts.
+        progress: If True, a line about every evaluation is written to standard error.
+        weights: Weight of each row, or one value for all. A row of weight 2 counts as two equal rows, a row of weight 0
+            is ignored.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+        tol: Tolerance of inference, as in `infer`.
+        max_evaluations: Maximum number of evaluations of the objective per start.
+        ftol: Relative gain of one step below which the search stops.
+        gtol: Largest entry of the projected gradient at an optimum. Values below the default are reached by Newton's
+            method, for up to 32 parameters, at about one more evaluation per parameter.
+        sites: Sites of another solution, as a warm start of inference.
 
     Returns:
-        The learned model, its posterior, and the way there.
+        The learned model, its posterior, and the trace of the search.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit, kernels, likelihoods

@@ -45,26 +45,26 @@ def fit_many(
     ftol: float = FTOL,
     report: Report = lambda done, total: None,
 ) -> list[Fitted]:
-    """Learn many models of the same form, one for each pair of X and y: folds, classes, restarts.
+    """Learn many models of the same structure, one per pair of X and y: folds, classes, restarts.
 
-    Problems whose rows fill the same padded shape share one program, which evaluates a batch of them at a time. The
-    optima are those of `fit`, though where an objective has several it may be another one. A problem at which the
-    batch's inference fails goes to `fit`'s own search.
+    Problems whose rows fill the same padded shape share one program, which evaluates them in batches. The optima are
+    those of `fit`, but if an objective has several, a different one may be found. A problem at which the batch's
+    inference fails is passed to the search of `fit`.
 
     Args:
         model: One start for all problems, or one per problem.
         X: One array of inputs per problem.
-        y: One array of targets per problem.
+        y: One array of observations per problem.
         method: As in `fit`.
         objective: As in `fit`.
         gradient: As in `fit`.
-        weights: One entry per problem, or none.
-        exposure: One entry per problem, or none.
-        trials: One entry per problem, or none.
+        weights: One entry per problem, or None.
+        exposure: One entry per problem, or None.
+        trials: One entry per problem, or None.
         tol: As in `fit`.
-        max_evaluations: Of each problem's objective.
+        max_evaluations: Maximum number of evaluations per problem.
         ftol: As in `fit`.
-        report: Called with the numbers of problems done and in all, as batches end.
+        report: Called with (problems done, problems in total) as batches finish.
 
     Returns:
         One result per problem, in order.

@@ -33,7 +33,7 @@ FEW = 16  # rows that mostly show that it sees something
 
 
 class KernelWarning(UserWarning):
-    """A kernel that cannot learn from the data it was given."""
+    """Warning: the initial kernel is uninformative on these data, so its gradient vanishes."""
 
 
 # --- the size of y and of X ------------------------------------------------------------------------------------------

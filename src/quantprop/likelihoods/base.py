@@ -33,8 +33,14 @@ Limits = tuple[float, float]
 
 
 class Likelihood(Record):
-    """Base of all likelihoods. A new one needs `log_prob`, `landmarks`, `in_support` and a name; a class attribute that
-    depends on parameters is a property instead.
+    """Base of all likelihoods.
+
+    A new one needs `log_prob`, `landmarks`, `in_support` and a name. A class attribute that depends on parameters
+    becomes a property.
+
+    >>> from quantprop import likelihoods
+    >>> [likelihood().log_concave for likelihood in (likelihoods.Probit, likelihoods.StudentT)]
+    [True, False]
     """
 
     name: ClassVar[str]  # by which estimators and tables take it

@@ -20,9 +20,18 @@ from quantprop.likelihoods.probabilities import (
 
 
 class Beta(Probability):
-    """A beta variable of mean p = Φ(f) (probit) or 1/(1 + exp(−f)) (logit), and variance p(1 − p)/(1 + φ).
+    """A beta variable of mean p = Φ(f) (probit) or 1/(1 + exp(−f)) (logit), and variance p(1 − p)/(1 + precision).
 
-    Concave in p, but not log-concave in f: for a y near 1, say, log p(y | f) bends upwards where p(f) does.
+    Concave in p, but not log-concave in f: for y near 1, say, log p(y | f) bends upwards where p(f) does.
+
+    Args:
+        precision: Larger values concentrate y at its mean; learned.
+        link: "probit" or "logit".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Beta(5.0), y=0.8, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.5657, 0.2302)
     """
 
     precision: Scalar = 1.0

@@ -98,7 +98,13 @@ def _(primals, tangents):
 
 
 class Probit(Binary):
-    """p(y | f) = Φ(y f), y = ±1 (or 0 and 1): the usual choice for two classes, and the fastest."""
+    """p(y | f) = Φ(y f), y = ±1 (or 0 and 1): the usual choice for two classes, and the fastest.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Probit(), y=1, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.5642, 0.6817)
+    """
 
     name = "probit"
     log_concave = True
@@ -126,7 +132,13 @@ class Probit(Binary):
 
 
 class Logit(Binary):
-    """p(y | f) = 1/(1 + exp(−y f)), y = ±1 (or 0 and 1): f is a log odds, wrong labels pull less than with probit."""
+    """p(y | f) = 1/(1 + exp(−y f)), y = ±1 (or 0 and 1): f is a log odds, and wrong labels pull less than with probit.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Logit(), y=1, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.4132, 0.8292)
+    """
 
     name = "logit"
     log_concave = True
@@ -140,9 +152,17 @@ class Logit(Binary):
 
 
 class Heaviside(Binary):
-    """p(y | f) = 1 − noise where y f > 0, noise elsewhere: a threshold, with labels flipped at random.
+    """p(y | f) = 1 − noise if y f > 0, otherwise noise: a threshold, with labels flipped at random.
 
-    Log-concave only without noise, so sites of either sign are allowed for.
+    Log-concave only without noise; with noise, site precisions may be negative.
+
+    Args:
+        noise: Probability of a wrong label; fixed unless it is a Parameter with bounds.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Heaviside(), y=1, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.7979, 0.3634)
     """
 
     noise: Scalar = 0.0

@@ -20,7 +20,16 @@ from quantprop.numerics.special import log_factorial
 
 
 class Binomial(Probability):
-    """y successes in `trials` trials of probability Φ(f) (probit) or 1/(1 + exp(−f)) (logit)."""
+    """y successes in `trials` trials of probability Φ(f) (probit) or 1/(1 + exp(−f)) (logit).
+
+    Args:
+        link: "probit" or "logit".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Binomial(), y=3, cavity=(0.0, 1.0), trials=4)
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.495, 0.3115)
+    """
 
     link: ProbabilityLink = field(default="probit", static=True)
 

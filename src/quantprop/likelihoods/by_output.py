@@ -30,6 +30,9 @@ class ByOutput(Likelihood):
     of X that holds k, functions of all outputs have a learned covariance; without, f is the same for all of them. Two
     classes are −1 and 1 (or 0 and 1). Exposure and trials are used by those outputs that have them.
 
+    Args:
+        likelihoods: One likelihood per output, in the order of the codes 0, 1, ...
+
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods
     >>> t, output = np.tile(np.linspace(0, 3, 6), 2), np.repeat([0, 1], 6)

@@ -15,9 +15,19 @@ FAR = 10.0  # times the scale
 
 
 class Censored(GaussianNoise):
-    """Rows (lower, upper): equal ends were observed, an infinite end is open.
+    """Gaussian observations known to an interval: rows (lower, upper) with equal ends were observed, an infinite end is
+    open.
 
-    Predictions are of the observation before censoring, y = f + scale · ε, as with Gaussian noise.
+    Predictions are of the observation before censoring, y = f + scale · ε.
+
+    Args:
+        scale: Standard deviation of the noise; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Censored(1.0), y=[[1.0, np.inf]], cavity=(0.0, 1.0))
+    >>> round(float(found.mean[0]), 4), round(float(found.variance[0]), 4)
+    (0.9164, 0.6185)
     """
 
     scale: Scalar = 1.0

@@ -34,14 +34,26 @@ _pairs = program(lambda likelihood, y, f: jax.vmap(likelihood.given.cdf)(y, f))
 
 
 class Custom(Likelihood):
-    """p(y | f) from `log_prob(y, f)`, written with jax.numpy for one y and one f.
+    """p(y | f) from a function of your own, written with jax.numpy for one y and one f.
 
-    It must be defined for every real f and may be −inf. Optional:
-    `landmarks(y)`: pairs (location, scale) where p(y | ·) is narrow or rough; without it (0, 1) and (y, 1).
-    `support(y)`: which entries of an array of y are possible; the default allows all finite numbers.
-    `log_concave`, `continuous`, `differentiable`, `integrable`: what is true of log p(y | f) in f.
-    `mean(f)`, `variance(f)`, `cdf(y, f)` and `draw(rng, f)` (the last with NumPy) allow predictions of y, and
-    `lattice` (first value, step) or `interval` say which values of y quantiles are looked for among.
+    It must be defined for every real f and may be −inf. The functions mean, variance, cdf and draw allow predictions of
+    y.
+
+    Args:
+        log_prob: log p(y | f), a function of one y and one f.
+        landmarks: Function of y that returns pairs (location, scale) where p(y | ·) is narrow or rough; by default (0,
+            1) and (y, 1).
+        support: Function of an array of y that returns which entries are possible; by default all finite numbers.
+        log_concave: True if log p(y | f) is concave in f.
+        continuous: True if it has no jump in f.
+        differentiable: True if it has second derivatives in f (for Laplace).
+        integrable: True if its expectation under a Gaussian is finite (for VB).
+        mean: E[y | f], a function of f.
+        variance: Var[y | f], a function of f.
+        cdf: P(Y ≤ y | f), a function of y and f.
+        draw: Draws of y, a function of a NumPy generator and f.
+        lattice: First value and step of a discrete y.
+        interval: Range of a continuous y.
 
     >>> import jax
     >>> import jax.numpy as jnp

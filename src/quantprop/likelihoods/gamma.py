@@ -18,8 +18,17 @@ from quantprop.numerics.mixtures import joined
 class Gamma(Rate):
     """A gamma variable of mean g(f) and relative variance 1/shape; shape 1 is the exponential distribution.
 
-    Log-concave in f for the exp link only: for the others −log g is convex, and outweighs −y/g for large f.
-    The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+    Log-concave in f for the exp link only: for the others −log g is convex, and outweighs −y/g for large f. The square
+    link is symmetric in f: give the prior a non-zero mean to choose a side.
+
+    Args:
+        shape: Shape: 1/shape is the squared coefficient of variation; learned.
+        link: Inverse link g: "exp", "square" or "softplus".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Gamma(2.0), y=3.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.8681, 0.2762)
     """
 
     shape: Scalar = 1.0

@@ -37,9 +37,17 @@ class GaussianNoise(Additive):
 
 
 class Gaussian(GaussianNoise):
-    """N(y | f, scale²/exposure): the one likelihood for which every method is exact.
+    """N(y | f, scale²/exposure). The only likelihood for which every method is exact.
 
-    `exposure` is the number of measurements that y is the mean of, or any other relative precision; 1 by default.
+    `exposure` is the number of measurements that y averages, or any other relative precision; 1 by default.
+
+    Args:
+        scale: Standard deviation of the noise; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Gaussian(1.0), y=2.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (1.0, 0.5)
     """
 
     scale: Scalar = 1.0

@@ -13,10 +13,20 @@ from quantprop.likelihoods.survival import Survival
 
 
 class LogLogistic(Survival):
-    """log y = f + scale · ε with logistic ε: exp f is the median of y, the odds of outliving y go with exp(f/scale).
+    """log y = f + scale · ε with logistic ε: exp f is the median of y, and the odds of outliving y are proportional to
+    exp(f/scale).
 
     For scale below 1 the hazard grows and then falls again. The mean of y is infinite for scale ≥ 1, its variance for
     scale ≥ ½; quantiles always exist.
+
+    Args:
+        scale: Scale of log y; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.LogLogistic(), y=[[2.0, np.inf]], cavity=(0.0, 1.0))
+    >>> round(float(found.mean[0]), 4), round(float(found.variance[0]), 4)
+    (0.5337, 0.8257)
     """
 
     scale: Scalar = 1.0

@@ -56,6 +56,9 @@ class MultinomialProbit(ClassLikelihood):
 
     Two classes are the binary probit model of (f_1 − f_0)/√2, in every method.
 
+    Args:
+        classes: Number of classes; by default taken from y or the kernel.
+
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods
     >>> X, y = np.array([[-2.0], [-1.5], [0.0], [0.3], [2.0], [2.2]]), np.array([0, 0, 1, 1, 2, 2])

@@ -48,6 +48,15 @@ class NegativeBinomial(Counts):
     """A Poisson count whose rate varies by a gamma factor of mean 1 and variance `dispersion` > 0.
 
     Log-concave in f for the exp link only: log(1 + dispersion · λ) is convex in log λ, not in λ.
+
+    Args:
+        dispersion: Variance in excess of Poisson's, relative to the squared mean; learned.
+        link: Inverse link g: "exp", "square" or "softplus".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.NegativeBinomial(0.5), y=2, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.3251, 0.5357)
     """
 
     dispersion: Scalar = 1.0

@@ -16,7 +16,16 @@ from quantprop.numerics.special import log_ndtr_difference
 
 
 class Ordinal(Likelihood):
-    """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞."""
+    """P(y = j | f) = Φ(c_{j+1} − f) − Φ(c_j − f), with c_0 = −∞, the J − 1 `cutpoints`, and c_J = ∞.
+
+    Args:
+        cutpoints: Increasing thresholds of f between consecutive classes; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Ordinal([-1.0, 1.0]), y=2, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.9164, 0.6185)
+    """
 
     cutpoints: Vector = field(converter=vector)
 

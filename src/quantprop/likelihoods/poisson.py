@@ -28,9 +28,17 @@ from quantprop.runtime.precision import float64
 
 
 class Poisson(Counts):
-    """y ~ Poisson(exposure · g(f)) with link g(f) = exp f ("exp"), f² ("square") or log(1 + exp f) ("softplus").
+    """y ~ Poisson(exposure · g(f)), with g(f) = exp f, f² or log(1 + exp f).
 
     The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+
+    Args:
+        link: Inverse link g: "exp", "square" or "softplus".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Poisson(), y=2, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.328, 0.3993)
     """
 
     link: RateLink = field(default="exp", static=True)
@@ -130,10 +138,22 @@ class CountForecast:
 
 @float64
 def moment_matched_negative_binomial(latent: Normal, exposure: Any = 1.0) -> CountForecast:
-    """The paper's forecast for the square link: f² as a gamma variable with the right mean and variance.
+    """The paper's prediction for the square link: f² approximated by a gamma variable with the same mean and variance.
 
-    A Poisson count with a gamma rate is negative binomial (paper, "Predictive Distributions of Poisson
-    Regression"). f² is not gamma: `Solution.predict_y` has the exact distribution.
+    A Poisson count with a gamma rate is negative binomial (paper, "Predictive Distributions of Poisson Regression"). f²
+    is not gamma: `Solution.predict_y` has the exact distribution.
+
+    Args:
+        latent: The posterior of f.
+        exposure: Exposure of the new counts.
+
+    Returns:
+        The frozen SciPy distribution of y.
+
+    >>> from quantprop.core.gaussian import Normal
+    >>> from quantprop.likelihoods import moment_matched_negative_binomial
+    >>> float(moment_matched_negative_binomial(Normal(2.0, 0.5), 1.0).mean())
+    4.5
     """
     mean, variance = (np.asarray(moment) for moment in rate_moments("square", latent))
     return CountForecast(np.asarray(exposure, dtype=np.float64) * mean, variance / mean**2)

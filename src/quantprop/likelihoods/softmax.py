@@ -24,6 +24,9 @@ class Softmax(ClassLikelihood):
     p(y | f) = ∫ Π_c Poisson([y = c] | exp(f_c + v)) dv: Laplace is that of softmax, and VB's q is a Gaussian in (v, f),
     which is a bound too.
 
+    Args:
+        classes: Number of classes; by default taken from y or the kernel.
+
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods
     >>> X, y = np.array([[-2.0], [-1.5], [0.0], [0.3], [2.0], [2.2]]), np.array([0, 0, 1, 1, 2, 2])

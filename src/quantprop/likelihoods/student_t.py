@@ -12,10 +12,19 @@ from quantprop.likelihoods.base import Datum, Scalar, bounded
 
 
 class StudentT(Additive):
-    """y = f + scale · t, t of `df` degrees of freedom: outliers lose their pull. Not log-concave.
+    """y = f + scale · t, where t has `df` degrees of freedom: outliers lose their pull. Not log-concave.
 
-    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1: df is learned above 2, unless a
-    Parameter with other bounds is given.
+    The variance of y is infinite for df ≤ 2, and its mean does not exist for df ≤ 1. df is learned above 2.1, unless
+    you pass a Parameter with other bounds.
+
+    Args:
+        df: Degrees of freedom: fewer have heavier tails; learned.
+        scale: Scale of the noise; learned.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.StudentT(), y=3.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (1.0886, 0.8716)
     """
 
     df: Scalar = 4.0

@@ -24,16 +24,28 @@ def _weakly(value: float) -> Parameter:
 
 
 class Warped(Likelihood):
-    """N(g(y) | f, scale²/exposure) g'(y), g(y) = y + unit · Σ_j heights_j tanh((u − centres_j)/widths_j) with
-    u = (y − location)/unit: the identity plus steps of positive heights (paper, eq. 9).
+    """N(g(y) | f, scale²/exposure) g'(y), where g is the identity plus steps of positive heights (paper, eq. 9): g(y) =
+    y + unit · Σ_j heights_j tanh((u − centres_j)/widths_j), u = (y − location)/unit.
 
-    Given g this is Gaussian in f, so every method is exact, and quantiles of y are those of f + scale · ε through the
-    inverse of g. Heights, widths and centres are learned; `location` and `unit` fix where and in which unit they are
-    measured: the estimators take them from the centre and spread of y. Without steps (empty lists) it is Gaussian.
+    Given g this is Gaussian in f, so every method is exact, and quantiles of y are quantiles of f + scale · ε through
+    the inverse of g. Without steps (empty lists) it is Gaussian.
 
-    By default there is one step, whose height and width have weak priors, LogNormal(1, 1): as steps outgrow the
-    identity, they only change the unit of f, and learning would go on for ever. More steps follow y more closely and
-    take longer: `Warped(heights=[0.5, 0.5], widths=[1.0, 1.0], centres=[-1.0, 1.0])`, or Parameters with priors.
+    The default has one step, whose height and width have weak priors, LogNormal(1, 1): as steps outgrow the identity
+    they only change the unit of f, and learning would diverge. More steps follow y more closely and take longer:
+    `Warped(heights=[0.5, 0.5], widths=[1.0, 1.0], centres=[-1.0, 1.0])`, or Parameters with priors.
+
+    Args:
+        scale: Scale of the noise; learned.
+        heights: Heights of the steps, in units of `unit`; learned.
+        widths: Widths of the steps; learned.
+        centres: Centres of the steps, relative to `location`; learned.
+        location: Origin of the centres; estimators take it from y.
+        unit: Unit of heights, widths and centres; estimators take it from y.
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Warped(), y=1.0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (0.6904, 0.5)
     """
 
     scale: Scalar = 1.0

@@ -22,10 +22,20 @@ def log_died(w):
 
 
 class Weibull(Survival):
-    """log y = f + scale · ε with exp ε exponential, so that the hazard goes with y^(1/scale − 1).
+    """log y = f + scale · ε with exp ε exponential, so that the hazard is proportional to y^(1/scale − 1).
 
     `scale` is 1/shape, as in R's survreg: 1 is the exponential distribution, below 1 the hazard grows with time. The
-    median of y given f is exp(f) (log 2)^scale. Proportional hazards: f larger by d divides the hazard by exp(d/scale).
+    median of y given f is exp(f) (log 2)^scale. Hazards are proportional: f larger by d divides the hazard by
+    exp(d/scale).
+
+    Args:
+        scale: Scale of log y; learned.
+
+    >>> import numpy as np
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.Weibull(), y=[[2.0, np.inf]], cavity=(0.0, 1.0))
+    >>> round(float(found.mean[0]), 4), round(float(found.variance[0]), 4)
+    (0.971, 0.5348)
     """
 
     scale: Scalar = 1.0

@@ -106,9 +106,18 @@ class ZeroInflated(Counts):
 
 
 class ZeroInflatedPoisson(ZeroInflated):
-    """y = 0 with probability `inflation`, else y ~ Poisson(exposure · g(f)), g = exp, square or softplus.
+    """y = 0 with probability `inflation`, otherwise y ~ Poisson(exposure · g(f)), g = exp, square or softplus.
 
     The square link is symmetric in f: give the prior a non-zero mean to choose a side.
+
+    Args:
+        inflation: Probability of an extra zero; learned.
+        link: Inverse link g: "exp", "square" or "softplus".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.ZeroInflatedPoisson(0.2), y=0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (-0.4097, 0.881)
     """
 
     inflation: Scalar = 0.1
@@ -127,8 +136,18 @@ class ZeroInflatedPoisson(ZeroInflated):
 
 
 class ZeroInflatedNegativeBinomial(ZeroInflated):
-    """y = 0 with probability `inflation`, else a negative-binomial count: mean λ = exposure · g(f), variance
-    λ + dispersion · λ².
+    """y = 0 with probability `inflation`, otherwise a negative-binomial count of mean λ = exposure · g(f), variance λ +
+    dispersion · λ².
+
+    Args:
+        inflation: Probability of an extra zero; learned.
+        dispersion: Variance in excess of Poisson's, relative to the squared mean; learned.
+        link: Inverse link g: "exp", "square" or "softplus".
+
+    >>> from quantprop import likelihoods, project
+    >>> found = project(likelihoods.ZeroInflatedNegativeBinomial(0.2, 0.5), y=0, cavity=(0.0, 1.0))
+    >>> round(float(found.mean), 4), round(float(found.variance), 4)
+    (-0.3327, 0.9011)
     """
 
     inflation: Scalar = 0.1

@@ -17,10 +17,14 @@ from quantprop.runtime.display import Form, expression
 
 
 class EP(Method):
-    """Remove a share of the site, tilt the cavity with the likelihood, project, divide by the cavity.
+    """Expectation propagation: remove a fraction of the site, tilt the cavity with the likelihood, project, divide by
+    the cavity.
 
-    `projection` decides what is propagated (KL: moments; Wasserstein: quantiles), `power` how much of a site is
-    removed at a time. `EP()` is expectation propagation (Minka, 2001).
+    `EP()` is the method of Minka (2001).
+
+    Args:
+        projection: The projection: KL matches moments, Wasserstein quantiles.
+        power: Fraction of a site that is removed at a time, in (0, 1].
 
     >>> from quantprop import EP, QP, projections
     >>> EP(projection=projections.Wasserstein(2)) == QP()
@@ -116,8 +120,14 @@ class EP(Method):
 def QP(p: float = 2.0) -> EP:
     """Quantile propagation: EP with the L_p Wasserstein projection.
 
-    With p = 2 the projection has EP's mean and at most its variance. For the probit likelihood it is a table and costs
-    what EP's moments cost; for others it is computed by quadrature, and p other than 2 by minimisation on top.
+    With p = 2 the projection has EP's mean and at most its variance. For the probit likelihood it is a table lookup and
+    costs what EP's moments cost. For others it is computed by quadrature, and p other than 2 by minimisation on top.
+
+    Args:
+        p: Order of the Wasserstein distance, at least 1.
+
+    Returns:
+        `EP(projection=Wasserstein(p))`.
 
     >>> from quantprop import QP
     >>> QP().projection.p
@@ -129,7 +139,11 @@ def QP(p: float = 2.0) -> EP:
 def PowerEP(power: float) -> EP:
     """EP that removes, tilts and restores a fraction of each site at a time.
 
-    `power` lies in (0, 1]: 1 is EP, and towards 0 it becomes VB. Smaller powers converge where EP does not.
+    Args:
+        power: The fraction, in (0, 1]: 1 is EP, and towards 0 it becomes VB. Smaller powers converge where EP does not.
+
+    Returns:
+        `EP(power=power)`.
 
     >>> from quantprop import PowerEP
     >>> PowerEP(0.5).power

@@ -15,10 +15,15 @@ from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 
 
 class Laplace(Method):
-    """τ = −∂² log p, ν = ∂ log p + τ f at the mode (Rasmussen and Williams, section 3.4).
+    """Laplace's approximation: τ = −∂² log p, ν = ∂ log p + τ f at the mode (Rasmussen and Williams, section 3.4).
 
-    The cheapest method, and poor where the posterior is skewed: nearly separable or very unbalanced classes. It needs
-    second derivatives, so it does not exist for the Heaviside and the double-exponential likelihood.
+    The cheapest method, and inaccurate if the posterior is skewed: nearly separable or very unbalanced classes. It
+    needs second derivatives, so it does not exist for the Heaviside and the double-exponential likelihood.
+
+    >>> from quantprop import Laplace, Model, infer, kernels, likelihoods
+    >>> X, y = [[0.0], [1.0], [2.0]], [-1, -1, 1]
+    >>> round(infer(Model(kernels.SquaredExponential(), likelihoods.Probit()), X, y, Laplace()).log_evidence, 3)
+    -2.141
     """
 
     ascends: ClassVar[bool] = True

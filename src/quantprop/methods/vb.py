@@ -14,10 +14,16 @@ from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 
 
 class VB(Method):
-    """Maximises the ELBO: τ = −2 ∂E_q[log p]/∂v, ν = ∂E_q[log p]/∂μ + τ μ at the optimum.
+    """Variational Bayes with a full Gaussian: τ = −2 ∂E_q[log p]/∂v, ν = ∂E_q[log p]/∂μ + τ μ at the optimum of the
+    ELBO.
 
-    Its evidence is a lower bound of log p(y). It does not exist where E_q[log p] is −∞: for the Heaviside likelihood
-    without noise, and gamma with the square link.
+    Its evidence is a lower bound of log p(y). It does not exist if E_q[log p] is −∞: for the Heaviside likelihood
+    without noise, and for gamma with the square link.
+
+    >>> from quantprop import VB, Model, infer, kernels, likelihoods
+    >>> X, y = [[0.0], [1.0], [2.0]], [-1, -1, 1]
+    >>> round(infer(Model(kernels.SquaredExponential(), likelihoods.Probit()), X, y, VB()).log_evidence, 3)
+    -2.127
     """
 
     ascends: ClassVar[bool] = True

@@ -19,11 +19,17 @@ ENDS = 5.0  # scores beyond which f is linear in z: 6e-7 of the mass
 
 
 class Skewed(Record):
-    """Distributions of f by mean, variance and skewness: log-normal ones, shifted and mirrored as the skewness asks.
+    """Distributions of f with a given mean, variance and skewness: log-normal, shifted and mirrored as the skewness
+    requires.
 
-    f = mean + a (exp(βz − β²/2) − 1), z ~ N(0, 1), a = √variance/√(exp(β²) − 1) with the sign of β, which is that of
-    the skewness (exp(β²) + 2)√(exp(β²) − 1): Gaussian where that is 0, and defined for every skewness. Where |z| > 5 f
-    goes on linearly: tails are Gaussian, as a posterior's are, and the mean of exp f exists.
+    f = mean + a (exp(βz − β²/2) − 1), z ~ N(0, 1), a = √variance/√(exp(β²) − 1) with the sign of β, the sign of the
+    skewness (exp(β²) + 2)√(exp(β²) − 1). It is Gaussian at skewness 0 and defined for every skewness. For |z| > 5, f
+    continues linearly: tails are Gaussian, as a posterior's are, and the mean of exp f exists.
+
+    Args:
+        mean: Means.
+        variance: Variances.
+        skewness: Skewnesses.
     """
 
     mean: Vector

@@ -20,10 +20,19 @@ WILSON = ndtri(0.95)  # bars hold 90 %
 
 @checked()
 def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None = None) -> Axes:
-    """How often what was given probability p came true. `outcome` is 0 and 1 (or −1 and 1, or truth values).
+    """Plot how often an event occurred given its predicted probability.
 
-    One point per bin of equal width, at the mean probability and the share that came true, with Wilson's 90 % interval;
-    the numbers at the foot count the forecasts in each bin.
+    One point per bin, at the mean probability and the observed fraction, with Wilson's 90 % interval. The counts at the
+    foot are the predictions in each bin.
+
+    Args:
+        probability: Predicted probabilities.
+        outcome: 0 and 1, −1 and 1, or booleans.
+        bins: Number of bins of equal width.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import plots
     >>> ax = plots.reliability([0.1, 0.2, 0.7, 0.9], [0, 0, 1, 1], bins=2)
@@ -62,10 +71,17 @@ def _wilson(share: np.ndarray, n: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def class_reliability(
     probability: Any, outcome: Any, labels: Sequence[Any] | None = None, bins: int = 5, ax: Axes | None = None
 ) -> Axes:
-    """How often each class came true where it was given probability p: a line for every class.
+    """Plot how often each class occurred given its predicted probability, one line per class.
 
-    `probability` has a row for each forecast and a column for each class; `outcome` holds the classes that came, as
-    0, 1, ... in the order of the columns, and `labels` what they are called.
+    Args:
+        probability: Predicted probabilities, one row per prediction and one column per class.
+        outcome: Observed classes 0, 1, ... in the order of the columns.
+        labels: Names of the classes.
+        bins: Number of bins of equal width.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import plots
     >>> ax = plots.class_reliability([[0.8, 0.1, 0.1], [0.2, 0.6, 0.2], [0.1, 0.3, 0.6]], [0, 1, 2], bins=1)
@@ -92,11 +108,19 @@ def class_reliability(
 
 @checked()
 def pit(predictive: Any, y: Any = None, bins: int = 10, ax: Axes | None = None) -> Axes:
-    """Histogram of the probability integral transform F(y): flat where forecasts are calibrated.
+    """Plot the histogram of the probability integral transform F(y), which is flat if predictions are calibrated.
 
-    From a predictive distribution and y; or from the numbers F(y) themselves, for discrete y as n rows of
-    P(Y < y), P(Y ≤ y). A discrete y counts evenly for all numbers between these two (Czado, Gneiting and Held 2009).
-    For continuous y a band holds 90 % of what each bar would do under calibration.
+    A discrete y counts evenly for all values between P(Y < y) and P(Y ≤ y) (Czado, Gneiting and Held 2009). For
+    continuous y a band holds 90 % of each bar under calibration.
+
+    Args:
+        predictive: Distributions of y, or the values F(y) themselves; for discrete y n rows of P(Y < y), P(Y ≤ y).
+        y: Observations, if distributions are given.
+        bins: Number of bins of equal width.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import plots
     >>> [float(bar.get_height()) for bar in plots.pit([0.1, 0.2, 0.3, 0.9], bins=2).containers[0]]
@@ -152,10 +176,19 @@ def _coded(predictive: Predictive, y: Any) -> np.ndarray:
 
 @checked(most=whole(0))
 def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes | None = None) -> Axes:
-    """A hanging rootogram of counts: bars of height √observed hang from the line of √expected.
+    """Plot a hanging rootogram of counts: bars of height √observed hang from the line of √expected.
 
-    A bar that ends above 0 is a count seen too rarely, below 0 too often. Counts run up to `most`, by default the
-    largest y; the label says what was expected and seen beyond.
+    A bar that ends above 0 is a count observed too rarely, below 0 too often. The label reports what was expected and
+    observed beyond the largest count shown.
+
+    Args:
+        predictive: Distributions of y, as returned by `predict_y`.
+        y: Observations, one per row, as the likelihood codes them.
+        most: Largest count shown; by default the largest y.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> import numpy as np
     >>> from quantprop import likelihoods, plots

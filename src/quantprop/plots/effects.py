@@ -50,11 +50,18 @@ class Panel(NamedTuple):
 
 @checked(axes=SEQUENCE)
 def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | None = None) -> list[Axes]:
-    """The posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
+    """Plot the posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
 
-    One column is a curve or, where it is a group, a point for each level; two columns are a map, a column and a group
-    curves of the levels with most rows. Terms that see no column are left out. Draws on `axes`, one for each panel, or
-    on a new figure, and returns them. `scale` says how columns are called, where the source does not know.
+    One column is a curve, or points for the levels of a group. Two columns are a map; a column and a group are curves
+    of the levels with most rows. Terms without a column are omitted.
+
+    Args:
+        source: A Solution, a Fitted, or a fitted estimator.
+        scale: Names and formats of columns (`plots.effects.Scale`); by default what the source knows.
+        axes: One Axes per panel; a new figure by default.
+
+    Returns:
+        The list of Axes.
 
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
@@ -78,7 +85,16 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
 
 
 def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | None = None) -> Axes:
-    """One of the panels of `effects`: that of the term of this name.
+    """Plot one of the panels of `effects`.
+
+    Args:
+        source: A Solution, a Fitted, or a fitted estimator.
+        name: Name of the term, as in `solution.terms`.
+        scale: As for `effects`.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
     >>> kernel = kernels.SquaredExponential().on(0) + kernels.Linear().on(1)

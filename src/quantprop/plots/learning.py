@@ -12,9 +12,16 @@ from quantprop.runtime.arguments import NUMBER, checked
 
 
 def trace(fitted: Any, ax: Axes | None = None) -> Axes:
-    """How learning went: objective (left) and largest entry of the projected gradient (right) at every evaluation.
+    """Plot the objective (left) and the largest entry of the projected gradient (right) at every evaluation.
 
     Crosses at the foot are evaluations at which inference failed, dotted lines are restarts.
+
+    Args:
+        fitted: What `fit` returned.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import Model, fit, kernels, likelihoods, plots
     >>> X, y = [[0.0], [1.0], [2.0], [3.0]], [-1, -1, 1, -1]
@@ -47,10 +54,18 @@ def trace(fitted: Any, ax: Axes | None = None) -> Axes:
 
 @checked(point=NUMBER)
 def hyperparameter(source: Any, name: str, point: float | None = None, ax: Axes | None = None) -> Axes:
-    """The posterior density of one hyperparameter with its median and 95 % interval; `point` marks an estimate.
+    """Plot the posterior density of one hyperparameter with its median and 95 % interval.
 
-    `source` is what `integrate` returned, or an estimator with hyperparameters="integrated". A hyperparameter that is
-    learned by its logarithm has a logarithmic axis, and the density is that of the logarithm.
+    A hyperparameter that is learned on a log scale has a logarithmic axis, and the density is that of the logarithm.
+
+    Args:
+        source: What `integrate` returned, or an estimator with hyperparameters="integrated".
+        name: Name of the hyperparameter, as in `integrated.parameters`.
+        point: A value to mark, such as an estimate.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> import numpy as np
     >>> from quantprop import Model, fit, integrate, kernels, likelihoods, plots

@@ -35,11 +35,21 @@ def posterior(
     source: Any, X: Any, y: Any, of: str = "y", *, Xnew: Any = None, exposure: Any = None, trials: Any = None,
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """The posterior over one input: mean, and the intervals that hold 50 % and 90 %.
+    """Plot the posterior over one input: mean, and the intervals that hold 50 % and 90 %.
 
-    `of="y"` draws the distribution of new observations, with the data; `of="f"` the latent function (for two classes
-    it says more), with the inputs of the data as ticks.
-    `Xnew` are the inputs to draw at (200 over the data without it), `exposure` and `trials` those of new observations.
+    Args:
+        source: A Solution, a Fitted, or a fitted estimator.
+        X: Inputs, n rows of d columns.
+        y: Observations, one per row, as the likelihood codes them.
+        of: "y" draws the distribution of new observations, with the data; "f" the latent function, with the inputs as
+            ticks.
+        Xnew: Inputs to draw at; by default 200 over the data.
+        exposure: Exposure of new observations.
+        trials: Trials of new observations.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
     >>> X, y = [[0.0], [1.0], [2.0]], [-1, -1, 1]
@@ -81,7 +91,17 @@ def _observations(ax: Axes, x: np.ndarray, y: np.ndarray) -> None:
 
 @checked()
 def class_probability(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | None = None) -> Axes:
-    """P(y = 1) over two inputs as colours, with the line where it is ½, and the data.
+    """Plot P(y = 1) over two inputs as colours, with the contour of ½, and the data.
+
+    Args:
+        source: A Solution, a Fitted, or a fitted estimator.
+        X: Inputs, n rows of d columns.
+        y: Observations, one per row, as the likelihood codes them.
+        points: Grid points in each direction.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
     >>> X, y = [[0.0, 0.0], [1.0, 0.5], [2.0, 1.0]], [-1, -1, 1]
@@ -108,9 +128,17 @@ def class_probability(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes
 
 @checked()
 def class_regions(source: Any, X: Any, y: Any, *, points: int = 80, ax: Axes | None = None) -> Axes:
-    """The likeliest class over two inputs, paler where its probability is nearer to that of a guess; and the data.
+    """Plot the most probable class over two inputs, paler where its probability is nearer to a guess, and the data.
 
-    `source` is a fitted classifier, or the solution of a model of several classes jointly.
+    Args:
+        source: A fitted classifier, or the solution of a joint multi-class model.
+        X: Inputs of the data, two columns.
+        y: Labels of the data.
+        points: Grid points in each direction.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
     >>> X, y = [[0.0, 0.0], [1.0, 0.5], [2.0, 1.0]], [0, 1, 2]
@@ -151,7 +179,16 @@ def _probabilities(source: Any, x: np.ndarray) -> np.ndarray:
 
 
 def variances(ep_source: Any, qp_source: Any, Xnew: Any, ax: Axes | None = None) -> Axes:
-    """Latent predictive variances at `Xnew`, EP's across and QP's upwards, with the diagonal.
+    """Plot QP's latent predictive variances against EP's, with the diagonal.
+
+    Args:
+        ep_source: EP's posterior: a Solution, a Fitted, or a fitted estimator.
+        qp_source: QP's posterior.
+        Xnew: Inputs at which to compare.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import Model, infer, kernels, likelihoods, plots
     >>> X, y = [[0.0], [1.0], [2.0]], [-1, -1, 1]

@@ -34,10 +34,18 @@ def forecast(
     times: Any, predictive: Predictive, past: Any = None, y: Any = None, *, levels: Sequence[float] = FAN,
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Forecasts as a fan: the median of y at each time, and central intervals that hold it with these probabilities.
+    """Plot predictions of a series as a fan: the median of y at each time, and central intervals.
 
-    `times` and `predictive` are those of `solution.forecast`, or the times of rows given to `predict_y`; `past` and `y`
-    are times and observations to show beside them, before or after the forecasts begin.
+    Args:
+        times: Times of the predictions, as in `solution.forecast`.
+        predictive: Distributions of y at these times.
+        past: Times of observations to show.
+        y: These observations.
+        levels: Probabilities of the central intervals.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> import numpy as np
     >>> from quantprop import Markov, Model, infer, kernels, likelihoods, plots
@@ -61,10 +69,18 @@ def forecast(
 
 
 def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | None = None) -> list[Axes]:
-    """A series taken apart, over time: f less its prior mean, each term that it is the sum of, and what it leaves of y.
+    """Plot the decomposition of a series: f minus its prior mean, each term of the sum, and the residual of y.
 
-    All terms must see one column of X, time. Curves are means with the intervals that hold 50 % and 90 %; the last
-    panel is there where y is f and noise. Draws on `figure`, or on a new one, and returns its Axes.
+    All terms must act on one column of X, time. Curves are means with the intervals that hold 50 % and 90 %; the panel
+    of residuals is drawn if y is f plus noise.
+
+    Args:
+        source: A Solution, a Fitted, or a fitted estimator.
+        scale: Names and formats of columns (`plots.effects.Scale`).
+        figure: Figure to draw on; a new one by default.
+
+    Returns:
+        The list of Axes.
 
     >>> import numpy as np
     >>> from quantprop import Markov, Model, infer, kernels, likelihoods, plots

@@ -26,9 +26,21 @@ def site(
     likelihood: Likelihood, y: Any, cavity: tuple[float, float], *, exposure: Any = None, trials: Any = None,
     ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """One datum's likelihood (scaled to fit) and cavity N(m, v), their product, and its KL and W₂ Gaussians.
+    """Plot one likelihood term (scaled to fit), its cavity, their product, and its KL and W₂ Gaussians.
 
-    EP goes on with the first of the two Gaussians, QP with the second.
+    EP continues with the first of the two Gaussians, QP with the second.
+
+    Args:
+        likelihood: Distribution of y given f.
+        y: One observation.
+        cavity: Mean and variance of the cavity.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import likelihoods, plots
     >>> ax = plots.site(likelihoods.Probit(), y=1, cavity=(-1.0, 4.0))
@@ -75,7 +87,21 @@ def variance_ratio(
     likelihood: Likelihood, y: Any, *, mean: tuple[float, float] = (-5.0, 5.0), sd: tuple[float, float] = (0.1, 10.0),
     points: int = 41, exposure: Any = None, trials: Any = None, ax: Axes | None = None,
 ) -> Axes:  # fmt: skip
-    """Where QP differs from EP: the ratio of the W₂ to the KL variance, over means and sds of the cavity.
+    """Plot the ratio of the W₂ to the KL variance, over means and standard deviations of the cavity.
+
+    Args:
+        likelihood: Distribution of y given f.
+        y: One observation.
+        mean: Range of cavity means.
+        sd: Range of cavity standard deviations.
+        points: Grid points in each direction.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+        ax: Axes to draw on; a new figure by default.
+
+    Returns:
+        The Axes.
 
     >>> from quantprop import likelihoods, plots
     >>> ax = plots.variance_ratio(likelihoods.Probit(), y=1, points=3)

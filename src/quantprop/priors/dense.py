@@ -30,7 +30,7 @@ MATRICES = 7  # n × n float64 arrays alive at the peak of an evaluation with it
 
 
 class Dense(Process):
-    """The exact process: all covariances of the training values, n² numbers, n³ operations per sweep.
+    """The exact process, with all covariances of the training values: O(n²) memory and O(n³) operations per sweep.
 
     >>> from quantprop import Dense, Model, kernels, likelihoods
     >>> Model(kernels.SquaredExponential(), likelihoods.Probit()).process == Dense()

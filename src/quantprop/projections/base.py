@@ -54,18 +54,34 @@ class Projection(Record):
 
 
 def tilted_scores(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Tilted, Float[Array, "panels 16"]]:
-    """The tilted density on quadrature nodes, and z = Φ⁻¹(F(f)) at them.
+    """Evaluate the tilted density on quadrature nodes, and z = Φ⁻¹(F(f)) at them.
 
-    `.density.expect(g)` is the expectation from values g at the nodes `.f`; `.density.tails()` are F and 1 − F.
+    Args:
+        likelihood: Distribution of y given f.
+        datum: The observation.
+        cavity: Mean and variance of f given all other observations.
+
+    Returns:
+        The tilted density and z. `.density.expect(g)` is the expectation from values g at the nodes `.f`;
+        `.density.tails()` are F and 1 − F.
     """
     tilted = tilt(likelihood, datum, cavity)
     return tilted, normal_score(*tilted.density.tails())
 
 
 def relative(cavity: Normal, mean: Scalar, variance: Scalar, log_normalizer: Scalar) -> Moments:
-    """N(mean, variance) as what a projection returns.
+    """State N(mean, variance) relative to the cavity, as a projection returns it.
 
     The differences from the cavity are taken here, so a likelihood that hardly moves the cavity loses digits.
+
+    Args:
+        cavity: Mean and variance of f given all other observations.
+        mean: Mean of the chosen Gaussian.
+        variance: Its variance.
+        log_normalizer: Log integral of likelihood times cavity.
+
+    Returns:
+        The moments relative to the cavity.
     """
     ratio = variance / cavity.variance
     return Moments(log_normalizer, mean - cavity.mean, ratio, 1.0 - ratio)

@@ -23,7 +23,13 @@ PAIR = Rule("a pair (mean, variance)", lambda value: isinstance(value, (tuple, l
 
 
 class Projected(Record):
-    """N(mean, variance), and log ∫ p(y | f) N(f | cavity) df."""
+    """Projection of a tilted density: N(mean, variance), with its log normaliser.
+
+    Args:
+        log_normalizer: log ∫ p(y | f) N(f | cavity) df.
+        mean: Means.
+        variance: Variances.
+    """
 
     log_normalizer: Float[np.ndarray, "*shape"]
     mean: Float[np.ndarray, "*shape"]
@@ -43,7 +49,19 @@ def project(
     exposure: Any = None,
     trials: Any = None,
 ) -> Projected:
-    """The Gaussian that a projection picks for p(y | f) N(f | cavity); y and the cavity's (mean, variance) broadcast.
+    """Project one tilted density p(y | f) N(f | cavity) onto a Gaussian. y and the cavity's moments broadcast.
+
+    Args:
+        likelihood: Distribution of y given f.
+        y: One observation, or several.
+        cavity: Mean and variance of f given all other observations.
+        projection: Projection of the tilted density onto Gaussians: `KL()`, `Wasserstein(p)`, or your own.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+
+    Returns:
+        Mean and variance of the Gaussian, and the log normaliser of the tilted density.
 
     >>> from quantprop import likelihoods, project, projections
     >>> kl = project(likelihoods.Probit(), y=1, cavity=(0.0, 4.0))

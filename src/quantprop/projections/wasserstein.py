@@ -35,7 +35,16 @@ SCORE_TOLERANCE = 1e-9  # largest error of z's first two moments that is accepte
 
 
 class Wasserstein(Projection):
-    """The Gaussian nearest to the tilted density in the L_p Wasserstein distance, p ≥ 1."""
+    """The Gaussian nearest to the tilted density in the L_p Wasserstein distance.
+
+    Args:
+        p: Order of the distance, at least 1.
+
+    >>> from quantprop import likelihoods, project, projections
+    >>> found = project(likelihoods.Heaviside(), 1, (0.0, 1.0), projections.Wasserstein(2))
+    >>> round(float(found.variance), 4)  # below KL's 0.3634
+    0.3368
+    """
 
     p: float = field(default=2.0, static=True)
 

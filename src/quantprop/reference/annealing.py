@@ -21,7 +21,14 @@ POWER = 6.0  # β_t = (t/T)^POWER: a threshold likelihood differs by 1e6 nats am
 
 @dataclass(frozen=True)
 class Evidence:
-    """log p(y), its standard error, and what share of the chains carries the weight (1 where all weigh the same)."""
+    """Estimate of log p(y).
+
+    Args:
+        value: The estimate.
+        standard_error: Its standard error.
+        share: Effective fraction of the chains that carries the weight (1 if all weigh the same).
+        log_weights: Log weight of each chain.
+    """
 
     value: float
     standard_error: float
@@ -42,9 +49,25 @@ def log_evidence(
     exposure: Any = None,
     trials: Any = None,
 ) -> Evidence:
-    """log p(y | X) of a model: a mean over chains that go from the guide to the posterior in `temperatures` steps.
+    """Estimate log p(y | X) by annealed importance sampling from the guide to the posterior.
 
-    The mean of the weights is unbiased for p(y) whatever the guide and however few the steps; these decide its spread.
+    The mean of the weights is unbiased for p(y) whatever the guide and however few the steps, which decide its
+    variance.
+
+    Args:
+        model: Kernel, likelihood, prior mean and process.
+        X: Inputs, n rows of d columns.
+        y: Observations, one per row, as the likelihood codes them.
+        seed: Seed of the random numbers. The same seed gives the same result.
+        chains: Number of Markov chains.
+        temperatures: Annealing steps.
+        sites: Sites that guide the chains; EP's by default.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+
+    Returns:
+        The estimate with its standard error.
 
     >>> import numpy as np
     >>> from quantprop import Model, kernels, likelihoods, reference

@@ -30,11 +30,17 @@ class ChainsDisagree(UserWarning):
 
 @dataclass(frozen=True)
 class Draws:
-    """The posterior of f at X and X_new, and the probability (or density) of y_new, with standard errors.
+    """Posterior of f at X and X_new, and probability (or density) of y_new, with standard errors.
 
-    `rhat` is the larger split R-hat of f and of its squared distance from the guide's centre; `effective` is the number
-    of independent draws that would give the means the standard errors that they have. `last` holds the last draw of
-    every chain: as many independent draws of f as there are chains.
+    Args:
+        mean: Posterior means at X.
+        variance: Posterior variances at X.
+        new_mean: Means at X_new.
+        new_variance: Variances at X_new.
+        probability: Probability or density of y_new.
+        rhat: The larger split R-hat of f and of its squared distance from the guide's centre.
+        effective: Number of independent draws that would give the same standard errors.
+        last: The last draw of every chain: independent draws of f.
     """
 
     mean: Estimate
@@ -82,12 +88,32 @@ def sample(
     exposure: Any = None,
     trials: Any = None,
 ) -> Draws:
-    """Draws of the latent posterior by elliptical slice sampling: `chains` × `draws` of them, `thin` steps apart.
+    """Draw from the latent posterior by elliptical slice sampling: `chains` × `draws` draws.
 
-    Predictions at X_new average what is known exactly given f: f_new | f is Gaussian, and so p(y_new | f) is a number.
-    `sites` guide the chains (see `reference.guide`); any give the same answer, EP's (the default) the soonest. Where
-    there are several modes that chains do not cross between, `temperatures` (thousands, with sites of 0) makes them
-    start in each as often as its probability says, by annealing; R-hat then still tells that they do not cross.
+    Predictions at X_new average what is known exactly given f: f_new | f is Gaussian, so p(y_new | f) is a number. If
+    there are several modes that chains do not cross between, `temperatures` (thousands, with sites of 0) starts chains
+    in each in proportion to its probability, by annealing; R-hat still shows that they do not cross.
+
+    Args:
+        model: Kernel, likelihood, prior mean and process.
+        X: Inputs, n rows of d columns.
+        y: Observations, one per row, as the likelihood codes them.
+        X_new: New inputs.
+        y_new: Observations there, whose probabilities are estimated.
+        seed: Seed of the random numbers. The same seed gives the same result.
+        chains: Number of Markov chains.
+        draws: Draws per chain.
+        warmup: Sweeps before the first draw.
+        thin: Sweeps between two draws.
+        temperatures: Annealing steps from the guide to the posterior; none by default.
+        sites: Sites that guide the chains (see `reference.guide`); any give the same answer, EP's (the default) the
+            soonest.
+        exposure: Time, area or population that counts refer to; for Gaussian noise, the relative precision. One value,
+            or one per row.
+        trials: Number of trials of binomial observations. One value, or one per row.
+
+    Returns:
+        Means and variances with standard errors, and diagnostics.
 
     >>> import numpy as np
     >>> from quantprop import Model, kernels, likelihoods, reference

@@ -18,12 +18,18 @@ JAXS = "-cache"  # suffix of JAX's programs
 
 @checked()
 def cache(folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """Cache compiled programs on disk, JAX's own too: in the user's cache folder, or in the given one. Returns it.
+    """Cache compiled programs on disk, including JAX's own.
 
-    The library's own are cached in the user's folder by default. At most 512 MB are cached, and the folder may
-    be deleted at any time. `QUANTPROP_CACHE=off` in the environment forbids it (None is returned),
-    `QUANTPROP_CACHE=folder` names another folder; a cache folder that was already set in JAX is left as it is. A
-    PermissionError names a folder that anybody but this user could write to.
+    The library's own programs are cached in the user's folder by default. The cache is limited to 512 MB and may be
+    deleted at any time. `QUANTPROP_CACHE=off` in the environment disables it, `QUANTPROP_CACHE=folder` selects a
+    different folder, and a cache folder that was already set in JAX is left as it is. A PermissionError names a folder
+    that others could write to.
+
+    Args:
+        folder: Folder of the cache; by default the user's cache folder.
+
+    Returns:
+        The folder, or None if caching is disabled.
 
     >>> import tempfile
     >>> import quantprop

@@ -26,8 +26,15 @@ _chosen: ContextVar[np.ndarray | None] = ContextVar("devices", default=None)
 
 @contextmanager
 def sharded(mesh: Mesh | Sequence[Any] | None = None) -> Iterator[None]:
-    """Divide the rows of fits with inducing points among devices in this block: those of a mesh, whatever its axes, or
-    of a list; by default, all devices of JAX. A `jax.distributed` job of several processes uses all without this.
+    """Shard the rows of fits with inducing points across devices in this block.
+
+    A `jax.distributed` job of several processes uses all devices without this.
+
+    Args:
+        mesh: A `jax.sharding.Mesh`, whatever its axes, or a list of devices; by default all devices of JAX.
+
+    Returns:
+        A context manager.
 
     >>> import quantprop
     >>> with quantprop.sharded():

@@ -39,10 +39,16 @@ Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
 @dataclass(frozen=True)
 class TableModel:
-    """A learned model of a table: `estimator` takes what `encoding` makes of it; `lines` are those of its rows.
+    """A fitted model of a table.
 
-    `ordered` are the labels of ordered classes, `scales` the columns of exposure and trials by these names, `units`
-    those of y.
+    Args:
+        encoding: Encoding of the features as numbers.
+        target: The target, encoded.
+        lines: Lines of the training rows.
+        estimator: The fitted estimator, which takes encoded columns.
+        ordered: Labels of ordered classes.
+        scales: Columns of exposure and trials.
+        units: Units of y.
     """
 
     encoding: Encoding
@@ -163,7 +169,22 @@ def _as_tuple(found: Any) -> tuple[Any, ...]:
 
 
 def load(path: str | os.PathLike[str]) -> TableModel:
-    """The model that `TableModel.save` wrote."""
+    """Load a model that `TableModel.save` wrote.
+
+    Args:
+        path: Path of the file.
+
+    Returns:
+        The model.
+
+    >>> import os, tempfile
+    >>> from quantprop import tables
+    >>> table = tables.from_columns({"x": [0.0, 1.0, 2.0, 3.0], "y": ["no", "no", "yes", "yes"]}, "a list")
+    >>> path = os.path.join(tempfile.mkdtemp(), "model.safetensors")
+    >>> tables.fit(table, "y", method="ep").save(path)
+    >>> tables.load(path).forecast(table)["y"].tolist()
+    ['no', 'no', 'yes', 'yes']
+    """
     model, note = estimator_storage.load_with_note(path)
     with reading(path):
         if note is None or not isinstance(model, Estimator):
@@ -213,7 +234,17 @@ def _scale_of(table: Table, role: str, column: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Problem:
-    """A learning problem made from a table; `left_out` names columns that are not used."""
+    """A learning problem made from a table.
+
+    Args:
+        table: A table, as returned by `tables.read`, or a pandas or polars frame.
+        target: The column to predict, encoded.
+        kernel: Name or formula of the kernel.
+        encoding: Encoding of the features as numbers.
+        left_out: Columns that are not features, with the reason.
+        raw: Features as numbers, before standardisation.
+        roles: Columns that qualify the target.
+    """
 
     table: Table
     target: Target
@@ -262,11 +293,19 @@ def problem(
     roles: Roles = Roles(),
     dates: str = "number",
 ) -> Problem:
-    """A table or frame, the column to predict, the likelihood (guessed without one) and a kernel: "isotropic", "ard",
-    or terms of columns in their own units, "se(age) + group(hospital)".
+    """Set up a learning problem from a table.
 
-    `roles` says what other columns mean to the target; all columns without a role are features. Dates become a number
-    (days), or "parts": their place in year, week and day as well.
+    Args:
+        table: A table, as returned by `tables.read`, or a pandas or polars frame.
+        target_name: Column to predict.
+        likelihood: Name of the likelihood; guessed from the column by default.
+        kernel: "isotropic" (one lengthscale), "ard" (one per feature), or a formula in the columns' own units, "se(age)
+            + group(hospital)".
+        roles: Columns that qualify the target (`Roles`); all other columns are features.
+        dates: "number" encodes dates as days; "parts" adds their place in year, week and day.
+
+    Returns:
+        The problem, whose `fit` learns a model.
 
     >>> from quantprop import tables
     >>> table = tables.from_columns({"x": [0.0, 1.0, 2.0] * 6, "rating": [1, 2, 3, 4, 5, 3] * 3}, "a list")
@@ -295,7 +334,19 @@ def fit(
     roles: Roles = Roles(),
     dates: str = "number",
 ) -> TableModel:
-    """A model of one column of a table by the others; arguments as for `problem`.
+    """Fit a model of one column of a table given the others.
+
+    Args:
+        table: A table, as returned by `tables.read`, or a pandas or polars frame.
+        target_name: Column to predict.
+        likelihood: Name of the likelihood; guessed from the column by default.
+        method: Name of a method.
+        kernel: "isotropic" (one lengthscale), "ard" (one per feature), or a formula.
+        roles: Columns that qualify the target (`Roles`); all other columns are features.
+        dates: "number" encodes dates as days; "parts" adds their place in year, week and day.
+
+    Returns:
+        The fitted model, which predicts from tables.
 
     >>> from quantprop import tables
     >>> table = tables.from_columns({"x": [0.0, 1.0, 2.0, 3.0], "y": ["no", "no", "yes", "yes"]}, "a list")

@@ -28,12 +28,20 @@ COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
 
 
 class TableError(ValueError):
-    """A mistake in a table, with its place."""
+    """Error in a table, with its place."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under different names; `lines` says where each row begins (`unit`: line of a file, or row)."""
+    """Rows of text under column names.
+
+    Args:
+        names: Column names.
+        rows: Cells, row by row.
+        lines: Line of the file at which each row begins.
+        source: Name of the table in messages.
+        unit: "line" or "row".
+    """
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -97,8 +105,18 @@ def counted(rows: Mapping[str, int]) -> str:
 
 
 def from_columns(columns: Mapping[str, Iterable[Any]] | Any, source: str) -> Table:
-    """A table from columns in memory, a mapping or a pandas or polars frame. Numbers keep every digit; None, NaN, NaT
-    and NA are missing.
+    """Make a table from columns in memory. Numbers keep every digit; None, NaN, NaT and NA are missing.
+
+    Args:
+        columns: A mapping from names to columns, or a pandas or polars frame.
+        source: Name of the table in messages.
+
+    Returns:
+        The table.
+
+    >>> from quantprop import tables
+    >>> tables.from_columns({"x": [1, 2], "y": [0.1, None]}, "a list").names
+    ('x', 'y')
     """
     polars: Any = getattr(columns, "iter_columns", None)
     if polars is not None:
@@ -132,9 +150,23 @@ def _cell(value: Any) -> str:
 
 
 def read(path: str | Path, decimal: str = ".") -> Table:
-    """The table in a file (CSV with commas, semicolons or tabs; Parquet), or on standard input for "-".
+    """Read a table from a file (CSV with commas, semicolons or tabs; Parquet), or from standard input.
 
     With decimal="," the cells 1,5 and 1.234,5 are the numbers 1.5 and 1234.5.
+
+    Args:
+        path: A CSV or Parquet file, or "-" for standard input.
+        decimal: Decimal separator, "." or ",".
+
+    Returns:
+        The table.
+
+    >>> import os, tempfile
+    >>> from quantprop import tables
+    >>> path = os.path.join(tempfile.mkdtemp(), "two.csv")
+    >>> _ = open(path, "w").write("x,y\\n1,2\\n3,4\\n")
+    >>> tables.read(path).names
+    ('x', 'y')
     """
     if str(path) == STDIN:
         return from_bytes(sys.stdin.buffer.read(), "standard input", decimal)
@@ -145,7 +177,20 @@ def read(path: str | Path, decimal: str = ".") -> Table:
 
 
 def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
-    """The table that bytes hold."""
+    """Read a table from the bytes of a CSV file.
+
+    Args:
+        data: The bytes.
+        source: Name of the table in messages.
+        decimal: Decimal separator, "." or ",".
+
+    Returns:
+        The table.
+
+    >>> from quantprop import tables
+    >>> tables.from_bytes(b"x;y\\n1,5;2\\n", "a list", decimal=",").names
+    ('x', 'y')
+    """
     check_name("decimal", decimal, DECIMALS)
     if data.startswith(PARQUET):
         polars = polars_for(source)

@@ -19,7 +19,7 @@ RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
 
 
 class RoleError(TableError):
-    """Roles that do not go together, or not with the likelihood."""
+    """Error: roles that are incompatible with each other or with the likelihood."""
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,18 @@ class Complete:
 def complete(
     table: Table | Any, target_name: str, kernels: Sequence[str] = ("isotropic",), roles: Roles = Roles()
 ) -> Complete:
-    """Leave out the rows with a missing value in a column that a model uses: the target, columns with a role, and the
-    features of the kernels (of all kernels, where several are compared). Open ends of intervals are not missing.
+    """Drop the rows with a missing value in a column that a model uses.
+
+    These are the target, columns with a role, and the features of all kernels. Open ends of intervals are not missing.
+
+    Args:
+        table: A table, as returned by `tables.read`, or a pandas or polars frame.
+        target_name: Column to predict.
+        kernels: Names or formulas of the kernels to compare, which determine the features in use.
+        roles: Columns that qualify the target (`Roles`); all other columns are features.
+
+    Returns:
+        The complete rows, and how many rows each column cost.
 
     >>> from quantprop import tables
     >>> table = tables.from_columns({"x": [1, 2, None, 4], "z": [None, 2, 3, 1], "y": [1, 2, 3, None]}, "a list")

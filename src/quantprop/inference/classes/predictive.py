@@ -32,7 +32,12 @@ CHUNK, DEVICE_CHUNK = 8, 1024  # inputs of one call
 
 @dataclass(frozen=True)
 class ClassPredictive:
-    """Distributions of the class at k inputs, of latent values with means k × C and covariances k × C × C."""
+    """Distributions of the class at k inputs.
+
+    Args:
+        latent: Means k × C and covariances k × C × C of the latent values.
+        likelihood: The likelihood.
+    """
 
     latent: Normal
     likelihood: ClassLikelihood = MultinomialProbit()

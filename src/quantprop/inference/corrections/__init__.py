@@ -1,1 +1,1 @@
-"""Corrections of a Gaussian posterior, from the cumulants of the tilted densities: see docs/background/corrections.md."""
+"""Corrections of a Gaussian posterior, from the cumulants of the tilted densities (docs/background/corrections.md)."""

@@ -60,17 +60,16 @@ def integrate(
 ) -> Integrated:
     """Average a learned model over the posterior of its hyperparameters.
 
-    p(θ | y) ∝ q(y | θ) p(θ), with the method's evidence q and θ in the coordinates of learning: logarithms of positive
-    numbers. Its priors are those of the parameters, taken as densities in these coordinates; a number without one has
-    a weak prior that `integrated.priors` names. Never raises for lack of convergence: `integrated.status` says how it
-    went, and what to try.
+    p(θ | y) ∝ q(y | θ) p(θ), with the method's evidence q, and logarithms of positive parameters in θ. Priors of the
+    parameters are densities in these coordinates; a parameter without one has a weak prior that `integrated.priors`
+    names. Never raises for lack of convergence: `integrated.status` reports how integration went and what to try.
 
     Args:
-        fitted: What `fit` returned. Inducing points stay where they are.
-        max_points: The most values of θ of a grid, and of importance sampling after it. A central composite design has
-            the size that it has, and importance sampling ends with a whole round of 64.
-        seed: Of importance sampling.
-        tol: Of inference, as in `infer`.
+        fitted: What `fit` returned. Inducing points are fixed.
+        max_points: Maximum number of values of θ for a grid and for importance sampling, which ends with a complete
+            round of 64. A central composite design has a fixed size.
+        seed: Seed of importance sampling.
+        tol: Tolerance of inference, as in `infer`.
 
     Returns:
         Posteriors at several θ with their weights, which predict like a Solution.

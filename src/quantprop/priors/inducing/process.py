@@ -26,12 +26,17 @@ HOLD = 0.4  # of the memory for V; where it takes more, chunks are computed from
 
 
 class Inducing(Process):
-    """The process by its values at M inducing points, for many rows: n M² operations a sweep.
+    """The process through its values at M inducing points, for many rows: O(n M²) operations per sweep.
 
-    `points` is their number, chosen from the data (`seed`), or an array of inputs, one row a point. With `learn` they
-    are learned like the kernel's numbers. Each row keeps the variance that the points leave unexplained. `jitter` is
-    the variance, relative to the process's, of a noise in the values at the points that keeps their covariance
-    positive definite; results are exact for the points with this noise.
+    Each row retains the residual variance that the points do not explain.
+
+    Args:
+        points: Number of points, chosen from the data, or an array of inputs, one row per point.
+        learn: If True, the points are learned together with the hyperparameters.
+        seed: Seed of the choice of points.
+        jitter: Variance, relative to the process's, of a noise in the values at the points, which keeps their
+            covariance positive definite.
+        message: What earlier rows contributed at the points, as `partial_fit` leaves it; not to be set by users.
 
     >>> import numpy as np
     >>> from quantprop import Inducing, Model, infer, kernels, likelihoods

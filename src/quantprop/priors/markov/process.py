@@ -34,15 +34,18 @@ class Prepared(NamedTuple):
 
 
 class Markov(Process):
-    """The exact process for kernels of one column of X, time, that have a state-space form: n numbers and operations a
-    sweep, times those of a few small matrices.
+    """The exact process in state-space form, for kernels of one column of X, time: O(n) memory and operations per
+    sweep.
 
     Kernels are Matern12, Matern32, Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums
-    and products of them. Inputs may be in any order, and repeated. Where X has more columns, the kernel is put on that
-    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`). Periodic kernels are a series of
-    `harmonics`, with 2 · harmonics + 1 states; `truncation` is its error. `lanes` is how many stretches of
-    the series are filtered side by side: 1 is the sequential filter, None leaves it to the device; results are the same
-    to rounding.
+    and products of them. Inputs may be in any order, and repeated. If X has more columns, put the kernel on the column
+    of time, `kernel.on(0)`; the others may have linear effects (`means.Linear`).
+
+    Args:
+        lanes: Number of stretches of the series that are filtered side by side; 1 is the sequential filter, None lets
+            the device decide. Results agree to rounding.
+        harmonics: Number of harmonics of a periodic kernel, which then has 2 · harmonics + 1 states; `truncation` is
+            the error.
 
     >>> import numpy as np
     >>> from quantprop import Markov, Model, infer, kernels, likelihoods
