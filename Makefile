@@ -47,10 +47,11 @@ test-newest: $(VENV)/.stamp-release ## Run the tests with the newest versions of
 tests-of:
 	OPENBLAS_NUM_THREADS=1 build/$(VERSIONS)/bin/python -m pytest -n 2 --dist worksteal
 
-lint: $(VENV)/.stamp-dev ## Check style, formatting and types
+lint: $(VENV)/.stamp-dev ## Check style, formatting, types and wording
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python docs/voice.py
 
 bench: $(VENV)/.stamp-plots ## Measure speed, alone and beside peers
 	$(BIN)/python benchmarks/run.py

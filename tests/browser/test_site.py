@@ -36,9 +36,22 @@ def test_arguments_are_listed_with_their_defaults(site, page):
     assert ["seed", "Seed of the additional starts.", "0"] in cells
 
 
+PAGES = ("index.html", "guides/counts.html", "guides/terms-and-groups.html", "reference/inference.html",
+         "gallery/index.html")  # fmt: skip
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("name", ["reference/inference.html", "gallery/index.html"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index.html",
+        "guides/counts.html",
+        "guides/terms-and-groups.html",
+        "reference/inference.html",
+        "gallery/index.html",
+    ],
+)
 def test_pages_fit_their_width_and_their_pictures_load(site, watched, name, scheme, width):
     with watched(width, scheme) as (page, events):
         page.goto((site / name).as_uri())
@@ -58,3 +71,10 @@ def test_the_gallery_has_notebooks_of_all_scripts(site, watched):
         assert len(links) == 12
         assert all((site / "gallery" / link).is_file() for link in links)
         assert page.locator("details summary").count() == 12
+
+
+def test_the_front_page_leads_to_the_playground(site, page):
+    page, _ = page
+    page.goto((site / "index.html").as_uri())
+    page.locator(".md-content a[href='playground.html']").first.click()
+    page.locator("#playground svg").wait_for()

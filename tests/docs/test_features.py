@@ -3,37 +3,34 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from pages import PAGES
 
 import quantprop
 from quantprop import kernels, likelihoods
 
-ROOT = Path(__file__).resolve().parents[2]
-FOLDERS = {page.relative_to(ROOT / "docs"): page for page in sorted((ROOT / "docs").rglob("*.md"))}
-# A page goes by its name; the contents of a folder by their path.
-PAGES = {
-    path.as_posix() if path.name == "index.md" else path.name: page.read_text(encoding="utf-8")
-    for path, page in FOLDERS.items()
-    if path.parts[0] != "results"
-} | {"README.md": (ROOT / "README.md").read_text(encoding="utf-8")}
-START = ("README.md", "index.md")  # where one looks first
+FIRST = ("README.md", "index.md")  # where one looks first
+CHOOSING, COMING_FROM = "start/choosing.md", "start/coming-from.md"
 
 # What exists: where it is in the library, a word for it, and the pages that must have it.
 FEATURES = {
-    "inducing points": (quantprop, "Inducing", r"Inducing\(|inducing\.md", (*START, "coming-from.md", "scale.md")),
-    "long series": (quantprop, "Markov", r"Markov\(|series\.md", (*START, "forecasts.md")),
-    "joint classes": (likelihoods, "MultinomialProbit", r"jointly", (*START, "choosing.md", "classes.md")),
-    "softmax": (likelihoods, "Softmax", r"Softmax", ("README.md", "choosing.md", "coming-from.md", "likelihoods.md")),
-    "several outputs": (likelihoods, "ByOutput", r"outputs\.md", (*START, "choosing.md", "coming-from.md")),
-    "preferences": (quantprop, "GaussianProcessRanker", r"preferences\.md", ("README.md", "choosing.md")),
-    "integration": (quantprop, "integrate", r"integration\.md", ("README.md", "objectives.md")),
-    "many fits": (quantprop, "fit_many", r"many-fits\.md|fit_many", ("README.md", "many-fits.md")),
-    "several devices": (quantprop, "sharded", r"sharded|scale\.md", ("README.md", "scale.md")),
-    "groups": (kernels, "Categories", r"group\(|terms\.md", ("README.md", "terms.md", "coming-from.md")),
-    "survival times": (likelihoods, "Weibull", r"survival\.md", ("README.md", "choosing.md")),
-    "warping": (likelihoods, "Warped", r"Warped", ("README.md", "choosing.md", "likelihoods.md")),
+    "inducing points": (quantprop, "Inducing", r"Inducing\(", (*FIRST, COMING_FROM, "guides/many-rows.md")),
+    "long series": (quantprop, "Markov", r"Markov\(", (*FIRST, "guides/series.md", "start/first-model.md")),
+    "joint classes": (likelihoods, "MultinomialProbit", r"jointly|joint", (*FIRST, CHOOSING, "guides/classes.md")),
+    "softmax": (likelihoods, "Softmax", r"Softmax", ("README.md", CHOOSING, COMING_FROM, "guides/classes.md")),
+    "several outputs": (likelihoods, "ByOutput", r"outputs\.md", (*FIRST, CHOOSING, COMING_FROM)),
+    "preferences": (quantprop, "GaussianProcessRanker", r"preferences\.md", ("README.md", CHOOSING, COMING_FROM)),
+    "integration": (quantprop, "integrate", r"few-rows\.md", (*FIRST, CHOOSING, COMING_FROM)),
+    "many fits": (quantprop, "fit_many", r"fit_many", ("README.md", "guides/many-fits.md", "guides/many-rows.md")),
+    "several devices": (quantprop, "sharded", r"sharded|many-devices\.md", (*FIRST, "guides/many-devices.md")),
+    "interruptions": (quantprop, "checkpointed", r"checkpointed", ("guides/many-devices.md",)),
+    "groups": (kernels, "Categories", r"group\(", ("guides/terms-and-groups.md", "index.md", COMING_FROM)),
+    "survival times": (likelihoods, "Weibull", r"survival\.md", ("README.md", CHOOSING, COMING_FROM)),
+    "warping": (likelihoods, "Warped", r"Warped", ("README.md", CHOOSING, "reference/likelihoods.md")),
+    "your own likelihood": (likelihoods, "Custom", r"own-parts\.md", (*FIRST, CHOOSING)),
+    "figures of effects": (quantprop.plots, "effects", r"plots\.effects", ("guides/terms-and-groups.md", COMING_FROM)),
+    "a playground": (quantprop, "project", r"playground\.md", FIRST),
 }
 
 DENIALS = (

@@ -1,7 +1,7 @@
 """The prior VᵀV + diag d under Gaussian sites: one weighted Gram matrix and one triangular solve a sweep, O(n M²).
 
 A site (ν, τ) on f = g + ε, ε ~ N(0, d), is one on g = Vᵀu: with a = 1 + κτd, s = τ/a and r = ν/a. κ is the share of a
-site that its method removes at a time: its power over the copies of the row (docs/inducing.md has the mathematics).
+site that its method removes at a time: its power over the copies of the row (see docs/background/inducing.md).
 With κ = 1 these are the formulas of exact inference under VᵀV + diag d, with κ → 0 those of the variational bound.
 
 With C = Vᵀ B⁻¹ V, the posterior covariance of g, and δs = δτ/a², δr − g δs = (δν − μ δτ)/a, a move of sites has
