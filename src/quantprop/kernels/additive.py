@@ -49,11 +49,19 @@ def _plain(given: Any) -> Any:
 class Additive(Kernel):
     """Σ_q variance_q e_q(k̃_1, ..., k̃_D)/C(D, q) for q = 0, ..., order, where e_q sums the products of q factors.
 
-    `base` is the correlation in each column. `lengthscale` has one entry for each column of more than two values, in
-    standard deviations of the column; factors of levels have a `relevance` instead, which multiplies them. These are
-    columns of two values, and 0-1 columns of the levels of one variable, of which `factors` says that they belong
-    together. `kinds`, `nodes` and `weights` describe the distribution of each factor. What is not given `fit` chooses
-    from the rows that count, with bounds and priors; `measured` does the same.
+    What is not given `fit` chooses from the rows that count, with bounds and priors; `measured` does the same.
+
+    Args:
+        order: Largest number of columns in one component, 0 to 3.
+        base: Stationary kernel whose correlation each column has.
+        variance: Variance of the components of each order, from 0; learned.
+        lengthscale: One for each column of more than two values, in standard deviations of the column; learned.
+        relevance: One for each factor of levels, which it multiplies: columns of two values, and the 0-1 columns of the
+            levels of one variable; learned.
+        factors: Columns of each factor; by default each column is one.
+        kinds: Kind of each factor, "constant", "levels" or "curve"; from the data.
+        nodes: Nodes of the distribution of each factor; from the data.
+        weights: Weights of these nodes; from the data.
 
     >>> import numpy as np
     >>> from quantprop import kernels

@@ -12,6 +12,11 @@ from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
 class Standardised(Kernel):
     """A kernel of (x − centre)/scale, one centre and one scale for each column: lengthscales are in units of `scale`.
 
+    Args:
+        kernel: Kernel of the standardised columns.
+        centre: What is subtracted from each column.
+        scale: What each column is divided by then.
+
     >>> import numpy as np
     >>> from quantprop import kernels
     >>> kernel = kernels.Standardised(kernels.Linear(), centre=np.array([1000.0]), scale=np.array([2.0]))
