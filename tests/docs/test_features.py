@@ -30,6 +30,7 @@ FEATURES = {
     "warping": (likelihoods, "Warped", r"Warped", ("README.md", CHOOSING, "reference/likelihoods.md")),
     "your own likelihood": (likelihoods, "Custom", r"own-parts\.md", (*FIRST, CHOOSING)),
     "figures of effects": (quantprop.plots, "effects", r"plots\.effects", ("guides/terms-and-groups.md", COMING_FROM)),
+    "stacks": (quantprop, "stack", r"tables\.md|stack\(", ("README.md", CHOOSING, "guides/tables.md")),
     "a playground": (quantprop, "project", r"playground\.md", FIRST),
 }
 

@@ -77,7 +77,7 @@ def test_new_levels_are_named_once(model):
         ("se(who)", tables.TableError, r"'who' holds words \('Anna', .*only group\(who\)"),
         ("group(age)", ValueError, "'age' has too many levels for a group, 40 in 40 rows"),
         ("constant()", tables.TableError, "no term of a column"),
-        ("smooth", ValueError, r"isotropic, ard or terms such as se\(age\)"),
+        ("smooth", ValueError, r"isotropic, ard, shrunk, additive, auto or terms such as se\(age\)"),
     ],
 )
 def test_mistakes_are_said(kernel, error, said):
