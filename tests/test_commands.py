@@ -511,3 +511,31 @@ def test_demo_prints_and_writes_where_it_is_told(monkeypatch, tmp_path):
     result = call("demo", "--out", tmp_path / "page.html")
     assert (result.exit_code, told) == (0, [tmp_path / "page.html"])
     assert f"wrote {tmp_path / 'page.html'}" in result.stdout
+
+
+# --- stacks ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_stack_is_explained_by_its_members_and_columns(folder):
+    rng = np.random.default_rng(2)
+    dose, age = rng.uniform(0.0, 9.0, size=(2, 50))
+    level = np.sin(dose) + 0.1 * rng.normal(size=50)
+    text = "dose,age,level\n" + "".join(f"{d},{a},{y}\n" for d, a, y in zip(dose, age, level, strict=True))
+    out = folder / "stack.safetensors"
+    fitted = call(
+        "fit", "-", "--target", "level", "--kernel", "auto", "--method", "ep", "--out", out, stdin=text.encode()
+    )
+    assert fitted.exit_code == 0, fitted.output
+    explained = call("explain", out, "--json")
+    assert explained.exit_code == 0, explained.output
+    (part,) = json.loads(explained.stdout)["models"]
+    assert sum(one["weight"] for one in part["members"].values()) == pytest.approx(1.0, abs=1e-12)
+    assert part["members"]["linear"]["weight"] < 0.1
+    additive = call(
+        "fit", "-", "--target", "level", "--kernel", "additive", "--method", "ep", "--out", out, stdin=text.encode()
+    )
+    assert additive.exit_code == 0, additive.output
+    (part,) = json.loads(call("explain", out, "--json").stdout)["models"]
+    assert next(iter(part["columns"])) == "dose"
+    assert part["columns"]["dose"]["share"] > 0.9
+    assert set(part["components"]) == {"dose", "age", "dose:age"}

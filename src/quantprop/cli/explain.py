@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -115,10 +115,15 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
     if insight.has_components(model):
-        found = fitted.solution.sobol()
+        found, features = fitted.solution.sobol(), model.encoding.features
         for name, shares in (("components", found.shares), ("columns", found.totals)):
-            part[name] = {key: share._asdict() for key, share in shares.items()}
+            part[name] = {_named_by(features, key): share._asdict() for key, share in shares.items()}
     return part
+
+
+def _named_by(features: Sequence[str], component: str) -> str:
+    """A component by the names of features, where the kernel knows positions only."""
+    return ":".join(features[int(part)] if part.isdecimal() else part for part in component.split(":"))
 
 
 def described(model: TableModel) -> Iterator[str]:
