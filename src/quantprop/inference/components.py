@@ -36,11 +36,11 @@ class AdditiveTerm(NamedTuple):
         """The parts of a term; None if it is not additive."""
         others = list(_multiplied(term))
         for i, part in enumerate(others):
-            placed = isinstance(part, Columns)
-            own = part.kernel if placed else part
+            own = part.kernel if isinstance(part, Columns) else part
             if isinstance(own, Additive):
-                columns = tuple(map(int, part.columns)) if placed else None
-                names = tuple(_named(factor, part.names or columns if placed else None) for factor in own.varying)
+                columns = tuple(map(int, part.columns)) if isinstance(part, Columns) else None
+                called = part.names or columns if isinstance(part, Columns) else None
+                names = tuple(_named(factor, called) for factor in own.varying)
                 return AdditiveTerm(own, columns, tuple(others[:i] + others[i + 1 :]), names)
         return None
 

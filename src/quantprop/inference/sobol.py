@@ -102,15 +102,16 @@ def sobol(solution: Solution, count: int = 200, seed: int = 0) -> Sobol:
 def _additive(solution: Solution) -> tuple[AdditiveTerm, float]:
     """The additive term of a kernel, and the variance by which it is multiplied."""
     found = [own for term in summands(solution.model.plain_kernel) if (own := AdditiveTerm.of(term)) is not None]
-    if len(found) != 1 or not all(isinstance(other, Constant) for other in found[0].others):
+    scales = [np.asarray(other.variance) for term in found for other in term.others if isinstance(other, Constant)]
+    if len(found) != 1 or len(scales) != len(found[0].others):
         raise ValueError("Sobol indices need a kernel with one additive term, alone or times a constant: "
                          "kernels.Additive(order=2)")  # fmt: skip
-    return found[0], float(np.prod([np.asarray(other.variance) for other in found[0].others]))
+    return found[0], float(np.prod(scales))
 
 
 def _factors(term: AdditiveTerm, rows: np.ndarray) -> list[_Factor]:
     kernel = term.kernel
-    points, weights = kernel.points()
+    points, weights = map(jnp.asarray, kernel.points())
     x = jnp.asarray(rows if term.columns is None else rows[:, list(term.columns)])
     cross, own = np.asarray(kernel.each(x, points)), np.asarray(kernel.each(points, points))
     return [_Factor.of(*each) for each in zip(cross, own, weights, strict=True)]
