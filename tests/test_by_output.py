@@ -69,10 +69,10 @@ def gradient_error(method, objective):
     task = prepare(model, X, Y, method, None, None, None)
     surface = Landscape(model, task, method, as_objective(objective), True, tol=1e-12, max_sweeps=500)
     theta = packed(surface.parts)
-    at, step = surface.from_cold(theta), 1e-4
+    at, step = surface.at(theta), 1e-4
     assert at.reason == "converged"
     assert len(theta) == 7
-    numeric = [(surface.from_cold(theta + e).value - surface.from_cold(theta - e).value) / (2 * step)
+    numeric = [(surface.at(theta + e).value - surface.at(theta - e).value) / (2 * step)
                for e in step * np.eye(len(theta))]  # fmt: skip
     return np.linalg.norm(at.gradient - numeric) / np.linalg.norm(numeric)
 
@@ -122,7 +122,7 @@ def test_a_likelihood_far_from_its_rows_does_not_reach_the_others():
     method = QP()
     task = prepare(model, np.array([[0.0], [1.0]]), np.array([[900.0, 0.0], [3.0, 1.0]]), method, None, None, None)
     surface = Landscape(model, task, method, as_objective("evidence"))
-    at = surface.from_cold(packed(surface.parts))
+    at = surface.at(packed(surface.parts))
     assert np.isfinite([at.value, *at.gradient]).all()
 
 

@@ -57,12 +57,10 @@ def landscape(method, objective, likelihood, exact=True):
 
 def relative_error(surface, step):
     theta = packed(surface.parts)
-    at = surface.from_cold(theta)
+    at = surface.at(theta)
     assert at.reason == "converged"
     along = step * np.eye(len(theta))
-    numeric = np.array(
-        [(surface.from_cold(theta + e).value - surface.from_cold(theta - e).value) / (2 * step) for e in along]
-    )
+    numeric = np.array([(surface.at(theta + e).value - surface.at(theta - e).value) / (2 * step) for e in along])
     return np.linalg.norm(at.gradient - numeric) / np.linalg.norm(numeric)
 
 
@@ -90,8 +88,8 @@ def test_sites_held_fixed_give_another_gradient_for_qp(likelihood):
     """The paper's gradient: the one that evidence would have if sites did not move with the hyperparameters."""
     exact, partial = (landscape(QP(), "loo", likelihood, exact) for exact in (True, False))
     theta = packed(exact.parts)
-    difference = exact.from_cold(theta).gradient - partial.from_cold(theta).gradient
-    assert np.linalg.norm(difference) > 1e-3 * np.linalg.norm(exact.from_cold(theta).gradient)
+    difference = exact.at(theta).gradient - partial.at(theta).gradient
+    assert np.linalg.norm(difference) > 1e-3 * np.linalg.norm(exact.at(theta).gradient)
 
 
 def test_derivative_in_a_linear_mean_and_weights():
@@ -120,7 +118,7 @@ def test_weights_are_equal_rows_on_the_way_of_learning_too(case):
     ]
     theta = packed(surfaces[0].parts)
     for tol in (1e-1, 1e-2, 1e-4, 1e-8):
-        weighted, repeated = (surface._from(theta, surface.cold, tol) for surface in surfaces)
+        weighted, repeated = (surface.at(theta, tol) for surface in surfaces)
         assert int(weighted.out.sweeps) == int(repeated.out.sweeps)
         assert weighted.value == pytest.approx(repeated.value, rel=1e-11)
         np.testing.assert_allclose(weighted.gradient, repeated.gradient, rtol=1e-9, atol=1e-10)
@@ -131,9 +129,7 @@ def test_a_prior_density_adds_its_own_slope():
     lengthscale = Parameter(0.8, bounds=(1e-3, 1e3), prior=lambda v: -0.5 * v**2)
     models = [Model(kernels.SquaredExponential(1.5, ell), kind) for ell in (0.8, lengthscale)]
     points = [
-        Landscape(m, prepare(m, X, y, QP(), None, None, None), QP(), as_objective("evidence")).from_cold(
-            np.log([1.5, 0.8])
-        )
+        Landscape(m, prepare(m, X, y, QP(), None, None, None), QP(), as_objective("evidence")).at(np.log([1.5, 0.8]))
         for m in models
     ]
     assert points[1].value - points[0].value == pytest.approx(-0.32, abs=1e-12)

@@ -16,8 +16,8 @@ from quantprop import (
     kernels,
     likelihoods,
 )
-from quantprop.learning.fitting import Landscape
-from quantprop.learning.landscape import Point
+from quantprop.learning import attempts
+from quantprop.learning.attempts import Point
 
 GPY_OPTIMUM = {"crabs": 27.0321, "ionosphere": 89.4527}  # negative log evidence that GPy 1.15's nested EP reaches
 
@@ -89,13 +89,13 @@ def test_restarts_never_end_lower_and_repeat_with_their_seed():
 
 def test_a_failing_trial_point_is_backed_off_from(monkeypatch):
     """Inference that fails for every lengthscale above 0.5 must not stop learning, nor be its end."""
-    honest = Landscape._from
+    honest = attempts._swept
 
-    def failing(self, theta, *more):
-        point = honest(self, theta, *more)
-        return point if np.exp(theta[1]) < 0.5 else point._replace(value=np.nan)
+    def failing(ask, *more):
+        point = honest(ask, *more)
+        return point if np.exp(ask.theta[1]) < 0.5 else point._replace(value=np.nan)
 
-    monkeypatch.setattr(Landscape, "_from", failing)
+    monkeypatch.setattr(attempts, "_swept", failing)
     fitted = fit(Model(kernels.SquaredExponential(1.0, 0.1), likelihoods.Probit()), X, Y)
     assert fitted.status.failed > 0
     assert np.isfinite(fitted.objective_value)
@@ -183,10 +183,10 @@ def test_the_last_steps_reach_a_smaller_slope():
     np.testing.assert_allclose(further.theta, usual.theta, atol=1e-3)
 
 
-def test_a_search_that_remembers_few_steps_ends_in_the_same_optimum(monkeypatch):
-    """As those of regressions and of many numbers do: L-BFGS-B."""
+def test_a_search_with_long_steps_ends_in_the_same_optimum(monkeypatch):
+    """As those of regressions and of many parameters have them."""
     few = fit(probit(), X, Y)
-    monkeypatch.setattr("quantprop.learning.search.FEW", 1)
+    monkeypatch.setattr("quantprop.learning.search.FEW_ENTRIES", 1)
     many = fit(probit(), X, Y)
     assert (few.status.reason, many.status.reason) == ("converged", "converged")
     assert many.objective_value == pytest.approx(few.objective_value, abs=1e-4)  # on a ridge with a slope of 1e-4

@@ -73,7 +73,7 @@ def test_what_the_rule_has_integrated_is_the_density_of_the_row_left_out(case, m
     model = Model(kernels.SquaredExponential(1.5, 0.8), likelihood)
     task = prepare(model, X, y, method, weights, None, None)
     surface = Landscape(model, task, method, Evidence())
-    point = surface.from_cold(packed(surface.parts))
+    point = surface.at(packed(surface.parts))
     assert point.usable
     with jax.enable_x64(True):
         apart = loo_of(None, point.likelihood, task.data, task.weight, point.out.at)

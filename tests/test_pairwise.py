@@ -54,11 +54,11 @@ def test_a_kernel_of_tinygp_learns(name):
         own = TINYGP[name][0]()
         surface = landscape(kernels.from_tinygp(own))
         theta = packed(surface.parts)
-        at = surface.from_cold(theta)
+        at = surface.at(theta)
         process = tinygp.GaussianProcess(own, jnp.asarray(X), diag=0.09)
         assert at.value == pytest.approx(float(process.log_probability(Y)), rel=1e-10)
         steps = 1e-5 * np.eye(len(theta))
-        numeric = [(surface.from_cold(theta + e).value - surface.from_cold(theta - e).value) / 2e-5 for e in steps]
+        numeric = [(surface.at(theta + e).value - surface.at(theta - e).value) / 2e-5 for e in steps]
     assert np.linalg.norm(at.gradient - numeric) <= 1e-5 * np.linalg.norm(numeric)
 
 

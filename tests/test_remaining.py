@@ -8,7 +8,7 @@ import pytest
 
 from quantprop import Dense, Inducing, Markov, Model, Parameter, fit, fit_many, kernels, likelihoods
 from quantprop.inference.results import Ending
-from quantprop.learning.ascent import projected
+from quantprop.learning.quasi_newton import projected
 from quantprop.learning.remaining import Seen, converged, expected_gain, gain_by_secants, remaining_gain
 from quantprop.storage.fitted import ENDING, ended
 
@@ -64,9 +64,9 @@ def test_the_expected_gain_is_that_of_a_parabola():
 
 def test_a_bound_takes_its_entry_out_of_the_expected_gain():
     curvature, box = np.array([[3.0, 1.0], [1.0, 2.0]]), np.array([[0.0, 1.0], [-5.0, 5.0]])
-    held = projected(np.array([-4.0, 1.0]), np.array([0.0, 0.0]), box)
+    held = projected(np.array([-4.0, 1.0]), np.array([0.0, 0.0]), *box.T)
     assert expected_gain(held, curvature) == pytest.approx(1.0**2 / (2.0 * 2.0), rel=1e-12)
-    assert expected_gain(projected(np.array([-4.0, 0.0]), np.zeros(2), box), curvature) == 0.0
+    assert expected_gain(projected(np.array([-4.0, 0.0]), np.zeros(2), *box.T), curvature) == 0.0
 
 
 def test_without_a_maximum_the_expected_gain_is_finite_and_large():

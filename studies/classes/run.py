@@ -218,7 +218,7 @@ def evaluation(X: np.ndarray, y: np.ndarray, method: str) -> Callable:
     model, rows, ones = factors_of(Model(kernel, likelihoods.MultinomialProbit(int(y.max()) + 1)), X, y)
     task = prepare(model, rows, ones, method_by_name(method), None, None, None)
     landscape = Landscape(model, task, method_by_name(method), as_objective("evidence"))
-    return lambda: landscape.from_cold(packed(landscape.parts))
+    return lambda: landscape.at(packed(landscape.parts))
 
 
 def costs() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from quantprop import Model, datasets, fit, kernels, likelihoods
-from quantprop.learning import ascent
+from quantprop.learning import quasi_newton
 
 SETS = ("sonar", "glass", "wine1", "wine2", "wine3")
 
@@ -29,12 +29,12 @@ def evaluations(name: str, method: str) -> list[tuple[int, float]]:
 
 def main() -> None:
     """Print both numbers of evaluations, and by how much following ends higher."""
-    follows = ascent.SHALLOW
+    follows = quasi_newton.TAIL_GRADIENT
     for name in SETS:
         for method in ("ep", "qp"):
-            ascent.SHALLOW = 0.0  # no slope is as small
+            quasi_newton.TAIL_GRADIENT = 0.0  # no slope is as small
             before = evaluations(name, method)
-            ascent.SHALLOW = follows
+            quasi_newton.TAIL_GRADIENT = follows
             after = evaluations(name, method)
             counts = "  ".join(f"{old} -> {new}" for (old, _), (new, _) in zip(before, after, strict=True))
             gain = min(new - old for (_, old), (_, new) in zip(before, after, strict=True))

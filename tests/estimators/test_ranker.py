@@ -62,7 +62,7 @@ def test_compiled_gradients_of_differences(n):
 
 def test_the_slope_of_the_evidence(ranker):
     landscape = ranker._core.landscape
-    below, at, above = (landscape.from_cold(np.array([0.1, 0.2 + step])) for step in (-1e-4, 0.0, 1e-4))
+    below, at, above = (landscape.at(np.array([0.1, 0.2 + step])) for step in (-1e-4, 0.0, 1e-4))
     assert at.gradient[1] == pytest.approx((above.value - below.value) / 2e-4, rel=1e-5)
 
 

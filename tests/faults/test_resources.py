@@ -19,7 +19,7 @@ from quantprop import QP, Model, fit, infer, kernels, likelihoods
 from quantprop.core.gaussian import Natural
 from quantprop.inference.engine import InferenceProblem
 from quantprop.inference.task import prepare
-from quantprop.learning import evaluation, implicit, landscape
+from quantprop.learning import attempts, evaluation, implicit, landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.priors import DensePrior
 from quantprop.priors.dense import MATRICES
@@ -88,7 +88,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
 
 def test_advice_reaches_who_calls_fit(monkeypatch):
     monkeypatch.setattr(landscape.Landscape, "compile", lambda landscape, meanwhile=lambda: None: meanwhile())
-    monkeypatch.setattr(landscape, "evaluated", full)
+    monkeypatch.setattr(attempts, "evaluated", full)
     with pytest.raises(MemoryError, match="use fewer rows"):
         fit(MODEL, X, signs(0), "laplace")
 

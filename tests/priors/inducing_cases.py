@@ -32,7 +32,7 @@ def point(model: Model, y, method, weights=None, theta=None, x=X):
     model = settled(model, x)
     surface = Landscape(model, prepare(model, x, y, method, weights, None, None), method, as_objective("evidence"),
                         tol=1e-10)  # fmt: skip
-    return surface.from_cold(packed(surface.parts) if theta is None else theta)
+    return surface.at(packed(surface.parts) if theta is None else theta)
 
 
 @float64

@@ -115,7 +115,7 @@ def gradients(kernel, likelihood: str, method: str, n: int, objective: str = "ev
         model = Model(kernel, LIKELIHOODS[likelihood], Parameter(0.2), process)
         task = prepare(model, x, y, METHODS[method], None, None, None)
         land = Landscape(model, task, METHODS[method], as_objective(objective), tol=1e-11, max_sweeps=400)
-        found.append(land.from_cold(packed(land.parts)))
+        found.append(land.at(packed(land.parts)))
     dense, chain = found
     assert chain.reason == dense.reason == "converged"
     assert chain.value == pytest.approx(dense.value, rel=1e-9)

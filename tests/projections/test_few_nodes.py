@@ -227,11 +227,12 @@ def test_learning_tries_few_nodes_first():
         model, x, y = outlier(4)
         task = prepare(model, x[rows], y[rows], EP(), None, None, None)
         surface = Landscape(model, task, EP(), Evidence())
-        point = surface.at(packed(surface.parts))
+        theta = packed(surface.parts)
+        point, memory = surface.evaluate(theta, 0.0, surface.memory())
         assert point.usable
-        assert surface.unresolved == expected
+        assert memory.unresolved == expected
         assert point.value == pytest.approx(exact_evidence(y[rows]), abs=1e-8)
-    surface.at(packed(surface.parts))
-    assert surface.unresolved == 2
-    surface.at(packed(surface.parts))
-    assert surface.unresolved == 2
+    assert point.way == "warm"
+    _, memory = surface.evaluate(theta, 0.0, memory)
+    assert memory.unresolved == 2
+    assert surface.evaluate(theta, 0.0, memory)[1].unresolved == 2

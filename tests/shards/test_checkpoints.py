@@ -7,11 +7,12 @@ import quantprop
 from quantprop import EP, Inducing, Model, Parameter, fit, kernels, likelihoods
 from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
-from quantprop.learning.checkpoints import Checkpoint, opened, problem_of
+from quantprop.learning.checkpoints import Checkpoint, problem_of
 from quantprop.learning.fingerprints import of_rows
 from quantprop.learning.fitting import watched
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
+from quantprop.learning.search import Problem, init
 from quantprop.storage import files
 from shards.job import NEW, problem
 
@@ -36,8 +37,8 @@ def test_an_interrupted_search_goes_on(tmp_path, monkeypatch, evaluations):
     whole = fit(MODEL, rows["x"], rows["label"], "ep")
     with quantprop.checkpointed(file, minutes=0), watched(stopping_after(evaluations)), pytest.raises(Stopped):
         fit(MODEL, rows["x"], rows["label"], "ep")
-    evaluated, at = [], Landscape.at
-    monkeypatch.setattr(Landscape, "at", lambda self, *args: evaluated.append(args) or at(self, *args))
+    evaluated, evaluate = [], Landscape.evaluate
+    monkeypatch.setattr(Landscape, "evaluate", lambda self, *args: evaluated.append(args) or evaluate(self, *args))
     with quantprop.checkpointed(file, minutes=0):
         resumed = fit(MODEL, rows["x"], rows["label"], "ep")
     assert len(evaluated) == len(resumed.trace) - evaluations
@@ -69,7 +70,7 @@ def test_the_file_of_another_search_is_refused(tmp_path):
 
 
 def test_other_data_and_another_model_are_another_search(tmp_path):
-    """The same names and as many rows: told the recorded values, the search would end where the other one did."""
+    """The same names and as many rows: from the stored state, the search would end where the other one does."""
     rows, file = problem(30), tmp_path / "search"
     x, y, counts = rows["x"], rows["label"], rows["count"]
     poisson = Model(kernels.SquaredExponential(1.0, Parameter(1.0, fixed=True)), likelihoods.Poisson())
@@ -120,41 +121,63 @@ def test_fingerprints_of_parts_are_those_of_the_whole():
     assert len({whole, *others}) == 4
 
 
+def interrupted(tmp_path, method="laplace"):
+    """A checkpoint of a search after three evaluations."""
+    rows, file = problem(30), tmp_path / "search"
+    with quantprop.checkpointed(file, minutes=0), watched(stopping_after(3)), pytest.raises(Stopped):
+        fit(MODEL, rows["x"], rows["label"], method)
+    return rows, file, files.read(str(file))
+
+
 @pytest.mark.parametrize(
     "change",
     [
-        lambda content, tensors: content.update(reasons="c" * len(content["reasons"])),
-        lambda content, tensors: content.update(place=2.0),
-        lambda content, tensors: content.update(unresolved=-1),
-        lambda content, tensors: tensors.update(value=tensors["value"].astype(np.int64)),
-        lambda content, tensors: tensors.update(theta=np.full_like(tensors["theta"], 1e200)),  # outside the bounds
-        lambda content, tensors: tensors.update(sweeps=np.full(len(tensors["sweeps"]), np.inf)),
-        lambda content, tensors: tensors.update(
-            {name: tensors[name][:0] for name in ("known.theta", "known.log_tau", "known.pull")}
-        ),
+        lambda state, tensors: state.update(trace="c"),
+        lambda state, tensors: state.update(spent=2.0),
+        lambda state, tensors: state.pop("phase"),
+        lambda state, tensors: state.update(residual="small"),
+        lambda state, tensors: state["memory"].update(unresolved=None),
+        lambda state, tensors: tensors.update({"state.trial": tensors["state.trial"].astype(np.int64)}),
+        lambda state, tensors: tensors.update({"state.trace.0.theta": np.full(2, 1e200)}),  # outside the bounds
+        lambda state, tensors: tensors.update({"state.memory.warm.nu": tensors["state.memory.warm.nu"][:-1]}),
+        lambda state, tensors: tensors.update(more=np.zeros(3)),
     ],
 )
 def test_files_with_other_parts_are_refused(tmp_path, change):
-    rows, file = problem(30), tmp_path / "search"
-    with quantprop.checkpointed(file, minutes=0), watched(stopping_after(3)), pytest.raises(Stopped):
-        fit(MODEL, rows["x"], rows["label"], "laplace")
-    document = files.read(str(file))
+    rows, file, document = interrupted(tmp_path)
     content, tensors = dict(document.content), dict(document.tensors)
-    change(content, tensors)
+    change(content["state"], tensors)
     files.write(files.ModelFile(document.kind, content, tensors), str(file))
-    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"search.*it has other parts"):
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"search is not a quantprop model"):
         fit(MODEL, rows["x"], rows["label"], "laplace")
 
 
-def test_where_few_nodes_have_given_up_they_are_not_tried_again(tmp_path):
-    """Which rule computes the next point is part of the checkpoint."""
+def test_checkpoints_of_earlier_versions_are_refused(tmp_path):
+    rows, file, document = interrupted(tmp_path)
+    files.write(files.ModelFile("checkpoint", document.content, document.tensors), str(file))
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match="checkpoint of an earlier version"):
+        fit(MODEL, rows["x"], rows["label"], "laplace")
+
+
+def test_a_state_comes_back_as_it_was_stored(tmp_path):
+    """Bitwise, warm starts and spent fallbacks included."""
     rows, file = problem(30), str(tmp_path / "search")
     task = prepare(MODEL, rows["x"], rows["label"], EP(), None, None, None)
-    first, second = (Landscape(MODEL, task, EP(), Evidence()) for _ in range(2))
-    first.unresolved = 2
-    Checkpoint(file).visit(first, packed(first.parts), 0.0)
-    opened(Checkpoint(file), second)
-    assert second.unresolved == 2
+    landscape = Landscape(MODEL, task, EP(), Evidence())
+    theta = packed(landscape.parts)
+    memory = landscape.evaluate(theta, 0.0, landscape.memory())[1]._replace(unresolved=2, continues=True)
+    new = init(Problem.of(landscape), [theta, theta + 0.1], landscape.memory())
+    stored = new._replace(memory=memory, remaining=np.nan, why="small-gain", spent=7)
+    Checkpoint(file).save(landscape, stored)
+    found = Checkpoint(file).resumed(landscape, new)
+    for name, value in stored._asdict().items():
+        if name not in ("iterate", "memory", "starts"):
+            np.testing.assert_array_equal(getattr(found, name), value)
+    for one, other in zip(
+        (*found.iterate, *found.memory.warm, *found.memory[1:], *found.starts),
+        (*stored.iterate, *stored.memory.warm, *stored.memory[1:], *stored.starts), strict=True,
+    ):  # fmt: skip
+        np.testing.assert_array_equal(one, other)
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path, small_files):

@@ -33,13 +33,12 @@ def test_streamed_rows_have_the_evidence_and_the_gradient_of_rows_in_memory():
     whole = Landscape(model, prepare(model, rows["x"], rows["label"], EP(), None, None, None), EP(), Evidence())
     land = StreamedLandscape.of(model_of(), Arrays(rows["x"], rows["label"]), EP(), 1e-8)
     theta = packed(whole.parts) + 0.2
-    one, other = whole.at(theta), land.at(theta)
+    one, (other, sites) = whole.at(theta), land.evaluate(theta, 0.0, land.memory())
     assert one.usable
     assert other.usable
     assert other.value == pytest.approx(one.value, rel=1e-11)
     assert np.max(np.abs(other.gradient - one.gradient)) <= 1e-7 * np.max(np.abs(one.gradient))
-    sites = one.out.at.sites
-    assert np.allclose(land.sites.tau, np.asarray(sites.tau)[:250], rtol=1e-6, atol=1e-9)
+    assert np.allclose(sites.tau, np.asarray(one.out.at.sites.tau)[:250], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("order", ["mixed", pytest.param("sorted", marks=pytest.mark.campaign)])
@@ -54,8 +53,9 @@ def test_a_pilot_shortens_the_way_to_the_same_end(order, monkeypatch):
         land = StreamedLandscape.of(model_of(), Arrays(rows["x"][by], rows["label"][by]), EP(), 1e-10)
         theta = packed(land.parts)
         assert (land.pilot(theta) is None) == (chunks == 100)
-        points = [land.at(theta + step) for step in (0.0, 0.7)]
-        ends.append((points, np.concatenate([land.sites.nu, land.sites.tau])))
+        first, sites = land.evaluate(theta, 0.0, land.memory())
+        second, sites = land.evaluate(theta + 0.7, 0.0, sites)
+        ends.append(([first, second], np.concatenate(sites)))
     (plain, sites), (led, same) = ends
     for one, other in zip(plain, led, strict=True):
         assert other.reason == "converged"
@@ -63,7 +63,7 @@ def test_a_pilot_shortens_the_way_to_the_same_end(order, monkeypatch):
         np.testing.assert_allclose(other.gradient, one.gradient, atol=1e-7 * np.abs(one.gradient).max())
     np.testing.assert_allclose(same, sites, rtol=1e-7, atol=1e-9)
     if order == "mixed":
-        assert sum(at.out.sweeps for at in led) < sum(at.out.sweeps for at in plain)
+        assert sum(at.sweeps for at in led) < sum(at.sweeps for at in plain)
 
 
 def test_a_pilot_that_finds_no_end_leaves_all_as_it_was(monkeypatch):
@@ -72,21 +72,21 @@ def test_a_pilot_that_finds_no_end_leaves_all_as_it_was(monkeypatch):
     monkeypatch.setattr(streamed, "PILOT", 3)
     land = StreamedLandscape.of(model_of(), Arrays(rows["x"], rows["label"]), EP(), 1e-10)
     theta = packed(land.parts)
-    expected, before = land.at(theta), np.concatenate([land.sites.nu, land.sites.tau])
-    after, led = [], engine._led
+    expected, sites = land.evaluate(theta, 0.0, land.memory())
+    before, after, led = np.concatenate(sites), [], engine._led
 
     def watched(*args):
         factor = led(*args)
         assert factor is args[2]
-        after.append(np.concatenate([land.sites.nu, land.sites.tau]))
+        after.append(np.concatenate(args[3]))
         return factor
 
     monkeypatch.setattr(engine, "LEADING", 1)
     monkeypatch.setattr(engine, "_led", watched)
-    found = land.at(theta + 0.3)
+    found, sites = land.evaluate(theta + 0.3, 0.0, sites)
     np.testing.assert_array_equal(after, [before])
     assert found.reason == "converged"
-    again = land.at(theta)
+    again, _ = land.evaluate(theta, 0.0, sites)
     assert again.value == pytest.approx(expected.value, rel=1e-12)
 
 
@@ -152,6 +152,6 @@ def test_sweeps_that_need_short_steps_converge():
     y[::9] += 8 * draw.normal(size=len(y[::9]))
     model = Model(kernels.SquaredExponential(10.0, 0.5), likelihoods.StudentT(2.0, 0.05), process=Inducing(20))
     land = StreamedLandscape.of(model, Arrays(x, y), EP(), 1e-8)
-    point = land.at(packed(land.parts))
+    point, _ = land.evaluate(packed(land.parts), 0.0, land.memory())
     assert point.usable, point.reason
     assert point.value == pytest.approx(infer(land.model, x, y, "ep", tol=1e-8).log_evidence, abs=1e-6)

@@ -265,4 +265,4 @@ def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
         return ()
     ep, estimator = by["ep"].fits[0], by["qp"].estimator
     qp = estimator._models()[0].core if isinstance(estimator, GaussianProcessClassifier) else estimator._core
-    return ep.solution, qp.moved(qp.landscape.from_cold(ep.theta)).fitted.solution
+    return ep.solution, qp.moved(qp.landscape.at(ep.theta)).fitted.solution

@@ -22,9 +22,10 @@ from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.task import prepare
 from quantprop.kernels import Difference, PerClass
+from quantprop.learning.attempts import Point
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
-from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -79,14 +80,14 @@ class FittedCore:
                 "its objective at another theta is not known here"
             )
         size = self.spec.size
-        point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
+        point = self.landscape.at(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
         if move:
             self.fitted, self.integrated = self.moved(point).fitted, None
         return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
 
     def moved(self, point: Point) -> FittedCore:
         """The same data at another point."""
-        return FittedCore(self.spec, self.landscape, _fitted(self.landscape, point, "nothing-to-learn"))
+        return FittedCore(self.spec, self.landscape, fitted_at(self.landscape, point, "nothing-to-learn"))
 
 
 class LearnedAttributes:
@@ -238,7 +239,7 @@ def build(
     )
     theta, bounds = packed(landscape.parts), box(landscape.parts)
     if warm is not None and has_one_site_per_row(warm, task.x):
-        landscape.warmed(theta, warm)
+        landscape = landscape.from_sites(theta, warm)
     start = np.clip(theta, bounds[:, 0], bounds[:, 1])  # as scikit-learn does
     if options.optimizer is None or not len(theta):
         fitted = _unlearned(options, landscape, theta, x, y, rows)
@@ -246,7 +247,7 @@ def build(
         fitted = _learned_by(options.optimizer, spec, landscape, [start, *random_starts(options, bounds)], bounds)
     else:
         starts = [start, *random_starts(options, bounds)]
-        fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
+        fitted = learn(landscape, starts, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)
 
@@ -270,11 +271,6 @@ def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: 
     return Fitted(solution.model, solution, options.objective.name, value, theta, (), ending)
 
 
-def _fitted(landscape: Landscape, point: Point, reason: str) -> Fitted:
-    ending = Ending(reason if point.usable else "inference-failed", 1, int(not point.usable), 0.0, ())
-    return fitted_at(landscape, point, (), ending)
-
-
 def _learned_by(
     optimizer: Any, spec: KernelSpec, landscape: Landscape, starts: list[np.ndarray], bounds: np.ndarray
 ) -> Fitted:
@@ -291,7 +287,7 @@ def _learned_by(
     found = [optimizer(obj_func, spec.to_theirs(start), bounds=ends) for start in starts]
     best = min(found, key=lambda pair: pair[1])[0]
     point = landscape.at(spec.to_ours(np.asarray(best, dtype=np.float64)))
-    return _fitted(landscape, point, "converged")
+    return fitted_at(landscape, point, "converged")
 
 
 Core = FittedCore  # the name that other folders import

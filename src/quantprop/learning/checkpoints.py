@@ -1,99 +1,75 @@
-"""Checkpoints of learning: every evaluation of a search and what the next one starts from, in a file to go on from.
-
-The state of a search is a function of the values and gradients it was told. One that goes on is told the recorded
-ones again, in their order, and arrives at the same state to the last bit before it evaluates anything; and evaluations
-start from the same sites, so that all that follows is what would have followed without the interruption.
-"""
+"""Checkpoints of learning: the state of a search, in a file to continue from."""
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, get_args, get_type_hints
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import AbstractArray
 
-from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import box, labels, values
 from quantprop.learning.evaluation import Declared
 from quantprop.learning.fingerprints import of_numbers
-from quantprop.learning.landscape import Landscape, Point
-from quantprop.learning.warm_starts import MEMORY, Memory
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.search import SearchState
 from quantprop.model import is_opaque
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.jobs import agreed, all_true, gathered, own_part, together
 from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
 from quantprop.storage.records import refusing, require
 
-KIND = "checkpoint"
-COLUMNS = ("value", "tol", "residual", "seconds", "sweeps")
-MARKS = ("reasons", "place", "continues", "unresolved")
+KIND = "search"  # of a file; those of before, "checkpoint", held evaluations to be repeated
 OTHER = "it has other parts"
-
-
-class Reached(NamedTuple):
-    """How precise inference was."""
-
-    residual: float
-
-
-class Recorded(NamedTuple):
-    """What is known of inference at a recorded point, in the place of an `Outcome`."""
-
-    at: Reached
-    sweeps: int
 
 
 @dataclass
 class Checkpoint:
-    """The evaluations of one search; without a path they are not kept."""
+    """Where the states of one search are written; without a path they are not."""
 
     path: str | None = None
     every: float = 0.0  # seconds between two files
-    points: list[Point] = field(default_factory=list)
-    tols: list[float] = field(default_factory=list)
-    told: int = 0  # how many of them were recorded, and told again
     written: float = field(default_factory=time.monotonic)
 
-    def visit(self, landscape: Landscape, theta: Float[np.ndarray, " theta"], tol: float) -> Point:
-        """The objective at θ: as recorded, or evaluated."""
-        if self.path is None:
-            return landscape.at(theta, tol)
-        if self.told < len(self.points):
-            if np.array_equal(self.points[self.told].theta, theta) and self.tols[self.told] == tol:
-                self.told += 1
-                return self.points[self.told - 1]
-            if not self.told:
-                raise ValueError(_other(self.path, "its search started elsewhere"))
-            del self.points[self.told :], self.tols[self.told :]  # of other settings of the search
-        point = landscape.at(theta, tol)
-        self.points.append(point)
-        self.tols.append(tol)
-        self.told += 1
-        if bool(agreed(np.asarray(time.monotonic() - self.written >= self.every))) and point.usable:
-            self.write(landscape)
-        return point
-
-    def write(self, landscape: Landscape) -> None:
-        """Everything so far, with what the next evaluation starts from, to the file: whole, or the old one stays."""
-        memory = landscape.memory()
-        rows = {name: np.concatenate(gathered(part), axis=-1) for name, part in _by_row(memory).items()}
-        columns = {name: np.array([_column(one, tol)[name] for one, tol in zip(self.points, self.tols, strict=True)])
-                   for name in COLUMNS}  # fmt: skip
-        stacked = {name: np.stack([getattr(one, name) for one in self.points]) for name in ("theta", "gradient")}
-        content = {**problem_of(landscape), "reasons": [one.reason for one in self.points], "place": memory.place,
-                   "continues": memory.continues, "unresolved": memory.unresolved}  # fmt: skip
-        tensors = {**columns, **stacked, **rows, "known.theta": memory.theta}
+    def save(self, landscape: Landscape, state: SearchState) -> None:
+        """Write the state to the file, if it is time: whole, or the old one stays."""
+        if self.path is None or not bool(agreed(np.asarray(time.monotonic() - self.written >= self.every))):
+            return
+        tensors: dict[str, np.ndarray] = {}
+        content = _packed(state, SearchState, "state", tensors, landscape)
         with together():
             if jax.process_index() == 0:
-                _write(ModelFile(KIND, content, tensors), str(self.path))
+                _write(ModelFile(KIND, {**problem_of(landscape), "state": content}, tensors), self.path)
         self.written = time.monotonic()
+
+    def resumed(self, landscape: Landscape, state: SearchState) -> SearchState:
+        """The state that the file holds, if there is one; otherwise the given one of a new search."""
+        if self.path is None or not all_true(os.path.exists(self.path)):
+            return state
+        with together(), reading(self.path):
+            document = read(self.path)
+            require(document.kind != "checkpoint", "it is a checkpoint of an earlier version, which cannot be resumed: "
+                    "delete it, or give another file")  # fmt: skip
+            require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
+            require(isinstance(document.content, dict), OTHER)
+        for name, value in problem_of(landscape).items():
+            if (found := document.content.get(name)) != value:
+                raise ValueError(_other(self.path, f"its {name}: {found!r} there, {value!r} here"))
+        sizes = {"theta": len(state.trial), "n": landscape.total, "padded": landscape.padded}
+        source = _Source(Shelf(document.tensors), sizes, own_part(landscape.count), state.memory)
+        with together(), reading(self.path), refusing("the checkpoint"):
+            resumed = _unpacked(document.content.get("state"), SearchState, "state", source)
+            source.shelf.close()
+            lower, upper = box(landscape.parts).T
+            require(all(((lower <= line.theta) & (line.theta <= upper)).all() for line in resumed.trace), OTHER)
+        return resumed
 
 
 def _write(document: ModelFile, path: str) -> None:
@@ -102,17 +78,6 @@ def _write(document: ModelFile, path: str) -> None:
     except OSError as error:
         words = "the checkpoint cannot be written; from the one before it, if there is one, the search can go on"
         raise OSError(error.errno, f"{error.strerror}: {words}", path) from error
-
-
-def _by_row(memory: Memory) -> dict[str, np.ndarray]:
-    """The arrays of a memory whose last axis is that of the rows."""
-    known = {"known.log_tau": memory.log_tau, "known.pull": memory.pull}
-    return {**known, "sites.nu": memory.newest.nu, "sites.tau": memory.newest.tau}
-
-
-def _column(point: Point, tol: float) -> dict[str, Any]:
-    residual, sweeps = float(point.out.at.residual), int(point.out.sweeps)
-    return {"value": point.value, "tol": tol, "residual": residual, "seconds": point.seconds, "sweeps": sweeps}
 
 
 def problem_of(landscape: Landscape) -> dict[str, Any]:
@@ -133,54 +98,84 @@ def _without_rows(landscape: Landscape) -> Declared:
     return values(parts._replace(mean=None) if is_opaque(landscape.model.mean) else parts)
 
 
-def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
-    """A checkpoint with what its file holds, if there is one; the landscape goes on from its sites."""
-    if checkpoint.path is None or not all_true(os.path.exists(checkpoint.path)):
-        return checkpoint
-    with together(), reading(checkpoint.path):
-        document = read(checkpoint.path)
-        require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
-        require(isinstance(document.content, dict), OTHER)
-    for name, value in problem_of(landscape).items():
-        if (found := document.content.get(name)) != value:
-            raise ValueError(_other(checkpoint.path, f"its {name}: {found!r} there, {value!r} here"))
-    own = own_part(landscape.count)
-    with together(), reading(checkpoint.path), refusing("the checkpoint"):
-        points, tols, memory = _unpacked(document, len(document.content["labels"]), own)
-        lower, upper = box(landscape.parts).T
-        require(all(((lower <= point.theta) & (point.theta <= upper)).all() for point in points), OTHER)
-    landscape.recall(memory)
-    return replace(checkpoint, points=points, tols=tols)
+# --- a state as the parts of a file, by the annotations of its records -----------------------------------------------
 
 
-def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], list[float], Memory]:
-    """The recorded points, the tolerance of each, and what the next evaluation starts from, for this process's rows."""
-    shelf, content, n = Shelf(document.tensors), document.content, document.content["rows"]
-    reasons, place, continues, unresolved = (content[name] for name in MARKS)
-    require(isinstance(reasons, list) and all(isinstance(reason, str) for reason in reasons), OTHER)
-    require(type(place) is int and type(unresolved) is int and unresolved >= 0 and type(continues) is bool, OTHER)
-    theta, gradient = shelf.take_finite("theta", (len(reasons), size)), shelf.take_any("gradient", (len(reasons), size))
-    column = {name: shelf.take_any(name, (len(reasons),)) for name in COLUMNS}
-    require(all(part.dtype == np.float64 for name, part in column.items() if name != "sweeps"), OTHER)
-    require(column["sweeps"].dtype == np.int64 and bool(np.all(column["sweeps"] >= 0)), OTHER)
-    column = {name: part.tolist() for name, part in column.items()}
-    points = [
-        Point(theta[i], column["value"][i], gradient[i], None, Recorded(Reached(column["residual"][i]),
-              column["sweeps"][i]), reason, column["seconds"][i])
-        for i, reason in enumerate(reasons)
-    ]  # fmt: skip
-    known = shelf.take_finite("known.theta", (None, size))
-    require(len(known) == (MEMORY if content["landscape"] == Landscape.__name__ else 0), OTHER)
-    require(place in range(max(1, len(known))), OTHER)
-    log_tau, pull = (shelf.take_any(f"known.{name}", (len(known), n))[:, own] for name in ("log_tau", "pull"))
-    sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,))[own] for name in ("nu", "tau")))
-    shelf.close()
-    return points, column["tol"], Memory(known, log_tau, pull, sites, place, continues, unresolved)
+def _kind_of(hint: Any, memory: Any) -> tuple[Any, bool, bool]:
+    """What a field holds, whether it may be None, and whether it is a tuple of such; `memory` is of the search's."""
+    parts, hint = get_args(hint), type(memory) if hint is Any else hint
+    if Ellipsis in parts:
+        return parts[0], False, True
+    return (parts[0], True, False) if type(None) in parts else (hint, False, False)
 
 
-def evaluated_at(landscape: Landscape, point: Point) -> Point:
-    """A point as it was evaluated, or evaluated once more where only its record is known."""
-    return landscape.at(point.theta) if isinstance(point.out, Recorded) else point
+def _fields(kind: type) -> dict[str, Any]:
+    """The fields of a record and their types, without points, which are evaluated again."""
+    return {name: hint for name, hint in get_type_hints(kind).items() if name != "point"}
+
+
+def _is_by_row(kind: Any) -> bool:
+    return kind.dim_str.split()[-1] == "n"
+
+
+def _packed(value: Any, hint: Any, name: str, tensors: dict[str, np.ndarray], landscape: Landscape) -> Any:
+    """A part of a state as JSON; arrays go to `tensors`, those by row as one of all processes."""
+    kind, _, several = _kind_of(hint, value)
+    if value is None:
+        return None
+    if several:
+        return [_packed(part, kind, f"{name}.{i}", tensors, landscape) for i, part in enumerate(value)]
+    if kind in (float, int, bool, str):
+        value = kind(value)
+        return value if kind is not float or math.isfinite(value) else str(value)
+    if issubclass(kind, AbstractArray):
+        rows = value[..., : landscape.count] if _is_by_row(kind) else value
+        tensors[name] = np.concatenate(gathered(rows), axis=-1) if _is_by_row(kind) else np.asarray(value)
+        return name
+    parts = ((key, getattr(value, key), part) for key, part in _fields(kind).items())
+    return {key: _packed(part, own, f"{name}.{key}", tensors, landscape) for key, part, own in parts}
+
+
+class _Source(NamedTuple):
+    """The arrays of a file, and the search that they are for."""
+
+    shelf: Shelf
+    sizes: dict[str, int]  # of the axes of arrays
+    own: slice  # rows of this process
+    memory: Any  # of a new search
+
+    def array(self, kind: Any, name: str) -> np.ndarray:
+        """An array; of rows, those of this process, padded as in a new search."""
+        axes = kind.dim_str.split()
+        array = self.shelf.take_any(name, tuple(self.sizes.get(axis) for axis in axes))
+        require(array.dtype == {"Float": np.float64, "Int": np.int64, "Bool": bool}[kind.dtype.__name__], OTHER)
+        if not _is_by_row(kind):
+            return array
+        own = np.full((*array.shape[:-1], self.sizes["padded"]), 0.0 if len(axes) == 1 else np.nan)
+        own[..., : self.own.stop - self.own.start] = array[..., self.own]
+        return own
+
+
+def _unpacked(node: Any, hint: Any, name: str, source: _Source) -> Any:
+    """A part of a state from JSON and arrays, every part of the type that its record says."""
+    kind, optional, several = _kind_of(hint, source.memory)
+    if optional and node is None:
+        return None
+    if several:
+        require(isinstance(node, list), OTHER)
+        return tuple(_unpacked(part, kind, f"{name}.{i}", source) for i, part in enumerate(node))
+    if kind is float:
+        require(type(node) in (float, int) or node in ("nan", "inf", "-inf"), OTHER)
+        return float(node)
+    if kind in (int, bool, str):
+        require(type(node) is kind, OTHER)
+        return node
+    if issubclass(kind, AbstractArray):
+        require(node == name, OTHER)
+        return source.array(kind, name)
+    fields = _fields(kind)
+    require(isinstance(node, dict) and set(node) == set(fields), OTHER)
+    return kind(**{key: _unpacked(node[key], part, f"{name}.{key}", source) for key, part in fields.items()})
 
 
 def _other(path: str, why: str) -> str:
@@ -190,7 +185,7 @@ def _other(path: str, why: str) -> str:
     )
 
 
-# --- whose fits are kept ---------------------------------------------------------------------------------------------
+# --- which fits have checkpoints --------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -223,7 +218,7 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
     >>> with quantprop.checkpointed(place, minutes=0):
     ...     first = fit(model, X, np.sin(2 * X[:, 0]), "ep")
     >>> with quantprop.checkpointed(place):
-    ...     again = fit(model, X, np.sin(2 * X[:, 0]), "ep")  # told what the file holds; evaluates the end alone
+    ...     again = fit(model, X, np.sin(2 * X[:, 0]), "ep")  # continues from the last state in the file
     >>> bool(np.array_equal(first.theta, again.theta))
     True
     """
@@ -238,11 +233,11 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
         _series.reset(token)
 
 
-def next_checkpoint(landscape: Landscape) -> Checkpoint:
-    """That of the next fit of the block, opened; one that keeps nothing outside of a block."""
+def next_checkpoint() -> Checkpoint:
+    """The checkpoint of the next fit of the block; outside of a block, one that writes nothing."""
     series = _series.get()
     if series is None:
         return Checkpoint()
     path = series.path + (f".{series.count}" if series.count else "")
     series.count += 1
-    return opened(Checkpoint(path, series.every), landscape)
+    return Checkpoint(path, series.every)

@@ -6,7 +6,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import partial
 from typing import Any
 
 import jax
@@ -16,27 +15,27 @@ import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import at, box, declared, is_parameter, labels, packed
 from quantprop.inference.classes import in_terms_of
-from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.task import prepare
-from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
-from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.attempts import Point
+from quantprop.learning.checkpoints import next_checkpoint
+from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.remaining import FLAT, converged
-from quantprop.learning.search import FTOL, Climb, End
-from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
+from quantprop.learning.remaining import GRADIENT_TOLERANCE, converged
+from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState, init, run
+from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
 from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
-MOST = 300  # evaluations
-SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
+Report = Callable[[Step, int], None]
+RESTART_DEVIATION = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
-_watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
+_watcher: ContextVar[Report] = ContextVar("watcher", default=lambda step, count: None)
 
 
 @checked(model=a(Model), sites=a(Natural))
@@ -55,9 +54,9 @@ def fit(
     exposure: Any = None,
     trials: Any = None,
     tol: float = 1e-8,
-    max_evaluations: int = MOST,
+    max_evaluations: int = MAX_EVALUATIONS,
     ftol: float = FTOL,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOLERANCE,
     sites: Natural | None = None,
 ) -> Fitted:
     """Learn the numbers of a model from data: quasi-Newton steps up the objective, inside the parameters' bounds.
@@ -103,66 +102,62 @@ def fit(
     landscape = Landscape(task.model, task, method, objective, gradient == "exact", tol)
     theta, bounds = starting_point(landscape.parts)
     if sites is not None:
-        landscape.warmed(theta, sites)
-    if len(theta):
-        blind = landscape.compile(partial(blindness, task.model.kernel, task.x))
+        landscape = landscape.from_sites(theta, sites)
+
+    def look() -> None:
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of_blindness(blind, task.x, "fit", remedy, 4)
+        warn_of_blindness(blindness(task.model.kernel, task.x), task.x, "fit", remedy, 7)
+
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
-    starts = [theta, *np.clip(theta + SPREAD * draws, bounds[:, 0], bounds[:, 1])]
-    fitted = learn(landscape, starts, bounds, max_evaluations, ftol, _reporter(progress, objective), gtol)
+    starts = [theta, *np.clip(theta + RESTART_DEVIATION * draws, bounds[:, 0], bounds[:, 1])]
+    report = _reporter(progress, objective)
+    meanwhile = look if len(theta) else lambda: None
+    fitted = learn(landscape, starts, max_evaluations, ftol, gtol, report, meanwhile)
     return in_terms_of(model, fitted)
 
 
 def learn(
-    landscape: Landscape,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    most: int,
-    ftol: float,
-    report: Callable | None = None,
-    gtol: float = FLAT,
+    objective: Landscape,
+    starts: Sequence[np.ndarray],
+    max_evaluations: int = MAX_EVALUATIONS,
+    ftol: float = FTOL,
+    gtol: float = GRADIENT_TOLERANCE,
+    report: Report | None = None,
+    meanwhile: Callable[[], Any] = lambda: None,
 ) -> Fitted:
-    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
-    end, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
-    landscape.release()
-    ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return fitted_at(landscape, end.point, tuple(climb.trace), ending)
-
-
-def searched(
-    landscape: Landscape,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    most: int,
-    ftol: float,
-    report: Callable | None = None,
-    gtol: float = FLAT,
-) -> tuple[End, Climb]:
-    """The best end, and the search. Every evaluation is passed to `report`, or else to
-    the callback of `watched`.
+    """The best optimum of an objective over several starts, and up to two further ones if that is suspicious;
+    `meanwhile` is called while programs are compiled.
     """
-    kept = next_checkpoint(landscape)
-    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept, gtol)
-    with blas_threads_for(landscape.task.cost):
-        landscape.compile()
-        end = climb.best_of(starts)
-        tried: set[StartRule] = set()
-        while (more := _further(landscape, end, bounds)) is not None and more not in tried:
-            tried.add(more)
-            end = climb.best_of([start_by(more, landscape, starts[0], bounds)], end)
-        end = end._replace(point=evaluated_at(landscape, end.point))
-    return end, climb
+    problem = Problem.of(objective, max_evaluations, ftol, gtol)
+    with blas_threads_for(objective.task.cost):
+        objective.compile(meanwhile)
+        state = searched(problem, starts, report)
+    objective.release()
+    end: Any = state.end
+    loo = loo_at(objective.method, end.point.likelihood, objective.task, end.point.out.at)
+    return fitted_from(objective, state, ending_of(problem, state), loo)
 
 
-def _further(landscape: Landscape, end: End, bounds: np.ndarray) -> StartRule | None:
-    """The rule for a further start, if the search has ended and its best point is suspicious."""
-    an_end = end.point.usable and end.why != "max-evaluations"
-    return further_start(landscape, end.point.theta, bounds) if an_end else None
+def searched(problem: Problem, starts: Sequence[np.ndarray], report: Report | None = None) -> SearchState:
+    """The end of a search over one objective. Every evaluation is passed to `report`, or to the callback of `watched`,
+    and the state after it to the checkpoint.
+    """
+    objective, checkpoint, report = problem.objective, next_checkpoint(), report or _watcher.get()
+
+    def observe(state: SearchState) -> None:
+        checkpoint.save(objective, state)
+        report(state.trace[-1], len(state.trace))
+
+    start = checkpoint.resumed(objective, init(problem, starts, objective.memory()))
+    (state,) = run([problem], [start], observe)
+    end: Any = state.end
+    if end.point is None:  # it was read from a checkpoint
+        state = state._replace(end=end._replace(point=objective.evaluate(end.theta, objective.tol, state.memory)[0]))
+    return state
 
 
 @contextmanager
-def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
+def watched(report: Report) -> Iterator[None]:
     """Pass every evaluation of the block to `report`, with its number: for callers who learn through an estimator,
     whose arguments are scikit-learn's.
     """
@@ -173,33 +168,36 @@ def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
-    """The result at a point of a landscape."""
-    loo = loo_at(landscape.method, best.likelihood, landscape.task, best.out.at)
-    return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
+def fitted_at(objective: Landscape, point: Point, reason: str) -> Fitted:
+    """The result at a point that no search has reached."""
+    ending = Ending(reason if point.usable else "inference-failed", 1, int(not point.usable), 0.0, ())
+    loo = loo_at(objective.method, point.likelihood, objective.task, point.out.at)
+    return _fitted(objective, point, point.value, loo, (), ending)
 
 
-def fitted_from(
-    landscape: Landscape, theta: np.ndarray, value: float, out: Outcome, loo: Any, trace: tuple[Step, ...],
-    ending: Ending,
-) -> Fitted:  # fmt: skip
-    """The result at θ, inference having ended as `out` says."""
-    model = as_given(landscape.model, at(declared(landscape.model), theta))
-    solution = solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
-    return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
+def fitted_from(objective: Landscape, state: SearchState, ending: Ending, loo: Any) -> Fitted:
+    """The result of a search."""
+    end: Any = state.end
+    return _fitted(objective, end.point, end.value, loo, state.trace, ending)
 
 
-def ending_of(
-    landscape: Landscape, bounds: np.ndarray, end: End, slope: float, trace: Sequence[Step], gtol: float = FLAT
-) -> Ending:
-    """The end in words: an optimiser that stopped for any reason where there is nothing left to gain has converged."""
-    (theta, value, *_), why, remaining = end
-    stopped = why in ("small-gain", "no-progress", "max-evaluations")
-    reason = "converged" if stopped and converged(remaining, value, slope, gtol) else why
-    touching = zip(labels(landscape.parts), at_bounds(theta, bounds), strict=True)
+def _fitted(
+    objective: Landscape, point: Any, value: float, loo: Any, trace: tuple[Step, ...], ending: Ending
+) -> Fitted:
+    model = as_given(objective.model, at(declared(objective.model), point.theta))
+    solution = solution_of(model, objective.method, objective.task, point.out, loo, "parallel", objective.tol)
+    return Fitted(model, solution, objective.objective.name, value, point.theta, trace, ending)
+
+
+def ending_of(problem: Problem, state: SearchState) -> Ending:
+    """How learning ended: whatever stopped the search, it has converged if there is nothing left to gain."""
+    end: Any = state.end
+    stopped = end.why in ("small-gain", "no-progress", "max-evaluations")
+    reason = "converged" if stopped and converged(end.remaining, end.value, end.slope, problem.gtol) else end.why
+    touching = zip(labels(problem.objective.parts), at_bounds(end.theta, problem.bounds), strict=True)
     bounded = tuple(name for name, touches in touching if touches)
-    failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in trace)
-    return Ending(reason, len(trace), failed, slope, bounded, remaining)
+    failed = sum(step.reason != "converged" or not np.isfinite(step.value) for step in state.trace)
+    return Ending(reason, len(state.trace), failed, end.slope, bounded, end.remaining)
 
 
 def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
@@ -226,7 +224,7 @@ def _plain(old: Any, new: Any) -> Any:
     return float(new.value) if np.ndim(new.value) == 0 else np.asarray(new.value)
 
 
-def _reporter(progress: bool, objective: Objective) -> Callable[[Step, int], None] | None:
+def _reporter(progress: bool, objective: Objective) -> Report | None:
     def report(step: Step, count: int) -> None:
         sys.stderr.write(
             f"\rfit: evaluation {count}, {objective.name} {step.value:.6g}, gradient {step.gradient:.1e}, "

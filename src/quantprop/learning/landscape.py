@@ -1,13 +1,11 @@
-"""An objective as a function of the hyperparameters, with its gradient; sites are warm-started from call to call."""
+"""An objective as a function of the hyperparameters, with its gradient."""
 
 from __future__ import annotations
 
-import math
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -16,63 +14,30 @@ from jaxtyping import Float
 from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import packed, values, without_bounds
 from quantprop.core.records import changed
-from quantprop.inference.continuation import by_newton, continued
-from quantprop.inference.engine import PATIENCE, InferenceProblem, Outcome
+from quantprop.inference.engine import InferenceProblem
 from quantprop.inference.leave_one_out import for_loo, loo_program
 from quantprop.inference.task import Task, leaves_residuals, starting_sites
-from quantprop.learning.evaluation import (
-    PROGRAMS,
-    Declared,
-    Inputs,
-    Precision,
-    Question,
-    Stages,
-    declared_parts,
-    evaluated,
-    how_it_ended,
-    inputs_of,
-)
+from quantprop.learning.attempts import Memory, Point, Request, attempted
+from quantprop.learning.evaluation import PROGRAMS, Declared, Inputs, Question, declared_parts, inputs_of
 from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.objectives import Objective
-from quantprop.learning.warm_starts import Memory, WarmStarts
+from quantprop.learning.warm_starts import WarmStarts
 from quantprop.likelihoods.base import Likelihood
 from quantprop.methods import Method
 from quantprop.model import Model, is_opaque
-from quantprop.runtime.jobs import agreed, gathered, own_part
-from quantprop.runtime.precision import float64, to_numpy
+from quantprop.runtime.jobs import gathered, own_part
+from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import compile_ahead, program
 
 R = TypeVar("R")
 
-UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
-PREPARED = ("inputs", "question", "compiled")
-SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
-ONE = np.zeros(1, dtype=int)  # the only problem there is
-
-
-class Point(NamedTuple):
-    """One evaluation of an objective."""
-
-    theta: Float[np.ndarray, " theta"]
-    value: float
-    gradient: Float[np.ndarray, " theta"]
-    likelihood: Any  # at θ
-    out: Any  # an Outcome, or what is recorded of one
-    reason: str  # how inference ended, and the equation for the gradient after it
-    seconds: float
-
-    @property
-    def usable(self) -> bool:
-        """Whether inference converged and everything is finite."""
-        return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
-
-
+PREPARED = ("inputs", "question")
 _inputs = program(inputs_of)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class Landscape:
-    """objective(θ) for one model, data set and method. Sites are warm-started from the last usable points."""
+    """objective(θ) for one model, data set and method."""
 
     model: Model
     task: Task
@@ -81,10 +46,8 @@ class Landscape:
     exact: bool = True
     tol: float = 1e-8
     max_sweeps: int = 200
-    known_parts: Declared | None = None  # of the model, where another landscape has them already
-    unresolved: int = 0  # evaluations for which few nodes have not done, where the rule integrates
-    compiled: bool = False  # whether its programs have been compiled ahead
-    continues: bool = False  # whether the search could begin only by what `infer` does where sweeps fail
+    known: tuple[np.ndarray, Natural] | None = None  # sites to start from, and their θ
+    shared_parts: Declared | None = None  # of the model, if another objective has them already
 
     def __post_init__(self) -> None:
         if self.objective.name == "loo" and self.model.process.several_sites:
@@ -105,6 +68,11 @@ class Landscape:
         return len(self.task.x)
 
     @property
+    def padded(self) -> int:
+        """How many rows arrays have in this process."""
+        return len(self.task.padded)
+
+    @property
     def total(self) -> int:
         """How many rows it is of, in all processes: what they decide by, since each has another number of its own."""
         return self.task.total_rows
@@ -112,7 +80,7 @@ class Landscape:
     @cached_property
     def parts(self) -> Declared:
         """The model's parts, every number declared."""
-        return declared_parts(self.model, self.task) if self.known_parts is None else self.known_parts
+        return declared_parts(self.model, self.task) if self.shared_parts is None else self.shared_parts
 
     @cached_property
     def unbounded(self) -> Declared:
@@ -134,11 +102,6 @@ class Landscape:
         return self.padded_sites(None)
 
     @cached_property
-    def warm_starts(self) -> WarmStarts:
-        """Converged sites at the last usable points."""
-        return WarmStarts(packed(self.parts)[None], _one(self.cold))
-
-    @cached_property
     @float64
     def question(self) -> Question:
         """All that defines the objective but θ, where it is computed."""
@@ -158,20 +121,6 @@ class Landscape:
         """Sites to start from, checked and padded; None for the likelihood's own."""
         return starting_sites(values(self.parts.likelihood), self.task, sites)
 
-    def warmed(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> None:
-        """Warm-start the next evaluation from sites given for θ."""
-        self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
-
-    def memory(self) -> Memory:
-        """What the next evaluation takes from those before it."""
-        known = self.warm_starts.of_first(self.count)
-        return known._replace(continues=self.continues, unresolved=self.unresolved)
-
-    def recall(self, memory: Memory) -> None:
-        """Go on as the landscape would have whose memory this is."""
-        self.warm_starts.recall(memory)
-        self.continues, self.unresolved = memory.continues, memory.unresolved
-
     @cached_property
     def fingerprint(self) -> str:
         """Tells its rows from others, in all processes together; where the prior mean is given by row, with that."""
@@ -182,60 +131,37 @@ class Landscape:
         part = of_rows(own.start, self.task.x, *(column for column in given if len(column) == n))
         return together(np.concatenate([np.atleast_1d(each) for each in gathered(part)]))
 
-    def from_cold(self, theta: Float[np.ndarray, " theta"]) -> Point:
-        """The objective at θ, whatever was evaluated before."""
-        return self._from(theta, self.cold, self.tol)
+    def from_sites(self, theta: Float[np.ndarray, " theta"], sites: Natural) -> Landscape:
+        """The same objective, whose first evaluation starts from sites given for θ."""
+        return replace(self, known=(np.asarray(theta, dtype=np.float64), self.padded_sites(sites)))
+
+    def memory(self) -> Memory:
+        """What the first evaluation starts from."""
+        theta, sites = (packed(self.parts), self.cold) if self.known is None else self.known
+        return Memory(WarmStarts.of(theta, sites, seen=self.known is not None))
 
     def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The objective at θ, from warm sites; if that fails, from cold ones, and with smaller rounding errors.
+        """The objective at θ, from cold sites."""
+        return self.evaluate(theta, tol, Memory(WarmStarts.of(theta, self.cold)))[0]
 
-        Inference stops at `tol` where that is larger than the landscape's own.
-        """
-        tol, warm = max(tol, self.tol), self.warm_starts.at(ONE, theta[None])
-        point = self._from(theta, Natural(warm.nu[0], warm.tau[0]), tol)
-        if not point.usable and self.warm_starts.seen.any():
-            point = self._from(theta, self.cold, tol)
-        if not point.usable and point.reason == "max-sweeps":
-            point = self._from(theta, self.cold, tol, PROGRAMS._replace(refined=self.model.process.refined))
-        if not point.usable and point.reason in SWEEPS_FAILED:
-            point = self._led_to(point, tol)
-        if point.usable:
-            self.warm_starts.add(ONE, point.theta[None], _one(point.out.at.sites))
-        return point
+    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, memory: Memory) -> tuple[Point, Memory]:
+        """The objective at θ, and what the next evaluation starts from.
 
-    @float64
-    def _led_to(self, point: Point, tol: float) -> Point:
-        """Where a search cannot begin because sweeps fail, from the end of the paths of `infer`; and where it began
-        like that, by Newton's method from then on. A search that has begun by sweeps steps back instead.
+        Inference stops at `tol` if that is larger than the objective's own.
         """
-        paths = not self.warm_starts.seen.any()
-        if self.task.mesh is not None or self.max_sweeps < PATIENCE or not (paths or self.continues):
-            return point
-        made, likelihood = PROGRAMS.prior(point.theta, self.unbounded, self.inputs)
-        rows = (self.task.data, self.task.weight)
-        problem = InferenceProblem.of(likelihood, self.method, self.model.process.refined(made), *rows)
-        if len(self.task.padded) > problem.prior.largest_joint:
-            return point
-        warm = self.warm_starts.at(ONE, point.theta[None])
-        start = to_numpy(point.out.at.sites) if paths else Natural(warm.nu[0], warm.tau[0])
-        at, _ = (continued if paths else by_newton)(problem, start, self.tol)
-        if at is None:
-            return point
-        self.continues = True
-        return self._from(point.theta, at.sites, tol)
+        return attempted(Request(self, np.array(theta, dtype=np.float64), max(tol, self.tol), memory))
 
     @float64
     def compile(self, meanwhile: Callable[[], R] = lambda: None) -> R:
         """Compile what evaluations and the solution at the end need, unless already compiled for such a problem, and
         return what is to be done `meanwhile`. Where rows are divided among devices, programs are compiled when called.
         """
-        if self.task.mesh is not None or self.compiled:
+        if self.task.mesh is not None:
             return meanwhile()
-        self.compiled = True
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
-        problem = problem.with_few_nodes() if self._on_few_nodes else problem
+        problem = problem.with_few_nodes()
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         left_out = for_loo(self.method, likelihood, self.task.weight)
@@ -266,46 +192,3 @@ class Landscape:
         sweeps there, and fail.
         """
         return self.integrates
-
-    @property
-    def _on_few_nodes(self) -> bool:
-        """Whether the next evaluation is tried so."""
-        return self.unresolved < UNRESOLVED and self.task.mesh is None and self.integrates
-
-    def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
-        """The objective at θ; by few nodes as long as these do."""
-        if not self._on_few_nodes:
-            return self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
-        quick = stages._replace(posed=InferenceProblem.with_few_nodes)
-        point = self._evaluated(theta, start, Precision(tol, min(self.max_sweeps, PATIENCE)), quick)
-        if point.usable:
-            return point
-        point = self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
-        self.unresolved += point.usable
-        return point
-
-    @float64
-    def _evaluated(
-        self, theta: Float[np.ndarray, " theta"], start: Natural, precision: Precision, stages: Stages
-    ) -> Point:
-        began = time.perf_counter()
-        theta = np.array(theta, dtype=np.float64)
-        if self.task.mesh is not None:  # on one device programs take NumPy arrays as they are, which is quicker
-            start = self.task.placed(start)
-        found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
-        told = agreed(np.array([np.asarray(found.value), *np.asarray(found.gradient)], dtype=np.float64))
-        out = _with_numbers(found.out)
-        reason = how_it_ended(out.reason, float(np.asarray(found.adjoint_residual)))
-        return Point(theta, float(told[0]), told[1:], found.likelihood, out, reason, time.perf_counter() - began)
-
-
-def _with_numbers(out: Outcome) -> Outcome:
-    """The outcome with what a search asks of it as NumPy's numbers: `float` of JAX's takes six times as long."""
-    at = changed(out.at, residual=np.asarray(out.at.residual))
-    return changed(out, at=at, sweeps=np.asarray(out.sweeps), reason=np.asarray(out.reason))
-
-
-def _one(sites: Natural) -> Natural:
-    """Sites of one problem as a batch."""
-    sites = to_numpy(sites)
-    return Natural(sites.nu[None], sites.tau[None])

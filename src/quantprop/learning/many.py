@@ -10,11 +10,11 @@ from typing import Any
 from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
 from quantprop.inference.task import prepare
-from quantprop.learning.batch_search import BatchSearch
-from quantprop.learning.fitting import MOST
+from quantprop.learning.batch import Batch
+from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.search import FTOL
+from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState, init, run
 from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model
@@ -41,7 +41,7 @@ def fit_many(
     exposure: Sequence[Any] | None = None,
     trials: Sequence[Any] | None = None,
     tol: float = 1e-8,
-    max_evaluations: int = MOST,
+    max_evaluations: int = MAX_EVALUATIONS,
     ftol: float = FTOL,
     report: Report = lambda done, total: None,
 ) -> list[Fitted]:
@@ -89,8 +89,10 @@ def fit_many(
     surfaces: list[Landscape] = []
     for one, x, t, w, e, k in zip(*columns, strict=True):
         task = prepare(one, x, t, method, w, e, k)
-        parts = surfaces[-1].parts if surfaces and surfaces[-1].model is task.model and not callable(one.mean) else None
-        surfaces.append(Landscape(task.model, task, method, objective, gradient == "exact", tol, known_parts=parts))
+        shared = (
+            surfaces[-1].parts if surfaces and surfaces[-1].model is task.model and not callable(one.mean) else None
+        )
+        surfaces.append(Landscape(task.model, task, method, objective, gradient == "exact", tol, shared_parts=shared))
     finished: dict[int, Fitted] = {}
     with one_blas_thread(), ThreadPoolExecutor(threads()) as pool:
         shares, stop = _shares(surfaces), Event()
@@ -112,9 +114,30 @@ def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
     return [[rows[i] for i in some] for rows in dealt for some in evenly(len(rows), held(surfaces[rows[0]].task.cost))]
 
 
+class _Stopped(Exception):
+    """The call has been given up."""
+
+
 def _together(surfaces: list[Landscape], most: int, ftol: float, stop: Event) -> list[Fitted]:
-    """All of a share learned; nothing once the call has been given up."""
-    search = BatchSearch(surfaces, most, ftol)
-    while len(search.ascent.unfinished()) and not stop.is_set():
-        search.step()
-    return [] if stop.is_set() else search.results()
+    """All of a share learned; nothing once the call has been given up. A problem at whose start the batch's inference
+    fails is learned alone, with all of `fit`'s strategies.
+    """
+
+    def observe(state: SearchState) -> None:
+        if stop.is_set():
+            raise _Stopped
+
+    problems = [Problem.of(one, most, ftol) for one in surfaces]
+    batch, starts = Batch(problems), [[starting_point(one.parts)[0]] for one in surfaces]
+    states = [
+        init(problem, start, batch.memory(i)) for i, (problem, start) in enumerate(zip(problems, starts, strict=True))
+    ]
+    try:
+        states = run(problems, states, observe, batch.evaluate, batch.slots)
+    except _Stopped:
+        return []
+    loo = batch.loo([state.end for state in states if state.end is not None])
+    return [
+        fitted_from(one, state, ending_of(problem, state), loo[i]) if i in loo else learn(one, start, most, ftol)
+        for i, (one, problem, state, start) in enumerate(zip(surfaces, problems, states, starts, strict=True))
+    ]

@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.learning.ascent import LONGEST, TINY, by_secant
+from quantprop.learning.quasi_newton import LONGEST_STEP, TINY, by_secant
 
 GAIN = 1e-4  # nats: a search with less than this to gain has converged
-FLAT = 1e-4  # largest entry of the projected gradient at which a search stops
+GRADIENT_TOLERANCE = 1e-4  # largest entry of the projected gradient at which a search stops
 RISING = 10 * GAIN  # gain over the latest evaluations above which the curvature learned from them is not trusted
 LATEST = 60  # evaluations that the curvature is learned from
 
@@ -28,17 +28,17 @@ def converged(remaining: float, value: float, slope: float, gtol: float) -> bool
     """Whether less than GAIN, or than the objective's rounding error, is left to gain, and the slope is as small as was
     asked where that is smaller than by default.
     """
-    return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= FLAT or slope <= gtol)
+    return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= GRADIENT_TOLERANCE or slope <= gtol)
 
 
 def expected_gain(gradient: Float[np.ndarray, " theta"], curvature: Float[np.ndarray, "theta theta"]) -> float:
     """½ gᵀH⁻¹g, with the projected gradient g and the negated Hessian H of the entries that are free to move. Along
-    each axis of H the step is LONGEST at most, so that it is finite where H is not positive definite.
+    each axis of H the step is LONGEST_STEP at most, so that it is finite where H is not positive definite.
     """
     free = gradient != 0
     bend, axes = np.linalg.eigh(curvature[np.ix_(free, free)])
     slope = np.abs(axes.T @ gradient[free])
-    step = np.minimum(slope / np.maximum(bend, TINY), LONGEST)
+    step = np.minimum(slope / np.maximum(bend, TINY), LONGEST_STEP)
     return float((slope * step - 0.5 * bend * step**2).sum())
 
 
@@ -51,18 +51,19 @@ def gain_by_secants(
     that does not matter, would be taken for as curved as the others, and what it promises be missed.
     """
     free = gradient != 0
-    near = [one for one in seen[-LATEST:] if np.all(np.abs(one.theta - theta)[free] <= LONGEST)]
+    near = [one for one in seen[-LATEST:] if np.all(np.abs(one.theta - theta)[free] <= LONGEST_STEP)]
     steps = np.diff([one.theta[free] for one in near], axis=0)
     bends = -np.diff([one.gradient[free] for one in near], axis=0)
     own = (steps * bends).sum(axis=0) / np.maximum((steps**2).sum(axis=0), TINY)
-    unit = 1.0 / np.sqrt(np.maximum(own, np.abs(gradient[free]) / LONGEST))  # of θ, in which all curvatures are 1
+    unit = 1.0 / np.sqrt(np.maximum(own, np.abs(gradient[free]) / LONGEST_STEP))  # of θ, in which all curvatures are 1
     moved = steps.any(axis=1)
     slope, steps, bends = unit * gradient[free], steps[moved] / unit, unit * bends[moved]
     basis = np.linalg.qr(np.vstack([slope, steps, bends]).T)[0]  # outside of its span they stay 1
     slope, steps, bends = slope @ basis, steps @ basis, bends @ basis
     curvature = np.eye(len(slope))[None]
     for i in range(len(steps)):
-        curvature = by_secant(curvature, steps[i : i + 1], bends[i : i + 1], np.array([False]))
+        convex = steps[i] @ bends[i] > 0
+        curvature = by_secant(curvature, steps[i : i + 1], bends[i : i + 1]) if convex else curvature / 4.0
     return expected_gain(slope, curvature[0])
 
 
@@ -75,7 +76,7 @@ def remaining_gain(
     the latest evaluations, as many as it takes to learn the curvature, no less is.
     """
     gain, slope = gain_by_secants(gradient, theta, seen), float(np.abs(gradient).max(initial=0.0))
-    if slope <= FLAT:
+    if slope <= GRADIENT_TOLERANCE:
         return min(gain, slope)
     values = [one.value for one in seen]
     before = values[: -min(len(theta), LATEST) - 1]

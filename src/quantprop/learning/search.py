@@ -1,190 +1,338 @@
-"""The search for an optimum of one landscape, with inference only as precise as each step needs."""
+"""The search for the optimum of an objective, as a pure state machine: `init`, `step`, `done`.
+
+A search takes quasi-Newton steps with inference only as precise as each step needs, evaluates the best point precisely,
+continues if gains were lost in the errors, and ends by Newton's method if gradients still tell points apart that values
+no longer do. Then it starts again, if there are further starts. θ is measured in the units of `Problem.unit` here.
+
+All is written for lists of problems, so that one call evaluates many of them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.core.parameters import free, logarithmic
+from quantprop.core.parameters import box, free, logarithmic
 from quantprop.inference.results import Step
-from quantprop.learning import limited_memory
-from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, projected, steepness
-from quantprop.learning.checkpoints import Checkpoint
-from quantprop.learning.landscape import Point
-from quantprop.learning.last_steps import newton
-from quantprop.learning.remaining import FLAT, Seen, converged, remaining_gain
-from quantprop.learning.starts import units
+from quantprop.learning import polishing
+from quantprop.learning.quasi_newton import (
+    FAILED, GOING, LONGEST_STEP, NO_PROGRESS, Iterate, Rule, begin, incline, projected, received, stacked, steepness,
+    unstacked,
+)  # fmt: skip
+from quantprop.learning.remaining import GRADIENT_TOLERANCE, Seen, converged, remaining_gain
+from quantprop.learning.starts import StartRule, further_start, start_by, units
 
-ONE = np.array([0])  # the row of an ascent's only problem
-FTOL = 1e-12
-FEW = 8  # entries of θ
-ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
-LOOSE = 1e-3  # tolerance of inference on the way, at most
-BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
-PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
-SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
-ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
-
-
-def loose(landscape: Any, incline: Any) -> Any:
-    """Tolerance of inference on the way, given the slope along the step that led there; the same in all processes of a
-    job, whose sweeps end together.
-    """
-    loosest = min(LOOSE, (BLUR / max(landscape.total, 1)) ** 0.5) if landscape.exact else PARTIAL
-    return np.clip(SHARP * incline, landscape.tol, loosest)
+MAX_EVALUATIONS = 300  # from one start
+FTOL = 1e-12  # relative gain of one step below which a search stops
+FEW_ENTRIES = 8  # of θ
+MAX_EQUAL_VALUES = 3  # in a row, no further from the best than ftol, after which values no longer tell points apart
+LOOSEST_TOL = 1e-3  # of inference during the search
+VALUE_ERROR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
+PARTIAL_TOL = 1e-6  # with a partial gradient, where values are not corrected for what the sites have still to gain
+GRADIENT_ERROR = 3e-5  # relative to the slope along the step: it is of first order in the residual
+COMPARABLE = 1e-3  # largest residual at which values are compared, relative to the slope: their error is of 2nd order
+CLIMB, EVALUATE, DONE = "climb", "evaluate", "done"  # phases, beside those of `polishing`
 
 
-def rough(residual: Any, slope: Any, tol: float) -> Any:
-    """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
-    return residual > np.maximum(ROUGH * slope, tol)
+class Problem(NamedTuple):
+    """An objective, and how to search for its optimum."""
+
+    objective: Any  # a Landscape, or anything with its `parts`, `task`, `tol`, `exact`, `total` and `careful`
+    bounds: Float[np.ndarray, "theta 2"]
+    unit: Float[np.ndarray, " theta"]
+    lower: Float[np.ndarray, " theta"]  # in units of θ, as what follows
+    upper: Float[np.ndarray, " theta"]
+    on_natural_scale: bool  # short steps are enough: θ has few entries, logarithms, and f has no unit
+    max_evaluations: int = MAX_EVALUATIONS
+    ftol: float = FTOL
+    gtol: float = GRADIENT_TOLERANCE
+    further_starts: bool = True  # if an end is suspicious
+
+    @staticmethod
+    def of(objective: Any, *settings: Any) -> Problem:
+        """The search over an objective inside the bounds of its parameters."""
+        parts, unit = objective.parts, units(objective)
+        few = len(unit) <= FEW_ENTRIES and all(map(logarithmic, free(parts)))
+        bounds = box(parts)
+        lower, upper = bounds.T / unit
+        natural = few and parts.likelihood.noise_name is None
+        return Problem(objective, bounds, unit, lower, upper, natural, *settings)
+
+    def theta(self, state: SearchState) -> Float[np.ndarray, " theta"]:
+        """The hyperparameters at the trial of a search."""
+        return np.clip(self.unit * state.trial, *self.bounds.T)
+
+    def slope(self, gradient: np.ndarray, theta: np.ndarray) -> float:
+        """The largest entry of the projected gradient."""
+        return float(steepness(gradient, theta, self.lower, self.upper))
+
+    def projected(self, at: Seen) -> Float[np.ndarray, " theta"]:
+        """The gradient without the entries that point out of the box."""
+        return projected(at.gradient, at.theta, self.lower, self.upper)
+
+    def finished(self, best: Seen, left: float) -> bool:
+        """True if a point, with so much left to gain, is an optimum."""
+        return converged(left, best.value, self.slope(best.gradient, best.theta), self.gtol)
+
+    @property
+    def precise(self) -> bool:
+        """True if gains as small as rounding errors are asked for."""
+        return self.objective.exact and self.ftol <= FTOL
 
 
 class End(NamedTuple):
-    """Where a search ended, the optimiser's reason for stopping, and the gain that can still be expected."""
+    """Where a search from one start ended."""
 
-    point: Point
+    theta: Float[np.ndarray, " theta"]  # not in units
+    value: float
+    slope: float
     why: str
-    remaining: float
+    remaining: float  # nats that can still be expected
+    usable: bool
+    point: Any = None  # as evaluated; None after a checkpoint was read
 
 
-class Climb:
-    """An ascent, or L-BFGS-B, over a landscape or what adds to one, with a trace."""
+class SearchState(NamedTuple):
+    """All that the next step depends on."""
 
-    def __init__(
-        self,
-        landscape: Any,
-        bounds: np.ndarray,
-        most: int,
-        ftol: float,
-        report: Callable,
-        kept: Checkpoint | None = None,
-        flat: float = FLAT,
-    ) -> None:
-        self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
-        self.kept = Checkpoint() if kept is None else kept
-        self.flat = flat
-        self.unit = units(landscape)
-        self.trace: list[Step] = []
-        self.seen: list[Seen] = []  # from this start, in units of θ
-        self.restart = -1
-        self.alike = 0  # values in a row that are the best one's, but for rounding
-
-    def best_of(self, starts: list[np.ndarray], known: End | None = None) -> End:
-        """The best end over several starts, and one that is known already."""
-        ends = [*([] if known is None else [known]), *(self.from_(start) for start in starts)]
-        return max(ends, key=lambda end: end.point.value if end.point.usable else -np.inf)
-
-    def from_(self, theta: np.ndarray) -> End:
-        """The best point reached from θ."""
-        self.restart += 1
-        self.seen = []
-        best = self.visit(theta, float(loose(self.landscape, np.inf if len(theta) else 0.0)))
-        if not best.usable:
-            return End(best, "inference-failed", np.nan)
-        if not len(theta):
-            return End(best, "nothing-to-learn", 0.0)
-        first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
-        best, why = self._climbed(best, partial(loose, self.landscape), first)
-        best = self._settled(best)
-        unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
-        if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
-            best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
-        best = self._settled(best)
-        left = remaining_gain(self.projected(best), best.theta / self.unit, self.seen)
-        further = self.landscape.exact and (self.ftol <= FTOL or self.flat < FLAT)
-        if further and why != "max-evaluations" and not self.finished(best, left):
-            best, left = newton(self, best, left)
-        return End(best, why, left)
-
-    def finished(self, best: Point, left: float) -> bool:
-        """Whether a point, with so much left to gain, is an optimum."""
-        return converged(left, best.value, self.slope(best), self.flat)
-
-    def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
-        """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
-        and why the search ended. `steepest` is the slope with which L-BFGS-B would begin with a step of 1.
-        """
-        best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * FLAT
-        self.alike = 0
-        if not _on_a_natural_scale(self.landscape):
-            return limited_memory.climbed(self, best, precision, steepest, flat, lambda: last - len(self.trace))
-        ascent = Ascent((best.theta / unit)[None], self.bounds / unit[:, None], flat, self.ftol, self.most + 2)
-        _tell(ascent, best, unit)
-        while ascent.reason[0] == GOING:
-            if len(self.trace) >= last:
-                return best, "max-evaluations"
-            tol = float(precision(abs(ascent.incline(ONE)[0])))
-            point, best = self.tried(best, unit * ascent.trial[0], tol)
-            if self.nothing_to_gain(best):
-                return best, "small-gain"
-            _tell(ascent, point, unit)
-        return best, "no-progress" if ascent.reason[0] == NO_PROGRESS else "small-gain"
-
-    def tried(self, best: Point, theta: np.ndarray, tol: float) -> tuple[Point, Point]:
-        """The point at θ, and the better one of it and the best so far."""
-        point = self.visit(np.clip(theta, self.bounds[:, 0], self.bounds[:, 1]), tol)
-        if not point.usable:
-            return point, best
-        point = self._compared(point) if point.value > best.value else point
-        self.alike = self.alike + 1 if abs(point.value - best.value) <= self.ftol * (1.0 + abs(best.value)) else 0
-        return point, point if point.value > best.value else best
-
-    def nothing_to_gain(self, best: Point) -> bool:
-        """Whether values no longer tell points apart: a line search would go on until its own limit."""
-        return self.alike >= (1 if self.slope(best) <= FLAT else ALIKE)
-
-    def _compared(self, point: Point) -> Point:
-        """A point whose value can be compared with those of its neighbours.
-
-        With a partial gradient values and slopes do not belong together, and more precision only shows it.
-        """
-        slope = self.slope(point)
-        if not self.landscape.exact or not rough(float(point.out.at.residual), slope, self.landscape.tol):
-            return point
-        finer = self.visit(point.theta, float(loose(self.landscape, slope)))
-        return finer if finer.usable else point
-
-    def _settled(self, point: Point) -> Point:
-        """The same point with inference at the landscape's own tolerance."""
-        if float(point.out.at.residual) <= self.landscape.tol:
-            return point
-        tight = self.visit(point.theta)
-        return tight if tight.usable else point
-
-    def visit(self, theta: np.ndarray, tol: float = 0.0) -> Point:
-        """One evaluation, noted and reported."""
-        point = self.kept.visit(self.landscape, theta, tol)
-        slope = self.slope(point)
-        self.trace.append(
-            Step(self.restart, point.theta, point.value, slope, point.reason, int(point.out.sweeps), point.seconds)
-        )
-        self.report(self.trace[-1], len(self.trace))
-        if point.usable:
-            self.seen.append(Seen(point.theta / self.unit, point.value, self.unit * point.gradient))
-        return point
-
-    def slope(self, point: Point) -> float:
-        """The largest entry of the projected gradient, in units of θ."""
-        return float(steepness(self.unit * point.gradient, point.theta, self.bounds))
-
-    def projected(self, point: Point) -> Float[np.ndarray, " theta"]:
-        """The gradient, in units of θ, without the entries that point out of the box."""
-        return projected(self.unit * point.gradient, point.theta, self.bounds)
+    iterate: Iterate
+    trial: Float[np.ndarray, " theta"]
+    memory: Any  # what the next evaluation starts from
+    starts: tuple[Float[np.ndarray, " theta"], ...]  # still to be tried
+    tol: float  # of inference at the trial
+    phase: str = CLIMB
+    again: bool = False  # True if the trial is evaluated again, more precisely
+    precisely: bool = False  # True once all evaluations are as precise as possible
+    best: Seen | None = None  # from this start
+    residual: float = np.inf  # there
+    point: Any = None  # there, as evaluated
+    equal: int = 0  # values in a row that are the best one's, except for rounding
+    spent: int = 0  # evaluations of these steps
+    why: str = ""  # they ended
+    remaining: float = np.nan
+    newton: polishing.Newton | None = None
+    seen: tuple[Seen, ...] = ()  # usable evaluations from this start
+    trace: tuple[Step, ...] = ()
+    restart: int = 0
+    tried: tuple[StartRule, ...] = ()
+    end: End | None = None  # the best so far
 
 
-def _on_a_natural_scale(landscape: Any) -> bool:
-    """Whether a first step of 1 at most, and 3 after that, is what a search needs: over few logarithms, where f has no
-    unit. Elsewhere L-BFGS-B's long first steps find the unit of y sooner, and better optima of many lengthscales.
+def loose(objective: Any, slope: float) -> float:
+    """Tolerance of inference during a search, given the slope along the step that led there; the same in all processes
+    of a job, whose sweeps end together.
     """
-    learned, likelihood = free(landscape.parts), landscape.parts.likelihood
-    few = sum(np.size(parameter.value) for parameter in learned) <= FEW
-    return few and likelihood.noise_name is None and all(map(logarithmic, learned))
+    loosest = min(LOOSEST_TOL, (VALUE_ERROR / max(objective.total, 1)) ** 0.5) if objective.exact else PARTIAL_TOL
+    return float(min(max(GRADIENT_ERROR * slope, objective.tol), loosest)) if loosest > objective.tol else objective.tol
 
 
-def _tell(ascent: Ascent, point: Point, unit: Float[np.ndarray, " theta"]) -> None:
-    """Tell an ascent of one problem, in units of θ, what was found at its trial."""
-    ascent.tell(ONE, np.array([point.value]), (unit * point.gradient)[None], np.array([point.usable]))
+def init(problem: Problem, starts: Sequence[np.ndarray], memory: Any) -> SearchState:
+    """The state before the first step."""
+    first, *others = (start / problem.unit for start in starts)
+    tol = loose(problem.objective, np.inf if len(first) else 0.0)
+    return SearchState(begin(first), first, memory, tuple(others), tol)
+
+
+def done(state: SearchState) -> str | None:
+    """Why the best search ended, once all have."""
+    return state.end.why if state.phase == DONE and state.end is not None else None
+
+
+def run(
+    problems: Sequence[Problem],
+    states: list[SearchState],
+    observe: Callable[[SearchState], None] = lambda state: None,
+    evaluate: Callable[[list[int], list[SearchState]], list[Any]] | None = None,
+    at_once: int = 1,
+) -> list[SearchState]:
+    """Step until all searches have ended. `evaluate` is given the indices and states of some problems, and returns
+    for each a point, or None if it has to be continued, and what the next evaluation starts from; by default the
+    objectives of the problems are evaluated one by one.
+    """
+
+    def alone(rows: list[int], some: list[SearchState]) -> list[Any]:
+        each = ((problems[i], state) for i, state in zip(rows, some, strict=True))
+        return [one.objective.evaluate(one.theta(state), state.tol, state.memory) for one, state in each]
+
+    states, evaluate = list(states), evaluate or alone
+    while rows := [i for i, state in enumerate(states) if not done(state)][:at_once]:
+        found = evaluate(rows, [states[i] for i in rows])
+        for i, (_, memory) in zip(rows, found, strict=True):
+            states[i] = states[i]._replace(memory=memory)
+        known = [(i, point) for i, (point, _) in zip(rows, found, strict=True) if point is not None]
+        rows, points = [i for i, _ in known], [point for _, point in known]
+        for i, state in zip(rows, step([problems[i] for i in rows], [states[i] for i in rows], points), strict=True):
+            states[i] = state
+            observe(state)
+    return states
+
+
+def step(problems: Sequence[Problem], states: Sequence[SearchState], points: Sequence[Any]) -> list[SearchState]:
+    """The states once the points at their trials are known."""
+    if not points:
+        return []
+    gradients = np.stack([one.unit * point.gradient for one, point in zip(problems, points, strict=True)])
+    slopes = steepness(gradients, np.stack([state.trial for state in states]), *_boxes(problems)).tolist()
+    states = [_noted(*each) for each in zip(states, points, gradients, slopes, strict=True)]
+    climbing = []
+    for i, (problem, state, point, slope) in enumerate(zip(problems, states, points, slopes, strict=True)):
+        if state.phase == EVALUATE:
+            states[i] = _settled(problem, _moved(state, point) if point.usable else state)
+        elif state.phase != CLIMB:
+            states[i] = _polished(problem, polishing.received(problem, state, point))
+        elif _is_rough(problem, state, point, slope):
+            states[i] = state._replace(again=True, tol=loose(problem.objective, slope))
+        else:
+            climbing.append(i)
+    if climbing:
+        new = _climbed(*([column[i] for i in climbing] for column in (problems, states, points)))
+        for i, state in zip(climbing, new, strict=True):
+            states[i] = state
+    return states
+
+
+def _boxes(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray]:
+    """The bounds of several problems."""
+    return np.stack([problem.lower for problem in problems]), np.stack([problem.upper for problem in problems])
+
+
+def _noted(state: SearchState, point: Any, gradient: np.ndarray, slope: float) -> SearchState:
+    """The state with one more line in its trace."""
+    line = Step(state.restart, point.theta, point.value, slope, point.reason, point.sweeps, point.seconds)
+    seen = (*state.seen, Seen(state.trial, point.value, gradient)) if point.usable else state.seen
+    return state._replace(trace=(*state.trace, line), seen=seen)
+
+
+def _moved(state: SearchState, point: Any) -> SearchState:
+    """The state with the latest point as its best."""
+    return state._replace(best=state.seen[-1], residual=point.residual, point=point)
+
+
+# --- quasi-Newton steps ----------------------------------------------------------------------------------------------
+
+
+def _is_rough(problem: Problem, state: SearchState, point: Any, slope: float) -> bool:
+    """Return whether a better value is too inexact to be compared with others by the gains that so small a slope
+    promises. With a partial gradient values and slopes do not belong together, and more precision only shows it.
+    """
+    better = point.usable and not state.again and (state.best is None or point.value > state.best.value)
+    return better and problem.objective.exact and point.residual > max(COMPARABLE * slope, problem.objective.tol)
+
+
+def rule_of(problems: Sequence[Problem]) -> Rule:
+    """The rule of steps of problems of one form."""
+    longest = LONGEST_STEP if problems[0].on_natural_scale else np.inf
+    return Rule(*_boxes(problems), problems[0].ftol, 0.5 * GRADIENT_TOLERANCE, longest)
+
+
+def _climbed(problems: list[Any], states: list[Any], points: list[Any]) -> list[SearchState]:
+    """The states after another step, or at its end."""
+    # A point that could not be evaluated again more precisely counts as it was before.
+    usable = [point.usable or state.again for state, point in zip(states, points, strict=True)]
+    latest = [state.seen[-1] if good else Seen(state.trial, -np.inf, np.zeros_like(state.trial))
+              for state, good in zip(states, usable, strict=True)]  # fmt: skip
+    iterate = stacked([_with_scale(*each) for each in zip(problems, states, latest, strict=True)])
+    value, gradient = np.array([one.value for one in latest]), np.stack([one.gradient for one in latest])
+    new = unstacked(received(iterate, rule_of(problems), value, gradient, np.array(usable)))
+    every = zip(problems, states, points, latest, usable, new, strict=True)
+    return [_after_step(*each) for each in every]
+
+
+def _with_scale(problem: Problem, state: SearchState, start: Seen) -> Iterate:
+    """The iterate; before its first step, with the curvature on which that depends: long first steps find the unit of
+    y, and better optima of many lengthscales, but lead rules that integrate to where sweeps fail.
+    """
+    if state.best is not None or problem.on_natural_scale:
+        return state.iterate
+    steepest = problem.slope(start.gradient, start.theta) if problem.objective.careful else 1.0
+    return state.iterate._replace(scale=max(1.0, steepest))
+
+
+def _after_step(
+    problem: Problem, state: SearchState, point: Any, latest: Seen, usable: bool, iterate: Iterate
+) -> SearchState:
+    """The state with the rule's next trial; or what follows after the last one."""
+    if iterate.reason == FAILED:
+        return _ended(problem, state._replace(point=point, why="inference-failed"))
+    first, old = state.best is None, latest if state.best is None else state.best
+    near = usable and not first and abs(latest.value - old.value) <= problem.ftol * (1.0 + abs(old.value))
+    equal = state.equal if not usable else state.equal + 1 if near else 0
+    state = state._replace(iterate=iterate, again=False, equal=equal, spent=state.spent + (not first))
+    if usable and (first or latest.value > old.value):
+        residual = point.residual if point.usable else np.inf
+        state = state._replace(best=latest, residual=residual, point=point if point.usable else None)
+    return _next(problem, state)
+
+
+def _next(problem: Problem, state: SearchState) -> SearchState:
+    """The state with the next trial ahead, if there is one."""
+    best: Any = state.best
+    flat = state.equal > 0 and problem.slope(best.gradient, best.theta) <= GRADIENT_TOLERANCE
+    if flat or state.equal >= MAX_EQUAL_VALUES:
+        return _climb_ended(problem, state._replace(why="small-gain"))
+    if state.iterate.reason != GOING:
+        why = "no-progress" if state.iterate.reason == NO_PROGRESS else "small-gain"
+        return _climb_ended(problem, state._replace(why=why))
+    if state.spent >= problem.max_evaluations:
+        return _climb_ended(problem, state._replace(why="max-evaluations"))
+    tol = problem.objective.tol if state.precisely else loose(problem.objective, incline(state.iterate))
+    return state._replace(trial=state.iterate.trial, tol=tol)
+
+
+def _climb_ended(problem: Problem, state: SearchState) -> SearchState:
+    """What follows the last step: an evaluation of the best point as precise as possible, if that was not."""
+    best: Any = state.best
+    if state.residual <= problem.objective.tol:
+        return _settled(problem, state)
+    return state._replace(phase=EVALUATE, trial=best.theta, tol=problem.objective.tol)
+
+
+def _settled(problem: Problem, state: SearchState) -> SearchState:
+    """More steps if gains were below the errors; otherwise Newton's method, if that may gain something."""
+    best: Any = state.best
+    slope = problem.slope(best.gradient, best.theta)
+    stopped = state.why in ("small-gain", "no-progress")
+    if problem.precise and not state.precisely and stopped and slope > GRADIENT_TOLERANCE:
+        start = begin(best.theta, 0.0 if problem.on_natural_scale else max(1.0, slope))
+        told = np.array([best.value]), best.gradient[None], np.array([True])
+        (iterate,) = unstacked(received(stacked([start]), rule_of([problem]), *told))
+        return _next(problem, state._replace(iterate=iterate, phase=CLIMB, precisely=True, equal=0, spent=0))
+    left = remaining_gain(problem.projected(best), best.theta, state.seen) if len(best.theta) else 0.0
+    state = state._replace(remaining=left)
+    further = problem.precise or (problem.objective.exact and problem.gtol < GRADIENT_TOLERANCE)
+    if not further or state.why == "max-evaluations" or problem.finished(best, left):
+        return _ended(problem, state)
+    return _polished(problem, polishing.begun(problem, state))
+
+
+def _polished(problem: Problem, state: SearchState) -> SearchState:
+    """The state with another of Newton's steps ahead, or at the end."""
+    return state if state.newton is not None else _ended(problem, state)
+
+
+# --- ends and further starts -----------------------------------------------------------------------------------------
+
+
+def _ended(problem: Problem, state: SearchState) -> SearchState:
+    """The state at the next start, if there is one; or at the end."""
+    usable, last = state.best is not None, state.trace[-1]
+    at: Any = state.best if usable else Seen(state.trial, last.value, state.trial)
+    why = state.why if len(at.theta) or not usable else "nothing-to-learn"
+    slope = problem.slope(at.gradient, at.theta) if usable else last.gradient
+    point = None if state.point is None else state.point.alone()
+    end = End(np.clip(problem.unit * at.theta, *problem.bounds.T), at.value, slope, why, state.remaining, usable, point)
+    if state.end is not None and not (usable and (end.value > state.end.value or not state.end.usable)):
+        end = state.end
+    starts, tried = state.starts, state.tried
+    if problem.further_starts and not starts and end.usable and end.why not in ("max-evaluations", "nothing-to-learn"):
+        rule = further_start(problem.objective, end.theta, problem.bounds)
+        if rule is not None and rule not in tried:
+            start = start_by(rule, problem.objective, state.trace[0].theta, problem.bounds)
+            starts, tried = (start / problem.unit,), (*tried, rule)
+    if not starts:
+        return state._replace(phase=DONE, end=end, point=None)
+    again = init(problem, [problem.unit * start for start in starts], state.memory)
+    return again._replace(trace=state.trace, restart=state.restart + 1, tried=tried, end=end)

@@ -16,7 +16,6 @@ from quantprop.core.parameters import Parameter, at, declared, free, is_paramete
 from quantprop.core.records import changed
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import VARIANCE, Columns, Constant, Kernel, Power, Product, Sum, summands
-from quantprop.learning.landscape import Landscape
 from quantprop.likelihoods.base import Likelihood
 from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
@@ -155,7 +154,7 @@ ROUGH = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
 
 
 def further_start(
-    landscape: Landscape, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+    landscape: Any, end: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> StartRule | None:
     """The rule for a further start where learning took all of y for noise, or none of it, or ended at a bound.
 
@@ -175,7 +174,7 @@ def further_start(
 
 
 def start_by(
-    rule: StartRule, landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+    rule: StartRule, landscape: Any, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"]:
     """θ of a further start: a kernel of the size of y, with noise and lengthscales as the rule says."""
     parts, spread = at(landscape.parts, first), size_in(landscape).spread
@@ -200,7 +199,7 @@ def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "the
     return (theta >= bounds[:, 1] - edge).astype(int) - (theta <= bounds[:, 0] + edge)
 
 
-def _stopped_by_bound(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
+def _stopped_by_bound(landscape: Any, end: np.ndarray, bounds: np.ndarray) -> bool:
     """Whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
     sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
     return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -17,22 +17,20 @@ from jaxtyping import Float, Int
 from quantprop.core.data import inputs, pad, row_weights
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import at as at_theta
-from quantprop.core.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
+from quantprop.core.parameters import declared, is_parameter, log_prior, values, without_bounds
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem
 from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of, solve_streamed, total
 from quantprop.inference.inferring import all_finite
-from quantprop.inference.results import Ending, Fitted, Step
+from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, prepare, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
-from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.remaining import FLAT
-from quantprop.learning.search import FTOL
-from quantprop.learning.warm_starts import Memory
+from quantprop.learning.remaining import GRADIENT_TOLERANCE
+from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.encoding import encode
 from quantprop.methods import EP, Method
@@ -93,9 +91,9 @@ def fit_streamed(
     method: Method | str = "ep",
     *,
     tol: float = 1e-8,
-    max_evaluations: int = 300,
+    max_evaluations: int = MAX_EVALUATIONS,
     ftol: float = FTOL,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOLERANCE,
 ) -> Fitted:
     """Learn a model with inducing points from rows that are read again for every pass; in memory are their sites.
 
@@ -118,29 +116,42 @@ def fit_streamed(
     if several():
         raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
     landscape = StreamedLandscape.of(model, rows, method, tol)
-    theta, bounds = starting_point(landscape.parts)
-    found: Any = landscape  # it does for a search what a Landscape does
-    end, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
-    ending = ending_of(found, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return _fitted(landscape, end.point, tuple(climb.trace), ending)
+    problem = Problem.of(landscape, max_evaluations, ftol, gtol)
+    state = searched(problem, [starting_point(landscape.parts)[0]])
+    return _fitted(landscape, state, ending_of(problem, state))
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------
 
 
-class Reached(NamedTuple):
-    """How precise inference was, and its sites."""
+class Sites(NamedTuple):
+    """Sites of all rows, which an evaluation starts from."""
 
-    residual: float
-    sites: Natural
+    nu: Float[np.ndarray, " n"]
+    tau: Float[np.ndarray, " n"]
 
 
-class Passed(NamedTuple):
-    """What is kept of inference at a point, in the place of an `Outcome`."""
+class StreamedPoint(NamedTuple):
+    """One evaluation of the objective."""
 
-    at: Reached
-    sweeps: int
+    theta: Float[np.ndarray, " theta"]
+    value: float
+    gradient: Float[np.ndarray, " theta"]
+    sites: Sites
     factor: Factor
+    residual: float
+    sweeps: int
+    reason: str
+    seconds: float
+
+    @property
+    def usable(self) -> bool:
+        """True if inference converged and everything is finite."""
+        return self.reason == "converged" and bool(np.isfinite([self.value, *self.gradient]).all())
+
+    def alone(self) -> StreamedPoint:
+        """The point itself: it is not one of a batch."""
+        return self
 
 
 @program
@@ -174,12 +185,12 @@ def _seen(problem: InferenceProblem, factor: Factor, sites: Natural):
     return post.marginals, rowwise(problem.likelihood.predictive_log_prob, problem.data, rest)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class StreamedLandscape:
     """objective(θ) for a model and rows that are read a chunk at a time: the evidence of EP and power EP.
 
-    `task` holds a sample of the rows, for whatever looks at data to choose a start or a unit. Sites are warm-started
-    from call to call.
+    `task` holds a sample of the rows, for whatever looks at data to choose a start or a unit. An evaluation starts from
+    the sites of the one before.
     """
 
     model: Model
@@ -191,8 +202,6 @@ class StreamedLandscape:
     objective: Objective = Evidence()
     exact: bool = True
     careful: bool = True  # the most sweeps, of two passes each, would be at the other end of the box
-    sites: Natural = field(init=False)
-    newest: Point | None = field(default=None, init=False)  # which the sites are of
 
     @staticmethod
     def of(model: Model, rows: Rows, method: Method, tol: float) -> StreamedLandscape:
@@ -205,28 +214,24 @@ class StreamedLandscape:
             )
             model = replace(model, process=Inducing(points, process.learn, process.seed, process.jitter))
         task = prepare(model, x, y, method)
-        made = StreamedLandscape(task.model, rows, method, task, tol)
-        made.start()
-        return made
+        return StreamedLandscape(task.model, rows, method, task, tol)
 
-    def start(self) -> None:
-        """Set the sites to the likelihood's own."""
+    def memory(self) -> Sites:
+        """The sites that the first evaluation starts from: the likelihood's own."""
         n, likelihood = len(self.rows), values(self.parts.likelihood)
-        self.sites = Natural(np.zeros(n), np.zeros(n))
+        sites = Sites(np.zeros(n), np.zeros(n))
         for rows, x, data, weight in self.read():
             own = self.task._replace(x=x[: rows.stop - rows.start], padded=x, data=data, weight=weight)
             start = float64(starting_sites)(likelihood, own, None)
-            self.sites.nu[rows], self.sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
+            sites.nu[rows], sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
+        return sites
 
     @property
     def count(self) -> int:
         """How many rows it is of."""
         return len(self.rows)
 
-    @property
-    def total(self) -> int:
-        """The same, since it is of one process."""
-        return self.count
+    total = padded = count  # the same, since it is of one process
 
     @cached_property
     def parts(self) -> Declared:
@@ -237,18 +242,6 @@ class StreamedLandscape:
     def unbounded(self) -> Declared:
         """The same parts, as compiled programs see them."""
         return without_bounds(self.parts)
-
-    def compile(self) -> None:
-        """Programs are compiled when they are called."""
-
-    def memory(self) -> Memory:
-        """What the next evaluation takes from those before it: the newest sites alone."""
-        n, size = len(self.rows), len(packed(self.parts))
-        return Memory(np.zeros((0, size)), np.zeros((0, n)), np.zeros((0, n)), self.sites)
-
-    def recall(self, memory: Memory) -> None:
-        """Start the next evaluation from these sites."""
-        self.sites.nu[:], self.sites.tau[:], self.newest = memory.newest.nu, memory.newest.tau, None
 
     @cached_property
     def fingerprint(self) -> str:
@@ -294,26 +287,23 @@ class StreamedLandscape:
             yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)
 
     @float64
-    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The objective at θ and its gradient, from the sites of the evaluation before."""
+    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, sites: Sites) -> tuple[StreamedPoint, Sites]:
+        """The objective at θ and its gradient, from the given sites; and those that the next evaluation starts from."""
         began, theta = time.perf_counter(), np.array(theta, dtype=np.float64)
-        before = Natural(self.sites.nu.copy(), self.sites.tau.copy())
-        passes, tol = Passes(partial(self.chunks, theta)), max(tol, self.tol)
-        end = solve_streamed(passes, self.sites, tol, self.max_sweeps, self.pilot(theta))
-        value, slope = self._slope(theta, end.factor)
-        out: Any = Passed(Reached(end.residual, self.sites), end.sweeps, end.factor)
-        point = Point(theta, value, slope, None, out, end.reason, time.perf_counter() - began)
-        if not point.usable:
-            self.sites.nu[:], self.sites.tau[:] = before.nu, before.tau
-        self.newest = point if point.usable else None
-        return point
+        own: Any = Sites(sites.nu.copy(), sites.tau.copy())
+        end = solve_streamed(Passes(partial(self.chunks, theta)), own, max(tol, self.tol), self.max_sweeps,
+                             self.pilot(theta))  # fmt: skip
+        value, slope = self._slope(theta, end.factor, own)
+        seconds = time.perf_counter() - began
+        point = StreamedPoint(theta, value, slope, own, end.factor, end.residual, end.sweeps, end.reason, seconds)
+        return point, own if point.usable else sites
 
-    def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor) -> tuple[float, np.ndarray]:
+    def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor, sites: Any) -> tuple[float, np.ndarray]:
         """One pass: the sum of all chunks' parts, and the log prior densities once."""
         density, its_slope = _log_prior(self.unbounded, theta)
 
         def one(chunk: Chunk) -> tuple[Any, Any]:
-            own = sites_of(self.sites, chunk)
+            own = sites_of(sites, chunk)
             part = _sloped(theta, self.unbounded, chunk.problem, self.objective, chunk.inputs, factor, own)
             return part[0] - density, part[1] - its_slope
 
@@ -323,24 +313,21 @@ class StreamedLandscape:
 
 
 @float64
-def _fitted(landscape: StreamedLandscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
-    """The result at a point; the sites are brought there if the search has visited another since."""
-    if best is not landscape.newest or best.out.at.residual > landscape.tol:
-        best = landscape.at(best.theta)
+def _fitted(landscape: StreamedLandscape, state: SearchState, ending: Ending) -> Fitted:
+    """The result of a search."""
+    end: Any = state.end
+    best = end.point
     model = as_given(landscape.model, at_theta(declared(landscape.model), best.theta))
     first = next(landscape.chunks(best.theta))
-    n, own = first.rows.stop, sites_of(landscape.sites, first)
-    out: Any = best.out
-    marginals, loo = to_numpy(_seen(first.problem, out.factor, own))
+    n, own = first.rows.stop, sites_of(best.sites, first)
+    marginals, loo = to_numpy(_seen(first.problem, best.factor, own))
     evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
     finite = all_finite(model, evidence, marginals, loo, np.asarray(first.problem.weight.total))
     reason = best.reason if finite or best.reason != "converged" else "not-finite"
-    status = Status(
-        reason, out.sweeps, out.at.residual, landscape.tol, "parallel", int((landscape.sites.tau < 0).sum())
-    )
+    status = Status(reason, best.sweeps, best.residual, landscape.tol, "parallel", int((best.sites.tau < 0).sum()))
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
         Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status,
-        posterior=InducingPredictor(*to_numpy(tuple(out.factor))),
+        posterior=InducingPredictor(*to_numpy(tuple(best.factor))),
     )  # fmt: skip
-    return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)
+    return Fitted(model, solution, landscape.objective.name, best.value, best.theta, state.trace, ending)

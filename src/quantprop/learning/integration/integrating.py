@@ -17,15 +17,15 @@ from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
-from quantprop.learning.fitting import MOST, as_given
+from quantprop.learning.attempts import Point
+from quantprop.learning.fitting import as_given
 from quantprop.learning.integration import designs
 from quantprop.learning.integration.designs import Ask, Frame, Weighted, log_sum
 from quantprop.learning.integration.hyperprior import hyperprior_of
 from quantprop.learning.integration.surface import Answer, Surface
-from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
-from quantprop.learning.search import FTOL, Climb
-from quantprop.learning.starts import units
+from quantprop.learning.search import Problem, init, run
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
@@ -108,16 +108,20 @@ def integrated_over(
     """The posterior over the hyperparameters of a fit to checked data."""
     model = replace(fitted.model, process=as_fixed(fitted.model.process))  # it approximates, and has no hyperparameters
     landscape = Landscape(model, task, fitted.solution.method, Evidence(), True, tol, max_sweeps)
-    surface, theta = Surface(landscape, hyperprior_of(landscape)), packed(landscape.parts)
+    theta = packed(landscape.parts)
+    landscape = landscape.from_sites(theta, fitted.solution.sites)
+    surface = Surface(landscape, hyperprior_of(landscape), landscape.memory())
     if not len(theta):
         return _alone(fitted, surface.prior.words, "nothing-to-integrate")
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
-        landscape.warmed(theta, fitted.solution.sites)
-        mode = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None).from_(theta).point
+        problem = Problem.of(surface)._replace(further_starts=False)
+        (state,) = run([problem], [init(problem, [theta], surface.memory)])
+        end: Any = state.end
+        mode, surface.memory = end.point, state.memory
         if not mode.usable:
             return _alone(fitted, surface.prior.words, "no-mode")
-        by = designs.frame(mode.theta, _precision(surface, mode), surface.prior.widest)
+        by = designs.frame(mode.theta, _precision(problem, surface, mode), surface.prior.widest)
         inside, by = designs.within(by, mode.gradient, box(surface.parts))
 
         def ask(v: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
@@ -129,13 +133,14 @@ def integrated_over(
     return _result(surface, attempt)
 
 
-def _precision(surface: Surface, mode: Point) -> Float[np.ndarray, "theta theta"]:
+def _precision(problem: Problem, surface: Surface, mode: Point) -> Float[np.ndarray, "theta theta"]:
     """The negative Hessian at the mode, by central differences of the exact gradient; one-sided beside a bound."""
-    bounds, step = box(surface.parts), DIFFERENCE * units(surface)
+    step = DIFFERENCE * problem.unit
     rows = []
     for i, delta in enumerate(step):
-        ends = np.clip(mode.theta[i] + np.array([-delta, delta]), *bounds[i])
-        points = [surface.at(np.where(np.arange(len(step)) == i, end, mode.theta)) for end in ends]
+        ends = np.clip(mode.theta[i] + np.array([-delta, delta]), *problem.bounds[i])
+        places = [np.where(np.arange(len(step)) == i, end, mode.theta) for end in ends]
+        points = [surface.evaluate(place, 0.0, surface.memory)[0] for place in places]
         slopes = [point.gradient if point.usable else mode.gradient for point in points]
         wide = sum(point.usable * abs(end - mode.theta[i]) for point, end in zip(points, ends, strict=True))
         rows.append((slopes[0] - slopes[1]) / wide if wide > 0 else np.zeros(len(step)))

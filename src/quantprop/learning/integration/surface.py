@@ -16,10 +16,11 @@ from quantprop.core.parameters import box, log_prior
 from quantprop.inference.engine import InferenceProblem, Outcome, solve_parallel
 from quantprop.inference.engine.fixed_point import CONVERGED
 from quantprop.inference.leave_one_out import for_loo, loo_of
+from quantprop.learning.attempts import Memory, Point
 from quantprop.learning.evaluation import Question, prior
 from quantprop.learning.integration.hyperprior import HyperPrior
-from quantprop.learning.landscape import Landscape, Point
-from quantprop.learning.warm_starts import MEMORY, WarmStarts
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.warm_starts import MEMORY, WarmStarts, extrapolated
 from quantprop.methods import Method
 from quantprop.runtime.batches import chunks, each, of, per_thread, slots, threads
 from quantprop.runtime.programs import program
@@ -58,11 +59,12 @@ _evaluated = program(_answers)
 class Surface:
     """log p(y | θ) p(θ) of a landscape, up to the constant of the priors, and the answers wherever it was evaluated.
 
-    A search sees a landscape with another value and gradient.
+    A search sees an objective with another value and gradient.
     """
 
     landscape: Landscape
     prior: HyperPrior
+    memory: Any  # a Memory, from which evaluations start if there are few answers: of the search for the mode
     theta: list[np.ndarray] = field(default_factory=list)  # of `ask`, in order
     values: list[float] = field(default_factory=list)  # −inf out of bounds, and where inference failed
     answers: list[Answer | None] = field(default_factory=list)
@@ -71,11 +73,11 @@ class Surface:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.landscape, name)
 
-    def at(self, theta: Float[np.ndarray, " theta"], tol: float = 0.0) -> Point:
-        """The log posterior at θ with its gradient."""
-        point = self.landscape.at(theta, tol)
+    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, memory: Memory) -> tuple[Point, Memory]:
+        """The log posterior at θ with its gradient, and what the next evaluation starts from."""
+        point, memory = self.landscape.evaluate(theta, tol, memory)
         value, gradient = float(self.prior.log_density(point.theta)), self.prior.gradient(point.theta)
-        return point._replace(value=point.value + value, gradient=point.gradient + gradient)
+        return point._replace(value=point.value + value, gradient=point.gradient + gradient), memory
 
     def ask(self, theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, " k"]:
         """The log posterior at several θ: −inf outside the bounds, and where inference fails."""
@@ -117,24 +119,23 @@ class Surface:
         """Sites extrapolated to several θ, each from the nearest at which they are known, in units of their spread."""
         known = [i for i, answer in enumerate(self.answers) if answer is not None]
         if len(known) < MEMORY:
-            return self.landscape.warm_starts.at(np.zeros(len(theta), dtype=int), theta)
+            return extrapolated([self.memory.warm] * len(theta), theta)
         places = np.array(self.theta)[known]
         away = theta[:, None] - places
         distance = np.einsum("kmi,ij,kmj->km", away, np.linalg.pinv(np.atleast_2d(np.cov(places.T))), away)
         nearest = np.argsort(distance, axis=1)[:, MEMORY - 1 :: -1]
 
-        def sites(rows: Any) -> Natural:
-            found = [one.out.at.sites for one in self.answered([known[i] for i in rows])]
-            return Natural(np.stack([site.nu for site in found]), np.stack([site.tau for site in found]))
+        def warm(rows: Any) -> WarmStarts:
+            found = [(self.theta[k], self.answered([k])[0].out.at.sites) for k in (known[i] for i in rows)]
+            starts = WarmStarts.of(*found[0])
+            for place, sites in found:
+                starts = starts.add(place, sites)
+            return starts
 
-        rows, first = np.arange(len(theta)), nearest[:, 0]
-        starts = WarmStarts(places[first], sites(first))
-        for one in nearest.T:
-            starts.add(rows, places[one], sites(one))
-        return starts.at(rows, theta)
+        return extrapolated([warm(rows) for rows in nearest], theta)
 
     def _alone(self, theta: Float[np.ndarray, " theta"]) -> Answer | None:
-        point = self.landscape.at(theta)
+        point, _ = self.landscape.evaluate(theta, 0.0, self.memory)
         if point.out is None or not np.isfinite(point.value) or point.reason not in USABLE:
             return None
         return Answer(point.value, point.out, None)
