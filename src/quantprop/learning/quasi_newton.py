@@ -38,7 +38,7 @@ class Rule(NamedTuple):
     upper: Float[np.ndarray, "b theta"]
     ftol: float
     flat: float  # largest entry of the projected gradient at an optimum
-    longest: float = LONGEST_STEP
+    longest: float = LONGEST_STEP  # step of an entry with bounds
 
 
 class Iterate(NamedTuple):
@@ -55,7 +55,6 @@ class Iterate(NamedTuple):
     scale: float  # curvature without any pair
     rate: Float[np.ndarray, " theta"]  # −∂ log gradient/∂θ over the last step, if it was along this entry
     tail: Bool[np.ndarray, " theta"]  # along which entries there is one
-    backtracked: bool  # whether the line search shortened the trial's step
     reason: int
 
 
@@ -66,7 +65,7 @@ def begin(theta: Float[np.ndarray, " theta"], scale: float = 0.0) -> Iterate:
     size = len(theta)
     nothing = np.zeros((PAIRS, size))
     unknown, none = np.full(size, np.nan), np.zeros(size, dtype=bool)
-    return Iterate(theta, -np.inf, np.zeros(size), theta, nothing, nothing, scale, unknown, none, False, GOING)
+    return Iterate(theta, -np.inf, np.zeros(size), theta, nothing, nothing, scale, unknown, none, GOING)
 
 
 def stacked(records: list[Any]) -> Any:
@@ -91,19 +90,29 @@ def received(
     state: Iterate, rule: Rule, value: Float[np.ndarray, " b"], gradient: Float[np.ndarray, "b theta"],
     usable: Bool[np.ndarray, " b"],
 ) -> Iterate:  # fmt: skip
-    """The state of b problems once the objective at their trials is known, or could not be computed."""
+    """The state of b problems once the objective at their trials is known, or could not be computed.
+
+    If values no longer tell the trial from the best point, it is accepted if its gradient is smaller. If not even that
+    is so, the curvature is learned afresh; without any curvature the search ends.
+    """
     first = np.isneginf(state.value)
     predicted = (state.gradient * (state.trial - state.theta)).sum(1)
     old = np.where(first, 0.0, state.value)
-    risen = usable & (first | (value >= old + SUFFICIENT_RISE * predicted))
-    back = ~first & ~risen
-    state = state._replace(reason=np.where(first & ~usable, FAILED, state.reason))
-    if risen.any():
-        box = rule._replace(lower=rule.lower[risen], upper=rule.upper[risen])
-        state = put(state, risen, _accepted(of(state, risen), box, value[risen], gradient[risen]))
-    if back.any():
-        gain = np.where(usable, value - old, -np.inf)[back]
-        state = put(state, back, _backtracked(of(state, back), gain, predicted[back]))
+    level = usable & ~first & (np.abs(value - old) <= rule.ftol * (1.0 + np.abs(old)))
+    now, before = (steepness(g, x, rule.lower, rule.upper)
+                   for g, x in ((gradient, state.trial), (state.gradient, state.theta)))  # fmt: skip
+    risen = usable & np.where(level, now < before, first | (value >= old + SUFFICIENT_RISE * predicted))
+    afresh = level & ~risen & state.moves.any(axis=(1, 2))
+    reason = np.where(first & ~usable, FAILED, np.where(level & ~risen & ~afresh, SMALL_GAIN, state.reason))
+    state = state._replace(reason=reason)
+    back = ~first & ~risen & ~level
+    gain = np.where(usable, value - old, -np.inf)
+    for which, change, more in (
+        (risen, _accepted, (value, gradient)), (afresh, _forgotten, ()), (back, _backtracked, (gain, predicted)),
+    ):  # fmt: skip
+        if which.any():
+            own = rule._replace(lower=rule.lower[which], upper=rule.upper[which])
+            state = put(state, which, change(of(state, which), own, *(column[which] for column in more)))
     return state
 
 
@@ -116,27 +125,27 @@ def incline(state: Iterate) -> float:
 def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarray) -> Iterate:
     """Move to the trials, learn the curvature from the step, and plan the next one."""
     step, bend = state.trial - state.theta, state.gradient - gradient
-    started = ~np.isneginf(state.value)
-    gain = np.where(started, value - np.where(started, state.value, 0.0), np.inf)
+    first: Any = np.isneginf(state.value)
     rate, tail = _tails(state, step, gradient)
-    pairs: np.ndarray = state.moves.any(axis=(1, 2))
-    small = gain <= rule.ftol * np.maximum(1.0, np.abs(value))
-    misled = small & state.backtracked & pairs  # by the curvature: start it afresh
-    reason = np.where(small & ~misled, SMALL_GAIN, GOING)
-    reason = np.where(steepness(gradient, state.trial, rule.lower, rule.upper) <= rule.flat, STATIONARY, reason)
-    state = _learned(state, started & ~misled, np.where(tail, 0.0, step), np.where(tail, 0.0, bend))
-    moves, bends = (np.where(misled[:, None, None], 0.0, part) for part in (state.moves, state.bends))
-    default = np.maximum(np.sqrt((gradient**2).sum(1)), 1.0)
-    scale = np.where(misled | (state.scale == 0.0), default, state.scale)
+    state = _learned(state, ~first, np.where(tail, 0.0, step), np.where(tail, 0.0, bend))
+    flat = steepness(gradient, state.trial, rule.lower, rule.upper) <= rule.flat
     state = state._replace(
-        theta=state.trial, value=value, gradient=gradient, moves=moves, bends=bends, scale=scale, rate=rate, tail=tail,
-        reason=reason,
+        theta=state.trial, value=value, gradient=gradient, rate=rate, tail=tail,
+        scale=np.where(state.scale == 0.0, _default_scale(gradient), state.scale),
+        reason=np.where(flat, STATIONARY, GOING),
     )  # fmt: skip
-    going = reason == GOING
-    if not going.any():
-        return state
-    box = rule._replace(lower=rule.lower[going], upper=rule.upper[going])
-    return put(state, going, _planned(of(state, going), box, ~started[going]))
+    return _planned(state, rule, first)
+
+
+def _forgotten(state: Iterate, rule: Rule) -> Iterate:
+    """Plan the next step without the curvature that has led nowhere."""
+    nothing = np.zeros_like(state.moves)
+    state = state._replace(moves=nothing, bends=nothing, scale=_default_scale(state.gradient))
+    return _planned(state, rule, np.zeros(len(state.theta), dtype=bool))
+
+
+def _default_scale(gradient: np.ndarray) -> Float[np.ndarray, " b"]:
+    return np.maximum(np.sqrt((gradient**2).sum(1)), 1.0)
 
 
 def _learned(state: Iterate, which: np.ndarray, step: np.ndarray, bend: np.ndarray) -> Iterate:
@@ -176,9 +185,7 @@ def _tails(state: Iterate, step: np.ndarray, gradient: np.ndarray) -> tuple[np.n
 
 
 def _planned(state: Iterate, rule: Rule, first: Bool[np.ndarray, " b"]) -> Iterate:
-    """The next trial, and the end if nothing can be gained there. If some entries have no bounds, a first step has a
-    length of 1 at most.
-    """
+    """The next trial. If some entries have no bounds, a first step has a length of 1 at most."""
     theta, gradient = state.theta, projected(state.gradient, state.theta, rule.lower, rule.upper)
     step = _bounded_step(curvature_of(state), state.gradient, gradient, rule.lower - theta, rule.upper - theta)
     size = np.sqrt((gradient**2).sum(1))
@@ -188,12 +195,10 @@ def _planned(state: Iterate, rule: Rule, first: Bool[np.ndarray, " b"]) -> Itera
     length = np.sqrt((step**2).sum(1))
     bent = first & np.isinf(rule.upper - rule.lower).any(axis=1)
     step = step / np.where(bent, np.maximum(1.0, length), 1.0)[:, None]
-    step = step * np.minimum(1.0, rule.longest / np.maximum(np.abs(step).max(axis=1, initial=0.0), TINY))[:, None]
+    held = np.where(np.isfinite(rule.upper - rule.lower), np.abs(step), 0.0).max(axis=1, initial=0.0)
+    step = step / np.maximum(1.0, held / rule.longest)[:, None]
     trial = np.clip(theta + step, rule.lower, rule.upper)
-    predicted = 0.5 * (gradient * (trial - theta)).sum(1)
-    hopeless = predicted <= rule.ftol * np.maximum(1.0, np.abs(state.value))
-    reason = np.where(hopeless, SMALL_GAIN, state.reason)
-    return state._replace(trial=trial, backtracked=np.zeros(len(theta), dtype=bool), reason=reason)
+    return state._replace(trial=trial)
 
 
 def _bounded_step(
@@ -221,16 +226,12 @@ def _stretched(state: Iterate, rule: Rule, step: np.ndarray) -> Float[np.ndarray
     return np.where((far * step > 0) & (np.abs(far) > np.abs(step)), far, step)
 
 
-def _backtracked(state: Iterate, gain: np.ndarray, predicted: np.ndarray) -> Iterate:
+def _backtracked(state: Iterate, rule: Rule, gain: np.ndarray, predicted: np.ndarray) -> Iterate:
     """Shorten the step: to the maximum of the parabola through both ends, or to a quarter after a failure."""
     fraction = np.clip(0.5 * predicted / np.maximum(predicted - gain, 1e-300), 0.1, 0.5)
     step = np.where(np.isfinite(gain), fraction, 0.25)[:, None] * (state.trial - state.theta)
     short = np.abs(step).max(axis=1, initial=0.0) < SHORTEST_STEP
-    return state._replace(
-        trial=state.theta + step,
-        backtracked=np.ones(len(step), dtype=bool),
-        reason=np.where(short, NO_PROGRESS, state.reason),
-    )
+    return state._replace(trial=state.theta + step, reason=np.where(short, NO_PROGRESS, state.reason))
 
 
 def projected(gradient: np.ndarray, theta: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> np.ndarray:

@@ -1,8 +1,7 @@
 """The search for the optimum of an objective, as a pure state machine: `init`, `step`, `done`.
 
-A search takes quasi-Newton steps with inference only as precise as each step needs, evaluates the best point precisely,
-continues if gains were lost in the errors, and ends by Newton's method if gradients still tell points apart that values
-no longer do. Then it starts again, if there are further starts. θ is measured in the units of `Problem.unit` here.
+A search takes quasi-Newton steps with inference only as precise as each step needs, and evaluates the best point
+precisely. Then it starts again, if there are further starts. θ is measured in the units of `Problem.unit` here.
 
 All is written for lists of problems, so that one call evaluates many of them.
 """
@@ -15,26 +14,35 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.core.parameters import box, free, logarithmic
+from quantprop.core.parameters import box
 from quantprop.inference.results import Step
-from quantprop.learning import polishing
 from quantprop.learning.quasi_newton import (
-    FAILED, GOING, LONGEST_STEP, NO_PROGRESS, Iterate, Rule, begin, incline, projected, received, stacked, steepness,
+    FAILED,
+    GOING,
+    LONGEST_STEP,
+    NO_PROGRESS,
+    Iterate,
+    Rule,
+    begin,
+    incline,
+    projected,
+    received,
+    stacked,
+    steepness,
     unstacked,
 )  # fmt: skip
-from quantprop.learning.remaining import GRADIENT_TOLERANCE, Seen, converged, remaining_gain
-from quantprop.learning.starts import StartRule, further_start, start_by, units
+from quantprop.learning.remaining import GRADIENT_TOLERANCE, Seen, remaining_gain
+from quantprop.learning.starts import StartRule, further_start, in_unit_of_y, start_by, units
 
 MAX_EVALUATIONS = 300  # from one start
 FTOL = 1e-12  # relative gain of one step below which a search stops
 FEW_ENTRIES = 8  # of θ
-MAX_EQUAL_VALUES = 3  # in a row, no further from the best than ftol, after which values no longer tell points apart
 LOOSEST_TOL = 1e-3  # of inference during the search
 VALUE_ERROR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
 PARTIAL_TOL = 1e-6  # with a partial gradient, where values are not corrected for what the sites have still to gain
 GRADIENT_ERROR = 3e-5  # relative to the slope along the step: it is of first order in the residual
 COMPARABLE = 1e-3  # largest residual at which values are compared, relative to the slope: their error is of 2nd order
-CLIMB, EVALUATE, DONE = "climb", "evaluate", "done"  # phases, beside those of `polishing`
+CLIMB, COMPARE, EVALUATE, DONE = "climb", "compare", "evaluate", "done"  # phases
 
 
 class Problem(NamedTuple):
@@ -45,7 +53,7 @@ class Problem(NamedTuple):
     unit: Float[np.ndarray, " theta"]
     lower: Float[np.ndarray, " theta"]  # in units of θ, as what follows
     upper: Float[np.ndarray, " theta"]
-    on_natural_scale: bool  # short steps are enough: θ has few entries, logarithms, and f has no unit
+    longest: float  # step of an entry with bounds; of many entries long steps find better optima
     max_evaluations: int = MAX_EVALUATIONS
     ftol: float = FTOL
     gtol: float = GRADIENT_TOLERANCE
@@ -55,11 +63,9 @@ class Problem(NamedTuple):
     def of(objective: Any, *settings: Any) -> Problem:
         """The search over an objective inside the bounds of its parameters."""
         parts, unit = objective.parts, units(objective)
-        few = len(unit) <= FEW_ENTRIES and all(map(logarithmic, free(parts)))
-        bounds = box(parts)
+        bounds, longest = box(parts), LONGEST_STEP if len(unit) <= FEW_ENTRIES else np.inf
         lower, upper = bounds.T / unit
-        natural = few and parts.likelihood.noise_name is None
-        return Problem(objective, bounds, unit, lower, upper, natural, *settings)
+        return Problem(objective, bounds, unit, lower, upper, longest, *settings)
 
     def theta(self, state: SearchState) -> Float[np.ndarray, " theta"]:
         """The hyperparameters at the trial of a search."""
@@ -68,19 +74,6 @@ class Problem(NamedTuple):
     def slope(self, gradient: np.ndarray, theta: np.ndarray) -> float:
         """The largest entry of the projected gradient."""
         return float(steepness(gradient, theta, self.lower, self.upper))
-
-    def projected(self, at: Seen) -> Float[np.ndarray, " theta"]:
-        """The gradient without the entries that point out of the box."""
-        return projected(at.gradient, at.theta, self.lower, self.upper)
-
-    def finished(self, best: Seen, left: float) -> bool:
-        """True if a point, with so much left to gain, is an optimum."""
-        return converged(left, best.value, self.slope(best.gradient, best.theta), self.gtol)
-
-    @property
-    def precise(self) -> bool:
-        """True if gains as small as rounding errors are asked for."""
-        return self.objective.exact and self.ftol <= FTOL
 
 
 class End(NamedTuple):
@@ -103,17 +96,15 @@ class SearchState(NamedTuple):
     memory: Any  # what the next evaluation starts from
     starts: tuple[Float[np.ndarray, " theta"], ...]  # still to be tried
     tol: float  # of inference at the trial
+    rival: Float[np.ndarray, " theta"] | None = None  # a start to compare the first one with
     phase: str = CLIMB
     again: bool = False  # True if the trial is evaluated again, more precisely
-    precisely: bool = False  # True once all evaluations are as precise as possible
     best: Seen | None = None  # from this start
     residual: float = np.inf  # there
     point: Any = None  # there, as evaluated
-    equal: int = 0  # values in a row that are the best one's, except for rounding
     spent: int = 0  # evaluations of these steps
     why: str = ""  # they ended
     remaining: float = np.nan
-    newton: polishing.Newton | None = None
     seen: tuple[Seen, ...] = ()  # usable evaluations from this start
     trace: tuple[Step, ...] = ()
     restart: int = 0
@@ -133,7 +124,9 @@ def init(problem: Problem, starts: Sequence[np.ndarray], memory: Any) -> SearchS
     """The state before the first step."""
     first, *others = (start / problem.unit for start in starts)
     tol = loose(problem.objective, np.inf if len(first) else 0.0)
-    return SearchState(begin(first), first, memory, tuple(others), tol)
+    rival = in_unit_of_y(problem.objective, starts[0], problem.bounds)
+    rival = None if rival is None else rival / problem.unit
+    return SearchState(begin(first), first, memory, tuple(others), tol, rival)
 
 
 def done(state: SearchState) -> str | None:
@@ -179,10 +172,13 @@ def step(problems: Sequence[Problem], states: Sequence[SearchState], points: Seq
     states = [_noted(*each) for each in zip(states, points, gradients, slopes, strict=True)]
     climbing = []
     for i, (problem, state, point, slope) in enumerate(zip(problems, states, points, slopes, strict=True)):
-        if state.phase == EVALUATE:
+        if state.rival is not None:
+            states[i] = _with_rival(problem, state, point)
+        elif state.phase == COMPARE:
+            better = point.usable and point.value > state.best.value
+            states[i] = _begun(problem, _moved(state, point) if better else state)
+        elif state.phase == EVALUATE:
             states[i] = _settled(problem, _moved(state, point) if point.usable else state)
-        elif state.phase != CLIMB:
-            states[i] = _polished(problem, polishing.received(problem, state, point))
         elif _is_rough(problem, state, point, slope):
             states[i] = state._replace(again=True, tol=loose(problem.objective, slope))
         else:
@@ -224,8 +220,8 @@ def _is_rough(problem: Problem, state: SearchState, point: Any, slope: float) ->
 
 def rule_of(problems: Sequence[Problem]) -> Rule:
     """The rule of steps of problems of one form."""
-    longest = LONGEST_STEP if problems[0].on_natural_scale else np.inf
-    return Rule(*_boxes(problems), problems[0].ftol, 0.5 * GRADIENT_TOLERANCE, longest)
+    flat = 0.5 * min(GRADIENT_TOLERANCE, problems[0].gtol)
+    return Rule(*_boxes(problems), problems[0].ftol, flat, problems[0].longest)
 
 
 def _climbed(problems: list[Any], states: list[Any], points: list[Any]) -> list[SearchState]:
@@ -242,13 +238,29 @@ def _climbed(problems: list[Any], states: list[Any], points: list[Any]) -> list[
 
 
 def _with_scale(problem: Problem, state: SearchState, start: Seen) -> Iterate:
-    """The iterate; before its first step, with the curvature on which that depends: long first steps find the unit of
-    y, and better optima of many lengthscales, but lead rules that integrate to where sweeps fail.
-    """
-    if state.best is not None or problem.on_natural_scale:
+    """The iterate; before a first step that may be long, with the curvature on which that depends."""
+    if state.iterate.scale or problem.longest == LONGEST_STEP:
         return state.iterate
     steepest = problem.slope(start.gradient, start.theta) if problem.objective.careful else 1.0
     return state.iterate._replace(scale=max(1.0, steepest))
+
+
+def _with_rival(problem: Problem, state: SearchState, point: Any) -> SearchState:
+    """The state with the other start ahead: to be compared with the first one, or instead of it."""
+    rival: Any = state.rival
+    state = state._replace(trial=rival, rival=None)
+    if point.usable:
+        return _moved(state, point)._replace(phase=COMPARE)
+    return state._replace(iterate=begin(rival))
+
+
+def _begun(problem: Problem, state: SearchState) -> SearchState:
+    """The state with the first step from its best point ahead."""
+    best: Any = state.best
+    state = state._replace(iterate=begin(best.theta), phase=CLIMB)
+    told = np.array([best.value]), best.gradient[None], np.array([True])
+    (iterate,) = unstacked(received(stacked([_with_scale(problem, state, best)]), rule_of([problem]), *told))
+    return _next(problem, state._replace(iterate=iterate))
 
 
 def _after_step(
@@ -257,60 +269,34 @@ def _after_step(
     """The state with the rule's next trial; or what follows after the last one."""
     if iterate.reason == FAILED:
         return _ended(problem, state._replace(point=point, why="inference-failed"))
-    first, old = state.best is None, latest if state.best is None else state.best
-    near = usable and not first and abs(latest.value - old.value) <= problem.ftol * (1.0 + abs(old.value))
-    equal = state.equal if not usable else state.equal + 1 if near else 0
-    state = state._replace(iterate=iterate, again=False, equal=equal, spent=state.spent + (not first))
-    if usable and (first or latest.value > old.value):
-        residual = point.residual if point.usable else np.inf
-        state = state._replace(best=latest, residual=residual, point=point if point.usable else None)
+    first, best = state.best is None, state.best or latest
+    state = state._replace(iterate=iterate, again=False, spent=state.spent + (not first))
+    # A step may be accepted for its gradient, or not be long enough for its gain.
+    accepted = usable and bool((iterate.theta == latest.theta).all())
+    if accepted or (usable and latest.value > best.value + problem.ftol * (1.0 + abs(best.value))):
+        good = point.usable
+        state = state._replace(best=latest, residual=point.residual if good else np.inf, point=point if good else None)
     return _next(problem, state)
 
 
 def _next(problem: Problem, state: SearchState) -> SearchState:
-    """The state with the next trial ahead, if there is one."""
+    """The state with the next trial ahead; or with an evaluation of the best point as precise as possible."""
     best: Any = state.best
-    flat = state.equal > 0 and problem.slope(best.gradient, best.theta) <= GRADIENT_TOLERANCE
-    if flat or state.equal >= MAX_EQUAL_VALUES:
-        return _climb_ended(problem, state._replace(why="small-gain"))
-    if state.iterate.reason != GOING:
-        why = "no-progress" if state.iterate.reason == NO_PROGRESS else "small-gain"
-        return _climb_ended(problem, state._replace(why=why))
-    if state.spent >= problem.max_evaluations:
-        return _climb_ended(problem, state._replace(why="max-evaluations"))
-    tol = problem.objective.tol if state.precisely else loose(problem.objective, incline(state.iterate))
-    return state._replace(trial=state.iterate.trial, tol=tol)
-
-
-def _climb_ended(problem: Problem, state: SearchState) -> SearchState:
-    """What follows the last step: an evaluation of the best point as precise as possible, if that was not."""
-    best: Any = state.best
+    if state.iterate.reason == GOING and state.spent < problem.max_evaluations:
+        return state._replace(trial=state.iterate.trial, tol=loose(problem.objective, incline(state.iterate)))
+    why = {GOING: "max-evaluations", NO_PROGRESS: "no-progress"}.get(int(state.iterate.reason), "small-gain")
+    state = state._replace(why=why)
     if state.residual <= problem.objective.tol:
         return _settled(problem, state)
     return state._replace(phase=EVALUATE, trial=best.theta, tol=problem.objective.tol)
 
 
 def _settled(problem: Problem, state: SearchState) -> SearchState:
-    """More steps if gains were below the errors; otherwise Newton's method, if that may gain something."""
+    """The end of this search, and what is left to gain."""
     best: Any = state.best
-    slope = problem.slope(best.gradient, best.theta)
-    stopped = state.why in ("small-gain", "no-progress")
-    if problem.precise and not state.precisely and stopped and slope > GRADIENT_TOLERANCE:
-        start = begin(best.theta, 0.0 if problem.on_natural_scale else max(1.0, slope))
-        told = np.array([best.value]), best.gradient[None], np.array([True])
-        (iterate,) = unstacked(received(stacked([start]), rule_of([problem]), *told))
-        return _next(problem, state._replace(iterate=iterate, phase=CLIMB, precisely=True, equal=0, spent=0))
-    left = remaining_gain(problem.projected(best), best.theta, state.seen) if len(best.theta) else 0.0
-    state = state._replace(remaining=left)
-    further = problem.precise or (problem.objective.exact and problem.gtol < GRADIENT_TOLERANCE)
-    if not further or state.why == "max-evaluations" or problem.finished(best, left):
-        return _ended(problem, state)
-    return _polished(problem, polishing.begun(problem, state))
-
-
-def _polished(problem: Problem, state: SearchState) -> SearchState:
-    """The state with another of Newton's steps ahead, or at the end."""
-    return state if state.newton is not None else _ended(problem, state)
+    free = projected(best.gradient, best.theta, problem.lower, problem.upper)
+    left = remaining_gain(free, best.theta, state.seen) if len(free) else 0.0
+    return _ended(problem, state._replace(remaining=left))
 
 
 # --- ends and further starts -----------------------------------------------------------------------------------------
@@ -334,5 +320,5 @@ def _ended(problem: Problem, state: SearchState) -> SearchState:
             starts, tried = (start / problem.unit,), (*tried, rule)
     if not starts:
         return state._replace(phase=DONE, end=end, point=None)
-    again = init(problem, [problem.unit * start for start in starts], state.memory)
+    again = init(problem, [problem.unit * start for start in starts], state.memory)._replace(rival=None)
     return again._replace(trace=state.trace, restart=state.restart + 1, tried=tried, end=end)

@@ -26,6 +26,7 @@ NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
 FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+FAR = 3.0  # of the start in the unit of y, in logarithms: a factor of 20
 BLOCK = 64  # rows whose distances to all others are computed at a time
 SOME = 200  # rows that stand for all when the kernel is looked at
 FEW = 16  # rows that mostly show that it sees something
@@ -183,6 +184,17 @@ def start_by(
     noise = _moved(getattr(parts.likelihood, name), rule.noise * spread)
     likelihood = changed(parts.likelihood, **{name: noise})
     return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
+
+
+def in_unit_of_y(
+    landscape: Any, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+) -> Float[np.ndarray, " theta"] | None:
+    """The start with noise and kernel of the size of y, if that is far from the given one; it depends on no unit."""
+    name = landscape.parts.likelihood.noise_name
+    if name is None or getattr(landscape.parts.likelihood, name).fixed:
+        return None
+    start = start_by(CALM, landscape, first, bounds)
+    return start if np.abs(start - first).max() > FAR else None
 
 
 def varying(kernel: Kernel) -> Kernel:

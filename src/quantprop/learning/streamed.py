@@ -24,6 +24,7 @@ from quantprop.inference.inferring import all_finite
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, prepare, starting_sites, weight_of
+from quantprop.learning.attempts import Point
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
@@ -131,26 +132,17 @@ class Sites(NamedTuple):
     tau: Float[np.ndarray, " n"]
 
 
-class StreamedPoint(NamedTuple):
-    """One evaluation of the objective."""
+class Passed(NamedTuple):
+    """How sweeps ended, instead of an `Outcome`."""
 
-    theta: Float[np.ndarray, " theta"]
-    value: float
-    gradient: Float[np.ndarray, " theta"]
     sites: Sites
     factor: Factor
     residual: float
     sweeps: int
-    reason: str
-    seconds: float
 
     @property
-    def usable(self) -> bool:
-        """True if inference converged and everything is finite."""
-        return self.reason == "converged" and bool(np.isfinite([self.value, *self.gradient]).all())
-
-    def alone(self) -> StreamedPoint:
-        """The point itself: it is not one of a batch."""
+    def at(self) -> Passed:
+        """Where they ended."""
         return self
 
 
@@ -287,7 +279,7 @@ class StreamedLandscape:
             yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)
 
     @float64
-    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, sites: Sites) -> tuple[StreamedPoint, Sites]:
+    def evaluate(self, theta: Float[np.ndarray, " theta"], tol: float, sites: Sites) -> tuple[Point, Sites]:
         """The objective at θ and its gradient, from the given sites; and those that the next evaluation starts from."""
         began, theta = time.perf_counter(), np.array(theta, dtype=np.float64)
         own: Any = Sites(sites.nu.copy(), sites.tau.copy())
@@ -295,7 +287,8 @@ class StreamedLandscape:
                              self.pilot(theta))  # fmt: skip
         value, slope = self._slope(theta, end.factor, own)
         seconds = time.perf_counter() - began
-        point = StreamedPoint(theta, value, slope, own, end.factor, end.residual, end.sweeps, end.reason, seconds)
+        out = Passed(own, end.factor, end.residual, end.sweeps)
+        point = Point(theta, value, slope, None, out, end.reason, seconds)
         return point, own if point.usable else sites
 
     def _slope(self, theta: Float[np.ndarray, " theta"], factor: Factor, sites: Any) -> tuple[float, np.ndarray]:
@@ -319,15 +312,15 @@ def _fitted(landscape: StreamedLandscape, state: SearchState, ending: Ending) ->
     best = end.point
     model = as_given(landscape.model, at_theta(declared(landscape.model), best.theta))
     first = next(landscape.chunks(best.theta))
-    n, own = first.rows.stop, sites_of(best.sites, first)
-    marginals, loo = to_numpy(_seen(first.problem, best.factor, own))
+    n, own = first.rows.stop, sites_of(best.out.sites, first)
+    marginals, loo = to_numpy(_seen(first.problem, best.out.factor, own))
     evidence = best.value - float(_log_prior(landscape.unbounded, best.theta)[0])
     finite = all_finite(model, evidence, marginals, loo, np.asarray(first.problem.weight.total))
     reason = best.reason if finite or best.reason != "converged" else "not-finite"
-    status = Status(reason, best.sweeps, best.residual, landscape.tol, "parallel", int((best.sites.tau < 0).sum()))
+    status = Status(reason, best.sweeps, best.residual, landscape.tol, "parallel", int((best.out.sites.tau < 0).sum()))
     solution = Solution(
         model, landscape.method, np.asarray(first.inputs[:n]), Natural(own.nu[:n], own.tau[:n]),
         Normal(marginals.mean[:n], marginals.variance[:n]), evidence, loo[:n], status,
-        posterior=InducingPredictor(*to_numpy(tuple(best.factor))),
+        posterior=InducingPredictor(*to_numpy(tuple(best.out.factor))),
     )  # fmt: skip
     return Fitted(model, solution, landscape.objective.name, best.value, best.theta, state.trace, ending)
