@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.learning.fitting import fit
     from quantprop.learning.integration.integrating import integrate
     from quantprop.learning.many import fit_many
-    from quantprop.learning.starts import KernelWarning
+    from quantprop.learning.uninformative import KernelWarning
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
     from quantprop.priors import Dense, Inducing, Markov
@@ -44,7 +44,7 @@ _HOME = {
     "Fitted": "inference.results",
     "FixedPointWarning": "inference.inferring",
     "Integrated": "inference.integrated",
-    "KernelWarning": "learning.starts",
+    "KernelWarning": "learning.uninformative",
     "Model": "model",
     "PrecisionWarning": "inference.prediction",
     "cache": "runtime.compiled",

@@ -23,7 +23,8 @@ from quantprop.kernels.base import KernelSizeError
 from quantprop.kernels.grammar import parsed
 from quantprop.kernels.structure import centred, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
-from quantprop.learning.starts import typical_distance, variance_bounds
+from quantprop.learning.starts import variance_bounds
+from quantprop.learning.uninformative import typical_distance
 
 WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # of a variance: 95 % of its root between 1/22,000 and 22,000
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form

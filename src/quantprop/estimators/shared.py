@@ -32,7 +32,8 @@ from quantprop.estimators.translate import KernelSpec, check_theirs
 from quantprop.inference.results import write
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.objectives import as_objective
-from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
+from quantprop.learning.starts import at_bounds
+from quantprop.learning.uninformative import blindness, warn_of_blindness
 from quantprop.methods import Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import DEFAULT_PROCESS

@@ -25,7 +25,8 @@ from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.remaining import GRADIENT_TOLERANCE, converged
 from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState, init, run
-from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
+from quantprop.learning.starts import at_bounds
+from quantprop.learning.uninformative import blindness, warn_of_blindness
 from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model

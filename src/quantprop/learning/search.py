@@ -175,7 +175,8 @@ def step(problems: Sequence[Problem], states: Sequence[SearchState], points: Seq
         if state.rival is not None:
             states[i] = _with_rival(problem, state, point)
         elif state.phase == COMPARE:
-            better = point.usable and point.value > state.best.value
+            best: Any = state.best
+            better = point.usable and point.value > best.value
             states[i] = _begun(problem, _moved(state, point) if better else state)
         elif state.phase == EVALUATE:
             states[i] = _settled(problem, _moved(state, point) if point.usable else state)

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
-from functools import reduce
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from quantprop import means
-from quantprop.core.data import bucket, pad
-from quantprop.core.parameters import Parameter, at, declared, free, is_parameter, labels, named, packed, values
+from quantprop.core.parameters import Parameter, at, is_parameter, labels, named, packed
 from quantprop.core.records import changed
-from quantprop.inference.prediction import gram_of
-from quantprop.kernels import VARIANCE, Columns, Constant, Kernel, Power, Product, Sum, summands
+from quantprop.kernels import VARIANCE, Columns, Power, Product, Sum
+from quantprop.learning.uninformative import correlations_of, covariance_of, varying
 from quantprop.likelihoods.base import Likelihood
 from quantprop.runtime.jobs import sampled
-from quantprop.runtime.precision import float64
 
 NORMAL_MAD = 0.6744897501960817  # median of |z| for z ~ N(0, 1)
 ROUNDING = 1e-12  # of the largest y: deviations below this are none
 NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
-FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
 FAR = 3.0  # of the start in the unit of y, in logarithms: a factor of 20
-BLOCK = 64  # rows whose distances to all others are computed at a time
-SOME = 200  # rows that stand for all when the kernel is looked at
-FEW = 16  # rows that mostly show that it sees something
-
-
-class KernelWarning(UserWarning):
-    """A kernel that cannot learn from the data it was given."""
 
 
 # --- the size of y and of X ------------------------------------------------------------------------------------------
@@ -74,38 +62,6 @@ def size_of(y: np.ndarray, weights: Float[np.ndarray, " n"] | None = None) -> Si
 
 def _median(values: np.ndarray, weights: np.ndarray) -> float:
     return float(np.quantile(values, 0.5, weights=weights, method="inverted_cdf"))
-
-
-def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
-    """The median distance between (at most 500) different rows; 1 if all are equal."""
-    rows = sampled(x)
-    rows = rows[distinct(rows, 500)]
-    scale = np.abs(rows).max() if rows.size and np.abs(rows).max() > 0 else 1.0
-    distances = np.sqrt(_squared_distances(rows / scale))
-    distances = distances[distances > 0]
-    return float(np.median(distances) * scale) if len(distances) else 1.0
-
-
-def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs"]:
-    """Of all pairs of rows, each once, by blocks that stay in a processor's cache. The kernels' function of this name
-    would have to be compiled for every number of rows.
-    """
-    parts, columns = [np.zeros(0)], np.ascontiguousarray(x.T)
-    for a in range(0, len(x), BLOCK):
-        some, rest = columns[:, a : a + BLOCK], columns[:, a:]
-        squares = np.zeros((some.shape[1], rest.shape[1]))
-        apart = np.empty_like(squares)
-        for one, other in zip(some, rest, strict=True):
-            np.subtract(one[:, None], other, out=apart)
-            squares += np.square(apart, out=apart)
-        parts.append(squares[np.triu_indices(some.shape[1], 1, rest.shape[1])])
-    return np.concatenate(parts)
-
-
-def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
-    """The indices of about so many of the different rows."""
-    rows = np.unique(x, axis=0, return_index=True)[1]
-    return rows[:: max(1, len(rows) // most)]
 
 
 def size_in(landscape: Any) -> Size:
@@ -161,15 +117,15 @@ def further_start(
 
     None where the end is not suspicious, or where the likelihood has no noise to learn.
     """
-    name = landscape.parts.likelihood.noise_name
-    if name is None or getattr(landscape.parts.likelihood, name).fixed:
+    name = learned_noise(landscape)
+    if name is None:
         return None
     parts = at(landscape.parts, end)
     noise, k = float(getattr(parts.likelihood, name).value), covariance_of(parts.kernel, landscape.task.x)
     signal = float(np.mean(np.diagonal(k)) - np.mean(k))  # how far f varies between rows
     if signal < SUSPICIOUS * noise**2:
         return ROUGH
-    correlation = np.abs(_correlations(covariance_of(varying(parts.kernel), landscape.task.x))).max(initial=0.0)
+    correlation = np.abs(correlations_of(covariance_of(varying(parts.kernel), landscape.task.x))).max(initial=0.0)
     interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
     return CALM if interpolating or _stopped_by_bound(landscape, end, bounds) else None
 
@@ -186,23 +142,21 @@ def start_by(
     return np.clip(packed(parts._replace(kernel=kernel, likelihood=likelihood)), bounds[:, 0], bounds[:, 1])
 
 
+def learned_noise(landscape: Any) -> str | None:
+    """The name of the noise of y in its likelihood, if that is learned."""
+    likelihood = landscape.parts.likelihood
+    name = likelihood.noise_name
+    return None if name is None or getattr(likelihood, name).fixed else name
+
+
 def in_unit_of_y(
     landscape: Any, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"] | None:
     """The start with noise and kernel of the size of y, if that is far from the given one; it depends on no unit."""
-    name = landscape.parts.likelihood.noise_name
-    if name is None or getattr(landscape.parts.likelihood, name).fixed:
+    if learned_noise(landscape) is None:
         return None
     start = start_by(CALM, landscape, first, bounds)
     return start if np.abs(start - first).max() > FAR else None
-
-
-def varying(kernel: Kernel) -> Kernel:
-    """The terms of a kernel with something to learn, constants left aside: what starts are judged by. A fixed wide
-    prior of a level or a slope says nothing of how f varies.
-    """
-    terms = [term for term in summands(kernel) if not isinstance(term, Constant) and free(declared(term))]
-    return reduce(Sum, terms) if terms else kernel
 
 
 def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]) -> Int[np.ndarray, " theta"]:
@@ -263,64 +217,3 @@ def units(landscape: Any) -> Float[np.ndarray, " theta"]:
     for name, step in known.items():
         unit[np.array(names) == name] = step
     return unit
-
-
-# --- kernels that see nothing ----------------------------------------------------------------------------------------
-
-
-def _correlations(k: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " pairs"]:
-    """Of all pairs of rows that have a variance."""
-    some = np.diagonal(k) > 0
-    k = k[np.ix_(some, some)]
-    sd = np.sqrt(np.diagonal(k))
-    return (k / (sd[:, None] * sd))[np.triu_indices(len(k), 1)]
-
-
-def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | None:
-    """Whether a kernel with a lengthscale is diagonal or flat on the data, in words, and which lengthscale would help:
-    nothing can be learned from there.
-    """
-    if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
-        return None
-    kernel = varying(kernel)
-    if _without_sight(_correlations(covariance_of(kernel, x[:FEW]))) is None:
-        return None
-    correlations = _correlations(covariance_of(kernel, x))
-    return _without_sight(correlations) if len(correlations) else None
-
-
-def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str] | None:
-    """What all of them have in common, and the remedy; nothing if some are neither 0 nor 1."""
-    if np.abs(correlations).max(initial=0.0) < FLAT:
-        return "diagonal (no two rows are correlated)", "longer"
-    if correlations.min(initial=1.0) > 1.0 - FLAT:
-        return "flat (all rows are the same to it)", "shorter"
-    return None
-
-
-def warn_of_blindness(
-    blind: tuple[str, str] | None, x: Float[np.ndarray, "n d"], name: str, remedy: str, stacklevel: int
-) -> None:
-    """Warn of a kernel's blindness, if that was found."""
-    if blind is not None:
-        problem, change = blind
-        warnings.warn(
-            f"{name}: the kernel starts {problem} on these data, where its gradient vanishes: give it a {change} "
-            f"lengthscale (typical distance between rows: {typical_distance(x):.3g}), scale the features, or {remedy}",
-            KernelWarning,
-            stacklevel=stacklevel,
-        )
-
-
-@float64
-def covariance_of(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "k k"]:
-    """The covariance that a kernel gives `distinct` rows of x; in a long series, every other one is the neighbour of
-    the one before, since those far apart say nothing of each other.
-    """
-    x = sampled(x)
-    rows = x[distinct(x)]
-    if x.shape[1] == 1 and len(line := np.unique(x)) > SOME:
-        spread = np.linspace(0, len(line) - 2, SOME // 2).astype(int)
-        rows = line[np.sort(np.concatenate([spread, spread + 1]))][:, None]
-    k = gram_of(values(kernel), pad(rows, bucket(len(rows))))
-    return np.asarray(k)[: len(rows), : len(rows)]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from quantprop.core.data import inputs, pad, row_weights
 from quantprop.core.gaussian import Natural, Normal
@@ -31,6 +31,8 @@ from quantprop.learning.fitting import as_given, ending_of, searched, starting_p
 from quantprop.learning.implicit import gradient
 from quantprop.learning.objectives import Evidence, Objective
 from quantprop.learning.remaining import GRADIENT_TOLERANCE
+from quantprop.learning.rows import Arrays as Arrays
+from quantprop.learning.rows import Rows
 from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.encoding import encode
@@ -49,40 +51,6 @@ from quantprop.runtime.programs import program
 
 ROWS = 2**16  # of a chunk
 PILOT = 16  # chunks that sweeps begin with, where there are many more
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """Rows of X and y that can be read again and again: a file, or arrays."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, start: int, stop: int) -> tuple[Float[np.ndarray, "n d"], np.ndarray]:
-        """X and y of a range of rows."""
-        ...
-
-    def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, "k d"], np.ndarray]:
-        """X and y of some rows, by their numbers."""
-        ...
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Rows in memory."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """A range of rows."""
-        return self.x[start:stop], self.y[start:stop]
-
-    def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[np.ndarray, np.ndarray]:
-        """Some rows."""
-        return self.x[numbers], self.y[numbers]
 
 
 @checked(model=a(Model), rows=a(Rows, "rows to read: Arrays(X, y), or an object with __len__, read and take"))

@@ -13,7 +13,8 @@ from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.parameters import LogNormal, Parameter, box, free, labels, logarithms, named
 from quantprop.kernels import Columns
 from quantprop.learning.landscape import Landscape
-from quantprop.learning.starts import NOISE, size_in, typical_distance, units
+from quantprop.learning.starts import NOISE, size_in, units
+from quantprop.learning.uninformative import typical_distance
 
 # Standard deviations of logarithms, and of entries without a logarithm in their unit.
 LENGTHSCALE_SD = 2.0  # 95 % within a factor of 50 of the typical distance between rows
