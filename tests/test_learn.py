@@ -186,7 +186,7 @@ def test_the_last_steps_reach_a_smaller_slope():
 def test_a_search_with_long_steps_ends_in_the_same_optimum(monkeypatch):
     """As those of regressions and of many parameters have them."""
     few = fit(probit(), X, Y)
-    monkeypatch.setattr("quantprop.learning.search.FEW_ENTRIES", 1)
+    monkeypatch.setattr("quantprop.learning.problem.FEW_ENTRIES", 1)
     many = fit(probit(), X, Y)
     assert (few.status.reason, many.status.reason) == ("converged", "converged")
     assert many.objective_value == pytest.approx(few.objective_value, abs=1e-4)  # on a ridge with a slope of 1e-4

@@ -12,7 +12,8 @@ from quantprop.learning.fingerprints import of_rows
 from quantprop.learning.fitting import watched
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
-from quantprop.learning.search import Problem, init
+from quantprop.learning.problem import Problem
+from quantprop.learning.search import init
 from quantprop.storage import files
 from shards.job import NEW, problem
 

@@ -27,7 +27,8 @@ from quantprop.learning.evaluation import (
     inputs_of,
 )  # fmt: skip
 from quantprop.learning.objectives import Objective
-from quantprop.learning.search import End, Problem, SearchState
+from quantprop.learning.problem import Problem
+from quantprop.learning.search import End, SearchState
 from quantprop.learning.warm_starts import WarmStarts, extrapolated
 from quantprop.methods import Method
 from quantprop.runtime.batches import each, of, slots, stacked
@@ -127,7 +128,7 @@ class Batch:
         the next call; one that failed from warm sites starts again from cold ones.
         """
         began, memories = time.perf_counter(), [state.memory for state in states]
-        theta = np.stack([self.problems[i].theta(state) for i, state in zip(rows, states, strict=True)])
+        theta = np.stack([self.problems[i].theta(state.trial) for i, state in zip(rows, states, strict=True)])
         warm = extrapolated([one.warm for one in memories], theta)
         starts = [one.start(of(warm, i)) for i, one in enumerate(memories)]
         start = Natural(np.stack([one.nu for one in starts]), np.stack([one.tau for one in starts]))

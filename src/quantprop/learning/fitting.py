@@ -23,8 +23,9 @@ from quantprop.learning.attempts import Point
 from quantprop.learning.checkpoints import next_checkpoint
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
+from quantprop.learning.problem import FTOL, MAX_EVALUATIONS, Problem
 from quantprop.learning.remaining import GRADIENT_TOLERANCE, converged
-from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState, init, run
+from quantprop.learning.search import SearchState, init, run
 from quantprop.learning.starts import at_bounds
 from quantprop.learning.uninformative import blindness, warn_of_blindness
 from quantprop.methods import QP, Method

@@ -14,7 +14,8 @@ from quantprop.learning.batch import Batch
 from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState, init, run
+from quantprop.learning.problem import FTOL, MAX_EVALUATIONS, Problem
+from quantprop.learning.search import SearchState, init, run
 from quantprop.methods import QP, Method
 from quantprop.methods import by_name as method_by_name
 from quantprop.model import Model

@@ -14,15 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.core.parameters import box
 from quantprop.inference.results import Step
+from quantprop.learning.problem import COMPARABLE, Problem, loose, rule_of
 from quantprop.learning.quasi_newton import (
     FAILED,
     GOING,
     LONGEST_STEP,
     NO_PROGRESS,
     Iterate,
-    Rule,
     begin,
     incline,
     projected,
@@ -30,50 +29,11 @@ from quantprop.learning.quasi_newton import (
     stacked,
     steepness,
     unstacked,
-)  # fmt: skip
-from quantprop.learning.remaining import GRADIENT_TOLERANCE, Seen, remaining_gain
-from quantprop.learning.starts import StartRule, further_start, in_unit_of_y, start_by, units
+)
+from quantprop.learning.remaining import Seen, remaining_gain
+from quantprop.learning.starts import StartRule, further_start, in_unit_of_y, start_by
 
-MAX_EVALUATIONS = 300  # from one start
-FTOL = 1e-12  # relative gain of one step below which a search stops
-FEW_ENTRIES = 8  # of θ
-LOOSEST_TOL = 1e-3  # of inference during the search
-VALUE_ERROR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
-PARTIAL_TOL = 1e-6  # with a partial gradient, where values are not corrected for what the sites have still to gain
-GRADIENT_ERROR = 3e-5  # relative to the slope along the step: it is of first order in the residual
-COMPARABLE = 1e-3  # largest residual at which values are compared, relative to the slope: their error is of 2nd order
 CLIMB, COMPARE, EVALUATE, DONE = "climb", "compare", "evaluate", "done"  # phases
-
-
-class Problem(NamedTuple):
-    """An objective, and how to search for its optimum."""
-
-    objective: Any  # a Landscape, or anything with its `parts`, `task`, `tol`, `exact`, `total` and `careful`
-    bounds: Float[np.ndarray, "theta 2"]
-    unit: Float[np.ndarray, " theta"]
-    lower: Float[np.ndarray, " theta"]  # in units of θ, as what follows
-    upper: Float[np.ndarray, " theta"]
-    longest: float  # step of an entry with bounds; of many entries long steps find better optima
-    max_evaluations: int = MAX_EVALUATIONS
-    ftol: float = FTOL
-    gtol: float = GRADIENT_TOLERANCE
-    further_starts: bool = True  # if an end is suspicious
-
-    @staticmethod
-    def of(objective: Any, *settings: Any) -> Problem:
-        """The search over an objective inside the bounds of its parameters."""
-        parts, unit = objective.parts, units(objective)
-        bounds, longest = box(parts), LONGEST_STEP if len(unit) <= FEW_ENTRIES else np.inf
-        lower, upper = bounds.T / unit
-        return Problem(objective, bounds, unit, lower, upper, longest, *settings)
-
-    def theta(self, state: SearchState) -> Float[np.ndarray, " theta"]:
-        """The hyperparameters at the trial of a search."""
-        return np.clip(self.unit * state.trial, *self.bounds.T)
-
-    def slope(self, gradient: np.ndarray, theta: np.ndarray) -> float:
-        """The largest entry of the projected gradient."""
-        return float(steepness(gradient, theta, self.lower, self.upper))
 
 
 class End(NamedTuple):
@@ -112,14 +72,6 @@ class SearchState(NamedTuple):
     end: End | None = None  # the best so far
 
 
-def loose(objective: Any, slope: float) -> float:
-    """Tolerance of inference during a search, given the slope along the step that led there; the same in all processes
-    of a job, whose sweeps end together.
-    """
-    loosest = min(LOOSEST_TOL, (VALUE_ERROR / max(objective.total, 1)) ** 0.5) if objective.exact else PARTIAL_TOL
-    return float(min(max(GRADIENT_ERROR * slope, objective.tol), loosest)) if loosest > objective.tol else objective.tol
-
-
 def init(problem: Problem, starts: Sequence[np.ndarray], memory: Any) -> SearchState:
     """The state before the first step."""
     first, *others = (start / problem.unit for start in starts)
@@ -148,7 +100,7 @@ def run(
 
     def alone(rows: list[int], some: list[SearchState]) -> list[Any]:
         each = ((problems[i], state) for i, state in zip(rows, some, strict=True))
-        return [one.objective.evaluate(one.theta(state), state.tol, state.memory) for one, state in each]
+        return [one.objective.evaluate(one.theta(state.trial), state.tol, state.memory) for one, state in each]
 
     states, evaluate = list(states), evaluate or alone
     while rows := [i for i, state in enumerate(states) if not done(state)][:at_once]:
@@ -168,7 +120,8 @@ def step(problems: Sequence[Problem], states: Sequence[SearchState], points: Seq
     if not points:
         return []
     gradients = np.stack([one.unit * point.gradient for one, point in zip(problems, points, strict=True)])
-    slopes = steepness(gradients, np.stack([state.trial for state in states]), *_boxes(problems)).tolist()
+    rule, trials = rule_of(problems), np.stack([state.trial for state in states])
+    slopes = steepness(gradients, trials, rule.lower, rule.upper).tolist()
     states = [_noted(*each) for each in zip(states, points, gradients, slopes, strict=True)]
     climbing = []
     for i, (problem, state, point, slope) in enumerate(zip(problems, states, points, slopes, strict=True)):
@@ -189,11 +142,6 @@ def step(problems: Sequence[Problem], states: Sequence[SearchState], points: Seq
         for i, state in zip(climbing, new, strict=True):
             states[i] = state
     return states
-
-
-def _boxes(problems: Sequence[Problem]) -> tuple[np.ndarray, np.ndarray]:
-    """The bounds of several problems."""
-    return np.stack([problem.lower for problem in problems]), np.stack([problem.upper for problem in problems])
 
 
 def _noted(state: SearchState, point: Any, gradient: np.ndarray, slope: float) -> SearchState:
@@ -217,12 +165,6 @@ def _is_rough(problem: Problem, state: SearchState, point: Any, slope: float) ->
     """
     better = point.usable and not state.again and (state.best is None or point.value > state.best.value)
     return better and problem.objective.exact and point.residual > max(COMPARABLE * slope, problem.objective.tol)
-
-
-def rule_of(problems: Sequence[Problem]) -> Rule:
-    """The rule of steps of problems of one form."""
-    flat = 0.5 * min(GRADIENT_TOLERANCE, problems[0].gtol)
-    return Rule(*_boxes(problems), problems[0].ftol, flat, problems[0].longest)
 
 
 def _climbed(problems: list[Any], states: list[Any], points: list[Any]) -> list[SearchState]:
@@ -310,7 +252,7 @@ def _ended(problem: Problem, state: SearchState) -> SearchState:
     why = state.why if len(at.theta) or not usable else "nothing-to-learn"
     slope = problem.slope(at.gradient, at.theta) if usable else last.gradient
     point = None if state.point is None else state.point.alone()
-    end = End(np.clip(problem.unit * at.theta, *problem.bounds.T), at.value, slope, why, state.remaining, usable, point)
+    end = End(problem.theta(at.theta), at.value, slope, why, state.remaining, usable, point)
     if state.end is not None and not (usable and (end.value > state.end.value or not state.end.usable)):
         end = state.end
     starts, tried = state.starts, state.tried

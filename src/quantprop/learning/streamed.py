@@ -30,10 +30,11 @@ from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.objectives import Evidence, Objective
+from quantprop.learning.problem import FTOL, MAX_EVALUATIONS, Problem
 from quantprop.learning.remaining import GRADIENT_TOLERANCE
 from quantprop.learning.rows import Arrays as Arrays
 from quantprop.learning.rows import Rows
-from quantprop.learning.search import FTOL, MAX_EVALUATIONS, Problem, SearchState
+from quantprop.learning.search import SearchState
 from quantprop.likelihoods.base import Datum
 from quantprop.likelihoods.encoding import encode
 from quantprop.methods import EP, Method

@@ -25,7 +25,8 @@ from quantprop.learning.integration.hyperprior import hyperprior_of
 from quantprop.learning.integration.surface import Answer, Surface
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
-from quantprop.learning.search import Problem, init, run
+from quantprop.learning.problem import Problem
+from quantprop.learning.search import init, run
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
