@@ -247,6 +247,7 @@ def build(
         fitted = _learned_by(options.optimizer, spec, landscape, [start, *random_starts(options, bounds)], bounds)
     else:
         starts = [start, *random_starts(options, bounds)]
+        landscape.compile()
         fitted = learn(landscape, starts, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)

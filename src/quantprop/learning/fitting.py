@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import partial
 from typing import Any
 
 import jax
@@ -105,16 +106,13 @@ def fit(
     theta, bounds = starting_point(landscape.parts)
     if sites is not None:
         landscape = landscape.from_sites(theta, sites)
-
-    def look() -> None:
+    if len(theta):
+        blind = landscape.compile(partial(blindness, task.model.kernel, task.x))
         remedy = "start from GaussianProcessRegressor's kernel=None, which chooses one from the data"
-        warn_of_blindness(blindness(task.model.kernel, task.x), task.x, "fit", remedy, 7)
-
+        warn_of_blindness(blind, task.x, "fit", remedy, 4)
     draws = np.random.default_rng(seed).standard_normal((restarts if len(theta) else 0, len(theta)))
     starts = [theta, *np.clip(theta + RESTART_DEVIATION * draws, bounds[:, 0], bounds[:, 1])]
-    report = _reporter(progress, objective)
-    meanwhile = look if len(theta) else lambda: None
-    fitted = learn(landscape, starts, max_evaluations, ftol, gtol, report, meanwhile)
+    fitted = learn(landscape, starts, max_evaluations, ftol, gtol, _reporter(progress, objective))
     return in_terms_of(model, fitted)
 
 
@@ -125,14 +123,10 @@ def learn(
     ftol: float = FTOL,
     gtol: float = GRADIENT_TOLERANCE,
     report: Report | None = None,
-    meanwhile: Callable[[], Any] = lambda: None,
 ) -> Fitted:
-    """The best optimum of an objective over several starts, and up to two further ones if that is suspicious;
-    `meanwhile` is called while programs are compiled.
-    """
+    """The best optimum of an objective over several starts, and up to two further ones if that is suspicious."""
     problem = Problem.of(objective, max_evaluations, ftol, gtol)
     with blas_threads_for(objective.task.cost):
-        objective.compile(meanwhile)
         state = searched(problem, starts, report)
     objective.release()
     end: Any = state.end

@@ -21,7 +21,7 @@ ROUNDING = 1e-12  # of the largest y: deviations below this are none
 NOISE = 0.5  # of the spread of y, where learning starts
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
-FAR = 3.0  # of the start in the unit of y, in logarithms: a factor of 20
+FAR = 3.0  # logarithms, or sizes of y, between a start and the one in the unit of y
 
 
 # --- the size of y and of X ------------------------------------------------------------------------------------------
@@ -152,11 +152,17 @@ def learned_noise(landscape: Any) -> str | None:
 def in_unit_of_y(
     landscape: Any, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"] | None:
-    """The start with noise and kernel of the size of y, if that is far from the given one; it depends on no unit."""
+    """The start with noise, kernel and mean of the size of y, which depends on no unit, if that is far away."""
     if learned_noise(landscape) is None:
         return None
-    start = start_by(CALM, landscape, first, bounds)
-    return start if np.abs(start - first).max() > FAR else None
+    parts = at(landscape.parts, start_by(CALM, landscape, first, bounds))
+    mean, centre = parts.mean, size_in(landscape).centre
+    if is_parameter(mean) and not mean.fixed:
+        mean = _moved(mean, np.full(np.shape(mean.value), centre))
+    elif isinstance(mean, means.Linear) and is_parameter(mean.intercept) and not mean.intercept.fixed:
+        mean = changed(mean, intercept=_moved(mean.intercept, centre))
+    start = np.clip(packed(parts._replace(mean=mean)), bounds[:, 0], bounds[:, 1])
+    return start if (np.abs(start - first) / units(landscape)).max(initial=0.0) > FAR else None
 
 
 def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]) -> Int[np.ndarray, " theta"]:
