@@ -21,8 +21,12 @@ from jaxtyping import Bool, Float
 from quantprop.runtime.batches import of
 
 SUFFICIENT_RISE = 1e-4  # smallest fraction of the predicted increase (Armijo's condition)
+SUFFICIENT_FALL = (
+    0.9  # largest slope down beyond the maximum along a step, as a fraction of that up before it (Wolfe's)
+)
 LONGEST_STEP = 3.0  # of an entry of θ (logarithms)
 SHORTEST_STEP = 1e-9
+SHORTEST = 1e-3  # fraction of a step that failed
 PAIRS = 10
 AXIS_FRACTION = 0.99  # of a step's length in one entry, from which on the step counts as one along that entry
 RATE_TOLERANCE = 0.1  # largest relative difference of the rates at which the gradient fell over two steps along a tail
@@ -101,14 +105,16 @@ def received(
     level = usable & ~first & (np.abs(value - old) <= rule.ftol * (1.0 + np.abs(old)))
     now, before = (steepness(g, x, rule.lower, rule.upper)
                    for g, x in ((gradient, state.trial), (state.gradient, state.theta)))  # fmt: skip
-    risen = usable & np.where(level, now < before, first | (value >= old + SUFFICIENT_RISE * predicted))
+    end = (gradient * (state.trial - state.theta)).sum(1)
+    wolfe = (value >= old + SUFFICIENT_RISE * predicted) & (end >= -SUFFICIENT_FALL * predicted)
+    risen = usable & np.where(level, now < before, first | wolfe)
     afresh = level & ~risen & state.moves.any(axis=(1, 2))
     reason = np.where(first & ~usable, FAILED, np.where(level & ~risen & ~afresh, SMALL_GAIN, state.reason))
     state = state._replace(reason=reason)
     back = ~first & ~risen & ~level
     gain = np.where(usable, value - old, -np.inf)
     for which, change, more in (
-        (risen, _accepted, (value, gradient)), (afresh, _forgotten, ()), (back, _backtracked, (gain, predicted)),
+        (risen, _accepted, (value, gradient)), (afresh, _forgotten, ()), (back, _backtracked, (gain, predicted, end)),
     ):  # fmt: skip
         if which.any():
             own = rule._replace(lower=rule.lower[which], upper=rule.upper[which])
@@ -226,10 +232,19 @@ def _stretched(state: Iterate, rule: Rule, step: np.ndarray) -> Float[np.ndarray
     return np.where((far * step > 0) & (np.abs(far) > np.abs(step)), far, step)
 
 
-def _backtracked(state: Iterate, rule: Rule, gain: np.ndarray, predicted: np.ndarray) -> Iterate:
-    """Shorten the step: to the maximum of the parabola through both ends, or to a quarter after a failure."""
-    fraction = np.clip(0.5 * predicted / np.maximum(predicted - gain, 1e-300), 0.1, 0.5)
-    step = np.where(np.isfinite(gain), fraction, 0.25)[:, None] * (state.trial - state.theta)
+def _backtracked(state: Iterate, rule: Rule, gain: np.ndarray, start: np.ndarray, end: np.ndarray) -> Iterate:
+    """Shorten the step, by the slopes along it at its start and its end; to a quarter after a failure. The next step
+    leads to the maximum of a cubic, or half the way from there to that of a parabola (Moré and Thuente 1994, case 1).
+    """
+    with np.errstate(all="ignore"):
+        parabola, middle = 0.5 * start / (start - gain), 3.0 * gain - start - end
+        root = np.sqrt(np.maximum(middle**2 - start * end, 0.0))
+        cubic = (root + start + middle) / (2.0 * root + start - end)
+        fraction = np.where(cubic < parabola, cubic, 0.5 * (cubic + parabola))
+    fraction = np.where(
+        np.isfinite(gain) & np.isfinite(fraction), np.clip(fraction, SHORTEST, np.where(gain > 0, 0.9, 0.5)), 0.25
+    )
+    step = fraction[:, None] * (state.trial - state.theta)
     short = np.abs(step).max(axis=1, initial=0.0) < SHORTEST_STEP
     return state._replace(trial=state.theta + step, reason=np.where(short, NO_PROGRESS, state.reason))
 
