@@ -106,8 +106,7 @@ def received(
     now, before = (steepness(g, x, rule.lower, rule.upper)
                    for g, x in ((gradient, state.trial), (state.gradient, state.theta)))  # fmt: skip
     end = (gradient * (state.trial - state.theta)).sum(1)
-    wolfe = (value >= old + SUFFICIENT_RISE * predicted) & (end >= -SUFFICIENT_FALL * predicted)
-    risen = usable & np.where(level, now < before, first | wolfe)
+    risen = usable & np.where(level, now < before, first | (value >= old + SUFFICIENT_RISE * predicted))
     afresh = level & ~risen & state.moves.any(axis=(1, 2))
     reason = np.where(first & ~usable, FAILED, np.where(level & ~risen & ~afresh, SMALL_GAIN, state.reason))
     state = state._replace(reason=reason)
@@ -241,9 +240,7 @@ def _backtracked(state: Iterate, rule: Rule, gain: np.ndarray, start: np.ndarray
         root = np.sqrt(np.maximum(middle**2 - start * end, 0.0))
         cubic = (root + start + middle) / (2.0 * root + start - end)
         fraction = np.where(cubic < parabola, cubic, 0.5 * (cubic + parabola))
-    fraction = np.where(
-        np.isfinite(gain) & np.isfinite(fraction), np.clip(fraction, SHORTEST, np.where(gain > 0, 0.9, 0.5)), 0.25
-    )
+    fraction = np.where(np.isfinite(gain) & np.isfinite(fraction), np.clip(fraction, SHORTEST, 0.5), 0.25)
     step = fraction[:, None] * (state.trial - state.theta)
     short = np.abs(step).max(axis=1, initial=0.0) < SHORTEST_STEP
     return state._replace(trial=state.theta + step, reason=np.where(short, NO_PROGRESS, state.reason))
