@@ -33,12 +33,17 @@ class Point(NamedTuple):
     out: Any  # an Outcome
     reason: str  # why inference ended, or the equation for the gradient after it
     seconds: float
-    way: str = ""  # the strategy that succeeded, if it was not plain sweeps
+    way: str = ""  # the strategy that succeeded
 
     @property
     def usable(self) -> bool:
         """True if inference converged and everything is finite."""
         return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
+
+    @property
+    def schedule(self) -> str:
+        """How the sites were reached, as a solution's status says it."""
+        return "parallel, then continuation" if self.way == "continuation" else "parallel"
 
     def alone(self) -> Point:
         """The point itself: it is not one of a batch."""

@@ -91,6 +91,7 @@ class BatchPoint(NamedTuple):
     usable: bool
     found: Any  # of the batch
     place: int
+    schedule: str = "parallel"
 
     def alone(self) -> BatchPoint:
         """The same without the rest of the batch."""

@@ -84,8 +84,7 @@ def fit(
         tol: Of inference, as in `infer`.
         max_evaluations: Of the objective, from one start.
         ftol: The relative gain of one step below which the optimiser stops.
-        gtol: A slope smaller than by default is asked of an optimum beside that nothing is left to gain, and reached by
-            Newton's method, for up to 32 parameters: as many evaluations more, and some.
+        gtol: A slope smaller than by default is asked of an optimum beside that nothing is left to gain.
         sites: A warm start of inference, say another Solution's.
 
     Returns:
@@ -181,7 +180,7 @@ def _fitted(
     objective: Landscape, point: Any, value: float, loo: Any, trace: tuple[Step, ...], ending: Ending
 ) -> Fitted:
     model = as_given(objective.model, at(declared(objective.model), point.theta))
-    solution = solution_of(model, objective.method, objective.task, point.out, loo, "parallel", objective.tol)
+    solution = solution_of(model, objective.method, objective.task, point.out, loo, point.schedule, objective.tol)
     return Fitted(model, solution, objective.objective.name, value, point.theta, trace, ending)
 
 
