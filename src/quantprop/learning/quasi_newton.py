@@ -24,6 +24,8 @@ SUFFICIENT_RISE = 1e-4  # smallest fraction of the predicted increase (Armijo's 
 SUFFICIENT_FALL = (
     0.9  # largest slope down beyond the maximum along a step, as a fraction of that up before it (Wolfe's)
 )
+SUFFICIENT_FALL = 0.9  # largest slope down beyond the maximum along a step, as a fraction of that up before it
+PATIENCE = 4  # evaluations of equal values without a smaller gradient
 LONGEST_STEP = 3.0  # of an entry of θ (logarithms)
 SHORTEST_STEP = 1e-9
 SHORTEST = 1e-3  # fraction of a step that failed
@@ -59,6 +61,8 @@ class Iterate(NamedTuple):
     scale: float  # curvature without any pair
     rate: Float[np.ndarray, " theta"]  # −∂ log gradient/∂θ over the last step, if it was along this entry
     tail: Bool[np.ndarray, " theta"]  # along which entries there is one
+    calmest: float  # smallest slope since values tell nothing
+    waited: int  # evaluations since then
     reason: int
 
 
@@ -69,7 +73,7 @@ def begin(theta: Float[np.ndarray, " theta"], scale: float = 0.0) -> Iterate:
     size = len(theta)
     nothing = np.zeros((PAIRS, size))
     unknown, none = np.full(size, np.nan), np.zeros(size, dtype=bool)
-    return Iterate(theta, -np.inf, np.zeros(size), theta, nothing, nothing, scale, unknown, none, GOING)
+    return Iterate(theta, -np.inf, np.zeros(size), theta, nothing, nothing, scale, unknown, none, np.inf, 0, GOING)
 
 
 def stacked(records: list[Any]) -> Any:
@@ -96,24 +100,28 @@ def received(
 ) -> Iterate:  # fmt: skip
     """The state of b problems once the objective at their trials is known, or could not be computed.
 
-    If values no longer tell the trial from the best point, it is accepted if its gradient is smaller. If not even that
-    is so, the curvature is learned afresh; without any curvature the search ends.
+    If values no longer tell the trial from the best point, slopes along the step do (the approximate Wolfe conditions of
+    Hager and Zhang 2005), until the gradient stays as large as it was.
     """
     first = np.isneginf(state.value)
     predicted = (state.gradient * (state.trial - state.theta)).sum(1)
     old = np.where(first, 0.0, state.value)
     level = usable & ~first & (np.abs(value - old) <= rule.ftol * (1.0 + np.abs(old)))
+    end = (gradient * (state.trial - state.theta)).sum(1)
     now, before = (steepness(g, x, rule.lower, rule.upper)
                    for g, x in ((gradient, state.trial), (state.gradient, state.theta)))  # fmt: skip
-    end = (gradient * (state.trial - state.theta)).sum(1)
-    risen = usable & np.where(level, now < before, first | (value >= old + SUFFICIENT_RISE * predicted))
-    afresh = level & ~risen & state.moves.any(axis=(1, 2))
-    reason = np.where(first & ~usable, FAILED, np.where(level & ~risen & ~afresh, SMALL_GAIN, state.reason))
-    state = state._replace(reason=reason)
-    back = ~first & ~risen & ~level
+    calmest = np.minimum(state.calmest, before)
+    waited = np.where(level & (now >= calmest), state.waited + 1, 0)
+    enough = end >= -SUFFICIENT_FALL * predicted
+    risen = usable & np.where(level, enough, first | (value >= old + SUFFICIENT_RISE * predicted))
+    reason = np.where(first & ~usable, FAILED, np.where(waited > PATIENCE, SMALL_GAIN, state.reason))
+    calmest = np.where(level, np.minimum(calmest, now), np.inf)
+    state = state._replace(reason=reason, calmest=calmest, waited=waited)
+    back = ~first & ~risen
     gain = np.where(usable, value - old, -np.inf)
     for which, change, more in (
-        (risen, _accepted, (value, gradient)), (afresh, _forgotten, ()), (back, _backtracked, (gain, predicted, end)),
+        (risen, _accepted, (value, gradient)),
+        (back, _backtracked, (gain, predicted, end)),
     ):  # fmt: skip
         if which.any():
             own = rule._replace(lower=rule.lower[which], upper=rule.upper[which])
@@ -136,21 +144,10 @@ def _accepted(state: Iterate, rule: Rule, value: np.ndarray, gradient: np.ndarra
     flat = steepness(gradient, state.trial, rule.lower, rule.upper) <= rule.flat
     state = state._replace(
         theta=state.trial, value=value, gradient=gradient, rate=rate, tail=tail,
-        scale=np.where(state.scale == 0.0, _default_scale(gradient), state.scale),
-        reason=np.where(flat, STATIONARY, GOING),
+        scale=np.where(state.scale == 0.0, np.maximum(np.sqrt((gradient**2).sum(1)), 1.0), state.scale),
+        reason=np.where(flat, STATIONARY, state.reason),
     )  # fmt: skip
     return _planned(state, rule, first)
-
-
-def _forgotten(state: Iterate, rule: Rule) -> Iterate:
-    """Plan the next step without the curvature that has led nowhere."""
-    nothing = np.zeros_like(state.moves)
-    state = state._replace(moves=nothing, bends=nothing, scale=_default_scale(state.gradient))
-    return _planned(state, rule, np.zeros(len(state.theta), dtype=bool))
-
-
-def _default_scale(gradient: np.ndarray) -> Float[np.ndarray, " b"]:
-    return np.maximum(np.sqrt((gradient**2).sum(1)), 1.0)
 
 
 def _learned(state: Iterate, which: np.ndarray, step: np.ndarray, bend: np.ndarray) -> Iterate:
