@@ -100,8 +100,8 @@ def received(
 ) -> Iterate:  # fmt: skip
     """The state of b problems once the objective at their trials is known, or could not be computed.
 
-    If values no longer tell the trial from the best point, slopes along the step do (the approximate Wolfe conditions of
-    Hager and Zhang 2005), until the gradient stays as large as it was.
+    If values no longer tell the trial from the best point, slopes along the step do (the approximate Wolfe conditions
+    of Hager and Zhang 2005), until the gradient stays as large as it was.
     """
     first = np.isneginf(state.value)
     predicted = (state.gradient * (state.trial - state.theta)).sum(1)
