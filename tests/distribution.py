@@ -51,7 +51,7 @@ def try_installed(path: Path, python: str) -> None:
         package = f"quantprop[plots] @ {path.as_uri()}"
         subprocess.run([inside / "pip", "install", "-q", "-c", versions, package], check=True)
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        for command in ([inside / "quantprop", "--version"], [inside / "quantprop", "demo"],
+        for command in ([inside / "quantprop", "version"], [inside / "quantprop", "demo"],
                         [inside / "python", TESTS / "smoke.py", STORED]):  # fmt: skip
             subprocess.run(command, check=True, cwd=home, env=environment)
 
