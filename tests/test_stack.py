@@ -56,6 +56,13 @@ def test_weights_are_the_maximum_by_another_optimiser(seed):
     np.testing.assert_allclose(w, np.exp(found.x - logsumexp(found.x)), atol=2e-4)
 
 
+def test_rows_of_no_weight_do_not_count():
+    logs = RNG.normal(size=(2, 20))
+    rows = np.r_[np.ones(18), 0.0, 0.0]
+    lost = np.column_stack([logs[:, :18], [np.nan, -np.inf], [1.0, 2.0]])
+    np.testing.assert_allclose(best_weights(lost, rows), best_weights(logs[:, :18], np.ones(18)), atol=1e-12)
+
+
 def test_equal_densities_have_equal_weights_whatever_their_size():
     logs = np.repeat(RNG.normal(size=(1, 30)) - 800.0, 3, axis=0)  # densities that underflow
     np.testing.assert_allclose(best_weights(logs, np.ones(30)), 1.0 / 3.0, atol=1e-12)
@@ -89,6 +96,15 @@ def test_the_correction_is_that_of_dense_algebra(numbers):
     np.testing.assert_allclose(found.loo, fitted.solution.loo - taken, atol=2e-3 * taken.max())
     assert found.learned == pytest.approx(taken.sum(), rel=2e-3)
     assert 0.0 < found.learned < 3.0
+
+
+def test_the_correction_does_not_depend_on_the_unit_of_y():
+    def learned(scale):
+        noise = likelihoods.Gaussian(Parameter(0.3 * scale, (1e-3 * scale, 10.0 * scale)))
+        model = Model(kernels.Constant(Parameter(scale**2, fixed=True)) * smooth(), noise, mean=Parameter(0.0))
+        return corrected_loo(fit(model, X, Y * scale, "ep")).learned
+
+    assert learned(1e6) == pytest.approx(learned(1.0), rel=1e-3)
 
 
 def test_what_is_fixed_needs_no_correction():
@@ -146,7 +162,15 @@ def test_joint_classes_average_their_probabilities():
     fits = [fit(Model(kernel, likelihoods.MultinomialProbit(3)), X, y, "ep") for kernel in (kernels.Linear(), smooth())]
     found = stack(fits)
     each = [one.solution.predict_y(NEW).probabilities for one in fits]
-    np.testing.assert_allclose(found.predict_y(NEW).probabilities, np.tensordot(found.weights, each, 1), atol=1e-12)
+    p = found.predict_y(NEW).probabilities
+    np.testing.assert_allclose(p, np.tensordot(found.weights, each, 1), atol=1e-12)
+    drawn = found.predict_y(NEW).sample(4000, seed=1)
+    shares = np.stack([(drawn == k).mean(axis=0) for k in range(3)], axis=1)
+    assert (np.abs(shares - p) < 5.0 * np.sqrt(p * (1.0 - p) / 4000) + 1e-12).all()
+    mean = sum(w * one.solution.predict(NEW).mean for w, one in zip(found.weights, fits, strict=True))
+    np.testing.assert_allclose(found.sample(NEW, 4000).mean(axis=0), mean, atol=0.2)
+    with pytest.raises(ValueError, match=r"predict_y\(X\).sample"):
+        found.sample_y(NEW, 3)
 
 
 # --- what does not enter, and files ----------------------------------------------------------------------------------

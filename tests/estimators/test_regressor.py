@@ -161,10 +161,10 @@ def lost(core):
         nothing = Natural(np.full_like(one.sites.nu, np.nan), np.full_like(one.sites.tau, np.nan))
         return replace(one, sites=nothing, status=replace(one.status, reason="improper-start"))
 
-    integrated = core.integrated
-    if integrated is not None:
-        integrated = replace(integrated, components=tuple(map(failed, integrated.components)))
-    return replace(core, fitted=replace(core.fitted, solution=failed(core.fitted.solution)), integrated=integrated)
+    mixture = core.mixture
+    if mixture is not None:
+        mixture = replace(mixture, components=tuple(map(failed, mixture.components)))
+    return replace(core, fitted=replace(core.fitted, solution=failed(core.fitted.solution)), mixture=mixture)
 
 
 @pytest.mark.filterwarnings("ignore")

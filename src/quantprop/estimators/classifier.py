@@ -37,7 +37,9 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
     Args:
         kernel: A kernel of scikit-learn or of this library. None is a constant times an RBF, both learned, with a weak
             prior on the constant, LogNormal(1, 10), which stops it from diverging on separable classes. "ard" has one
-            lengthscale per feature. Any other text is a kernel formula, "se(age) + group(hospital)".
+            lengthscale per feature, "shrunk" the same with priors that favour few relevant features, "additive" a curve
+            per feature and a surface per pair; "auto" stacks models with these and a linear one. Any other text is a
+            kernel formula, "se(age) + group(hospital)".
         optimizer: "fmin_l_bfgs_b" selects the library's own search, None leaves the hyperparameters as they are; or a
             function as in scikit-learn.
         n_restarts_optimizer: Number of additional starts, drawn at random within the bounds.

@@ -125,13 +125,12 @@ class FittedCore(LearnedAttributes):
     spec: KernelSpec
     landscape: Landscape
     fitted: Fitted
-    integrated: Integrated | None = None  # over its hyperparameters
-    stack: Stack | None = None  # of this model, its heaviest member, and others
+    mixture: Integrated | Stack | None = None  # over its hyperparameters, or of models of which this is the heaviest
 
     @property
     def posterior(self) -> Any:
-        """The posterior that predicts: at the learned hyperparameters, or averaged over them."""
-        return next(p for p in (self.stack, self.integrated, as_classes(self.fitted.solution)) if p is not None)
+        """The posterior that predicts: at the learned hyperparameters, or averaged over them or over models."""
+        return as_classes(self.fitted.solution) if self.mixture is None else self.mixture
 
     @property
     def kernel(self) -> Any:
@@ -153,7 +152,7 @@ class FittedCore(LearnedAttributes):
         size = self.spec.size
         point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
         if move:
-            self.fitted, self.integrated, self.stack = self.fitted_at(point), None, None
+            self.fitted, self.mixture = self.fitted_at(point), None
         return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
 
     def fitted_at(self, point: Point) -> Fitted:
@@ -229,13 +228,12 @@ def build(
     `warm` are sites to start from.
     """
     if isinstance(spec, KernelChoices):
-        kernels = {name: _holding(model.kernel, one.kernel) for name, one in spec.specs.items()}
         cores = {
-            name: build(options, spec.specs[name], replace(model, kernel=kernel), x, y, rows)
-            for name, kernel in kernels.items()
+            name: build(options, one, replace(model, kernel=_holding(model.kernel, one.kernel)), x, y, rows)
+            for name, one in spec.specs.items()
         }
         found = stack({name: as_classes(core.fitted) for name, core in cores.items()})
-        return replace(cores[found.heaviest.name], stack=found)
+        return replace(cores[found.heaviest.name], mixture=found)
     task = prepare(model, x, y, options.method, *(rows.get(name) for name in ("weights", "exposure", "trials")))
     landscape = Landscape(
         task.model, task, options.method, options.objective, True, INFERENCE_TOLERANCE, options.max_sweeps

@@ -47,6 +47,10 @@ WIDE_TERMS = ("linear", "constant")  # the terms of such effects
 LENGTHSCALE_RANGE = 1e3  # a lengthscale's start over its lower bound, and its upper bound over its start
 
 
+def _shrunk_variance() -> Parameter:
+    return Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
+
+
 @dataclass(frozen=True)
 class DefaultKernel:
     """The kernel of estimators that are given none: a constant times an RBF (or another `correlation`), both learned.
@@ -72,30 +76,27 @@ class DefaultKernel:
 
     def members(self, x: np.ndarray) -> dict[str, Any]:
         """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, and sums of curves and surfaces."""
-        centre, spread = column_moments(x, self.weights)
-        slopes = Linear(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
-        level = Constant(Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE))
-        lines = Sum(Standardised(slopes, centre, np.sqrt(np.where(spread > 0, spread, 1.0))), level)
-        straight = self._in_units_of_y(lines)
-        smooth = Sum(self.in_units(x, additive=False), straight)
-        return {"linear": straight, "isotropic": None, "shrunk + linear": smooth, "additive": "additive"}
+        slopes = self._standardised(Linear(_shrunk_variance()), x)
+        lines = self._in_units_of_y(Sum(slopes, Constant(_shrunk_variance())))
+        smooth = Sum(self.shrunk(x), lines)
+        return {"linear": lines, "isotropic": None, "shrunk + linear": smooth, "additive": "additive"}
 
-    def in_units(self, x: np.ndarray, additive: bool) -> Kernel:
-        """The kernels "shrunk" and "additive", whose lengthscales are in standard deviations of the columns, and
-        variances in units of `variance`: their priors, the same for all data, favour few columns that count.
-        """
+    def shrunk(self, x: np.ndarray) -> Kernel:
+        """A lengthscale for each column, in its standard deviations, with priors that favour few relevant columns."""
+        start = START * float(np.sqrt(x.shape[1]))
+        prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
+        lengths = Parameter(np.full(x.shape[1], start), bounds, prior)
+        return self._in_units_of_y(self._standardised(SquaredExponential(_shrunk_variance(), lengths), x))
+
+    def additive(self, x: np.ndarray) -> Kernel:
+        """Curves and surfaces of the columns, whose priors favour few relevant columns."""
         rows, counts = sampled_rows(x, self.weights)
-        if additive:
-            kernel: Kernel = Additive(min(2, np.count_nonzero(np.ptp(rows, axis=0)))).measured(rows, counts)
-        else:
-            centre, spread = column_moments(x, self.weights)
-            start = START * float(np.sqrt(len(centre)))
-            prior, bounds = LogNormal(start, 1.0), (start * LENGTHSCALE[0], start * LENGTHSCALE[1])
-            lengths = Parameter(np.full(len(centre), start), bounds, prior)
-            variance = Parameter(SHRUNK_VARIANCE.median, VARIANCE, SHRUNK_VARIANCE)
-            scale = np.sqrt(np.where(spread > 0, spread, 1.0))
-            kernel = Standardised(SquaredExponential(variance, lengths), centre, scale)
-        return self._in_units_of_y(kernel)
+        varying = int(np.count_nonzero(np.ptp(rows, axis=0)))
+        return self._in_units_of_y(Additive(min(2, varying)).measured(rows, counts))
+
+    def _standardised(self, kernel: Kernel, x: np.ndarray) -> Kernel:
+        centre, spread = column_moments(x, self.weights)
+        return Standardised(kernel, centre, np.sqrt(np.where(spread > 0, spread, 1.0)))
 
     def _in_units_of_y(self, kernel: Kernel) -> Kernel:
         return kernel if self.variance == 1.0 else Product(Constant(Parameter(self.variance, fixed=True)), kernel)
@@ -131,7 +132,7 @@ def kernel_spec(
     if kernel is None or kernel == "ard":
         return default.of(x, kernel == "ard")
     if isinstance(kernel, str) and kernel in ("shrunk", "additive"):
-        kernel = default.in_units(x, kernel == "additive")
+        kernel = default.shrunk(x) if kernel == "shrunk" else default.additive(x)
     elif isinstance(kernel, (str, Terms)):
         terms = Terms(kernel) if isinstance(kernel, str) else kernel
         kernel = centred(_started(terms, x, coding.names, default), column_moments(x, default.weights)[0])

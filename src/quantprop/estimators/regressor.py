@@ -53,7 +53,9 @@ class GaussianProcessRegressor(Forecasts):
 
     Args:
         kernel: A kernel of scikit-learn or of this library. None is a constant times an RBF, both learned; "ard" has
-            one lengthscale per feature. Any other text is a kernel formula, "se(age) + group(hospital) + linear(dose)".
+            one lengthscale per feature, "shrunk" the same with priors that favour few relevant features, "additive" a
+            curve per feature and a surface per pair; "auto" stacks models with these and a linear one. Any other text
+            is a kernel formula, "se(age) + group(hospital) + linear(dose)".
             If y is not real, the constant has a weak prior, LogNormal(1, 10).
         optimizer: "fmin_l_bfgs_b" selects the library's own search, None leaves the hyperparameters as they are; or a
             function as in scikit-learn.

@@ -29,7 +29,9 @@ from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, k
 from quantprop.estimators.foreign import Source
 from quantprop.estimators.rows import row_count
 from quantprop.estimators.translate import check_theirs
+from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import write
+from quantprop.inference.stacked import Stack
 from quantprop.kernels import Kernel, Terms
 from quantprop.learning.objectives import as_objective
 from quantprop.learning.starts import at_bounds, blindness, warn_of_blindness
@@ -282,10 +284,10 @@ def _unfinished(cores: Sequence[FittedCore], remedy: str) -> Iterator[str]:
     if bad:
         share = f"{len(bad)} of {len(cores)} models did not converge, the first of them: " if len(cores) > 1 else ""
         yield f"{share}learning {bad[0].status}; inference {bad[0].solution.status}{remedy}"
-    rough = [core.integrated for core in cores if core.integrated is not None and not core.integrated.converged]
+    mixtures = [core.mixture for core in cores]
+    rough = [one for one in mixtures if isinstance(one, Integrated) and not one.converged]
     if rough:
         yield f"integration {rough[0].status}"
-    stacks = [core.stack.left_out for core in cores if core.stack is not None]
-    lost = {name: why for left_out in stacks for name, why in left_out.items() if not why.startswith("equal to")}
-    if lost:
-        yield "left out of the stack: " + "; ".join(f"{name} ({why})" for name, why in lost.items())
+    failed = [f"{name} ({why})" for one in mixtures if isinstance(one, Stack) for name, why in one.failed.items()]
+    if failed:
+        yield "left out of the stack: " + "; ".join(dict.fromkeys(failed))

@@ -17,6 +17,8 @@ from quantprop.estimators.core import INFERENCE_TOLERANCE, FittedCore
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.translate import KernelSpec, translate, untranslated
 from quantprop.inference.classes import as_factors
+from quantprop.inference.integrated import Integrated
+from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
 from quantprop.kernels import Difference, Kernel, PerClass
 from quantprop.learning.landscape import Landscape
@@ -29,7 +31,8 @@ from quantprop.storage.files import Shelf
 from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, encode, instance, require
 
 WHOLE = records.BY_TYPE[int]
-_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", "integrated", "stack"}
+_MIXTURES: dict[str, tuple[type, Any]] = {"integrated": (Integrated, mixtures), "stack": (Stack, stacked)}
+_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", *_MIXTURES}
 
 _KERNELS = (
     sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
@@ -63,7 +66,7 @@ BOTH = Registry((*REGISTRY.kinds, _CODING, *map(_kind, _KERNELS)))
 def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     """A learned model as JSON; its arrays go to `tensors`, their names behind the prefix."""
     task, start = core.landscape.task, core.landscape.model
-    mixture = core.integrated
+    mixture = core.mixture
     rows = {**task.data._asdict(), "weights": task.weight.total}
     tensors |= {prefix + name: np.asarray(array[: len(task.x)], np.float64) for name, array in rows.items()}
     return {
@@ -72,21 +75,20 @@ def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dic
         "likelihood": encode(start.likelihood, "likelihood"),
         "mean": encode(start.mean, "mean"),
         "max_sweeps": int(core.landscape.max_sweeps),
-        "integrated": None if mixture is None else mixtures.packed(mixture, f"{prefix}integrated.", tensors),
-        "stack": None if core.stack is None else stacked.packed(core.stack, f"{prefix}stack.", tensors),
+        **{
+            name: store.packed(mixture, f"{prefix}{name}.", tensors) if isinstance(mixture, kind) else None
+            for name, (kind, store) in _MIXTURES.items()
+        },
     }
 
 
 def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     """A learned model from JSON and tensors, checked to fit together."""
-    require(
-        isinstance(node, dict) and set(node) | {"integrated", "stack"} == _PARTS,
-        "a model has unexpected or missing parts",
-    )
-    mixture = node.get("integrated")  # missing in files of older versions
-    integrated = None if mixture is None else mixtures.unpacked(mixture, f"{prefix}integrated.", shelf)
-    members = node.get("stack")
-    stack = None if members is None else stacked.unpacked(members, f"{prefix}stack.", shelf)
+    whole = isinstance(node, dict) and set(node) | set(_MIXTURES) == _PARTS  # older files lack mixtures
+    require(whole, "a model has unexpected or missing parts")
+    given = [(name, node[name]) for name in _MIXTURES if node.get(name) is not None]
+    require(len(given) < 2, "a model has two mixtures")
+    mixture = next((_MIXTURES[name][1].unpacked(part, f"{prefix}{name}.", shelf) for name, part in given), None)
     fitted = as_factors(learned.unpacked(node["fitted"], prefix, shelf))
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": WHOLE})
     known = fitted.model.kernel
@@ -105,7 +107,7 @@ def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     task = prepare(model, x, y, method, rows["weights"], *used)
     landscape = Landscape(model, task, method, objective, True, INFERENCE_TOLERANCE, start["max_sweeps"])
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
-    return FittedCore(spec, landscape, fitted, integrated, stack)
+    return FittedCore(spec, landscape, fitted, mixture)
 
 
 def _spec(kernel: Any, known: Kernel) -> KernelSpec:

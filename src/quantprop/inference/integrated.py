@@ -14,7 +14,7 @@ from quantprop.core.parameters import declared, free, labels, logarithms
 from quantprop.inference.batched import predict_given_means
 from quantprop.inference.mixed import NormalMixture
 from quantprop.inference.mixture import Mixture
-from quantprop.inference.prediction import proper
+from quantprop.inference.prediction import draws, proper
 from quantprop.inference.results import write
 from quantprop.inference.solution import Solution
 from quantprop.inference.status import in_words
@@ -141,9 +141,9 @@ class Integrated(Mixture):
             found = predict_given_means(self.components, [x] * len(self.components))
         return [proper(latent, one.status) for latent, one in zip(found, self.components, strict=True)]
 
-    def _joint(self, one: Solution, Xnew: Any) -> Normal:
+    def _draws_of_f(self, rng: np.random.Generator, one: Solution, Xnew: Any, k: int) -> Float[np.ndarray, "n k"]:
         latent = one._predict_given_mean(inputs(Xnew, "Xnew", features=one.X.shape[1]), full_cov=True)
-        return proper(latent, one.status)
+        return draws(proper(latent, one.status), k, int(rng.integers(2**31)))
 
     @property
     def parameters(self) -> dict[str, HyperparameterMarginal]:

@@ -146,14 +146,19 @@ class MixedPredictive:
     @checked()
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent draws of y at every input (rows: draws)."""
-        rng = np.random.default_rng(seed)
-        counts = rng.multinomial(n, self.weights)
-        drawn = [c.sample(k, seed=int(rng.integers(2**31))) for c, k in zip(self.components, counts, strict=True) if k]
-        return rng.permuted(np.concatenate(drawn), axis=0)
+        return _drawn(self.weights, self.components, n, seed)
 
     def _each(self, of: Callable[[Predictive], np.ndarray]) -> np.ndarray:
         """The average over components."""
         return sum(w * of(component) for w, component in zip(self.weights, self.components, strict=True))  # type: ignore[return-value]
+
+
+def _drawn(weights: np.ndarray, components: Sequence[Any], n: int, seed: int) -> np.ndarray:
+    """n draws at every input, as many by each component as its weight asks for, in random order."""
+    rng = np.random.default_rng(seed)
+    counts = rng.multinomial(n, weights)
+    drawn = [one.sample(k, seed=int(rng.integers(2**31))) for one, k in zip(components, counts, strict=True) if k]
+    return rng.permuted(np.concatenate(drawn), axis=0)
 
 
 @dataclass(frozen=True)
@@ -184,3 +189,8 @@ class MixedClasses:
         return np.logaddexp.reduce(
             [np.log(w) + c.log_prob(y) for w, c in zip(self.weights, self.components, strict=True)]
         )
+
+    @checked()
+    def sample(self, n: int, seed: int = 0) -> np.ndarray:
+        """n independent draws of the class at every input (rows: draws)."""
+        return _drawn(self.weights, self.components, n, seed)

@@ -10,7 +10,6 @@ from jaxtyping import Float
 
 from quantprop.core.gaussian import Normal
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
-from quantprop.inference.prediction import draws
 from quantprop.inference.predictive import predictive_of
 from quantprop.likelihoods.base import Datum, scales
 from quantprop.likelihoods.derived import of_output
@@ -26,10 +25,6 @@ class Mixture:
     def _latents(self, Xnew: Any, full_cov: bool) -> list[Normal]:
         """The posterior of f at new inputs by every component."""
         return [one.predict(Xnew, full_cov) for one in self.components]
-
-    def _joint(self, one: Any, Xnew: Any) -> Normal:
-        """The joint posterior of f at new inputs by one component."""
-        return one.predict(Xnew, full_cov=True)
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> NormalMixture:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
@@ -85,7 +80,7 @@ class Mixture:
         return self._drawn(n, seed, of_component)
 
     def _draws_of_f(self, rng: np.random.Generator, one: Any, Xnew: Any, k: int) -> Float[np.ndarray, "n k"]:
-        return draws(self._joint(one, Xnew), k, int(rng.integers(2**31)))
+        return one.sample(Xnew, k, seed=int(rng.integers(2**31)))
 
     def _drawn(self, n: int, seed: int, draw: Callable[[np.random.Generator, Any, int], np.ndarray]) -> np.ndarray:
         """n draws, shuffled, as many of each component as its weight asks for."""

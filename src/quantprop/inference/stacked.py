@@ -16,6 +16,8 @@ from quantprop.inference.results import Fitted, write
 from quantprop.inference.solution import Solution
 from quantprop.runtime.display import of_stack, summarised
 
+EQUAL_TO = "equal to "  # begins the reason of a model that counts once with another one
+
 
 @dataclass(frozen=True)
 class Member:
@@ -53,7 +55,7 @@ class Stack(Mixture):
 
     @cached_property
     def weights(self) -> Float[np.ndarray, " m"]:
-        """Of the members; they sum to 1."""
+        """The members' weights, which sum to 1."""
         return np.array([one.weight for one in self.members])
 
     @property
@@ -75,6 +77,16 @@ class Stack(Mixture):
     def converged(self) -> bool:
         """True if every member has converged."""
         return all(one.fitted.converged for one in self.members)
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The models that were left out because they failed, with the reason; not those equal to another one."""
+        return {name: why for name, why in self.left_out.items() if not why.startswith(EQUAL_TO)}
+
+    @property
+    def score(self) -> float:
+        """The mean of `loo` over rows by their weights: an estimate of the log predictive density of a new row."""
+        return float(np.average(self.loo, weights=self.components[0].weights))
 
     @cached_property
     def loo(self) -> Float[np.ndarray, " n"]:
@@ -106,6 +118,12 @@ class Stack(Mixture):
         if isinstance(self.components[0], Solution):
             return super().predict_y(Xnew, exposure=exposure, trials=trials, output=output)
         return MixedClasses(self.weights, tuple(one.predict_y(Xnew) for one in self.components))
+
+    def sample_y(self, Xnew: Any, n: int, seed: int = 0, **scales: Any) -> np.ndarray:
+        """n draws of y at new inputs (rows: draws), f joint and by one member in each; `scales` as in `predict_y`."""
+        if isinstance(self.components[0], Solution):
+            return super().sample_y(Xnew, n, seed, **scales)
+        raise ValueError("joint draws of classes are not available for a stack: use predict_y(X).sample(n)")
 
     def save(self, path: Any) -> None:
         """Write to one file, to be read by `quantprop.load`."""

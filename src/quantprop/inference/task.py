@@ -156,6 +156,21 @@ _gram = program(lambda kernel, x: kernel.gram(x))
 _likelihood_start = program(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
 
 
+def task_of(solution: Any) -> Task:
+    """The rows behind a solution, prepared again; raises if this process does not have all that it was learned from."""
+    data = solution.data
+    if data is None:
+        raise ValueError("fitted holds no observations (its file is of an earlier version): fit it again")
+    exposure, trials = (None if (column == 1.0).all() else column for column in (data.exposure, data.trials))
+    task = prepare(solution.model, solution.X, data.y, solution.method, solution.weights, exposure, trials)
+    if solution.posterior is not None and task.mesh is None:
+        raise ValueError(
+            "fitted holds a part of its rows only (they were divided among processes, or read from a file): use it in "
+            "the job that learned it, or learn from a sample of the rows"
+        )
+    return task
+
+
 def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natural:
     """The sites to start from, padded: those given, or the likelihood's own, times weights; 0 where these are 0."""
     n = len(task.x)

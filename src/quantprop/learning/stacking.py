@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.core.parameters import at, box, declared, log_prior, packed
+from quantprop.core.parameters import as_fixed, at, box, declared, log_prior, packed
 from quantprop.inference.classes import as_classes, as_factors
 from quantprop.inference.inferring import infer
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
-from quantprop.inference.stacked import Member, Stack
+from quantprop.inference.stacked import EQUAL_TO, Member, Stack
+from quantprop.inference.task import task_of
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import Evidence
+from quantprop.learning.starts import units
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64
 
 STEP = 1e-3  # of a difference, in units of θ
 TOLERANCE = 1e-9  # of the inference that differences are taken of
+MAX_SWEEPS = 200
 CONCENTRATION = 0.5  # a of the Dirichlet prior a Σ log w of the weights, which keeps every weight positive
 WEIGHT_GAP = 1e-7  # nats: by how much other weights could be better at most
 EQUAL = 1e-9  # largest difference between the densities of two models that count once
@@ -62,52 +68,41 @@ def stack(fitted: Sequence[Fitted] | Mapping[str, Fitted]) -> Stack:
         raise ValueError(f"fitted must hold one model or more, as fit returned them; got {fitted!r}")
     named = dict(fitted) if isinstance(fitted, Mapping) else {f"model {k + 1}": one for k, one in enumerate(fitted)}
     _check_same_data(named)
-    entering, left_out = {}, {}
-    for name, one in named.items():
-        reason = _why_not(one)
-        if reason:
-            left_out[name] = reason
-            continue
-        found = corrected_loo(one)
-        twin = next((other for other, (_, known) in entering.items()
-                     if np.abs(known.loo - found.loo).max() < EQUAL), None)  # fmt: skip
+    left_out = {name: why for name, one in named.items() if (why := _why_not(one))}
+    entering: dict[str, LeftOut] = {}
+    for name in [name for name in named if name not in left_out]:
+        found = corrected_loo(named[name])
+        twin = next((other for other, known in entering.items() if np.abs(known.loo - found.loo).max() < EQUAL), None)
         if twin is None:
-            entering[name] = one, found
+            entering[name] = found
         else:
-            left_out[name] = f"equal to {twin}"
+            left_out[name] = f"{EQUAL_TO}{twin}"
     if not entering:
-        raise ValueError(
-            "no model can enter the stack: " + "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        )
-    scores = np.stack([found.loo for _, found in entering.values()])
-    rows = _row_weights(next(iter(entering.values()))[0], scores.shape[1])
-    weights = best_weights(scores, rows)
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise ValueError(f"no model can enter the stack: {reasons}")
+    rows = _row_weights(named[next(iter(entering))])
+    weights = best_weights(np.stack([found.loo for found in entering.values()]), rows)
     members = (
-        Member(name, one, float(w), float(rows @ found.loo / rows.sum()), found.learned, found.loo)
-        for w, (name, (one, found)) in zip(weights, entering.items(), strict=True)
+        Member(name, named[name], float(w), float(np.average(found.loo, weights=rows)), found.learned, found.loo)
+        for w, (name, found) in zip(weights, entering.items(), strict=True)
     )
     return Stack(tuple(members), left_out)
 
 
 def _check_same_data(named: Mapping[str, Fitted]) -> None:
-    """Raise unless all models were learned from the same rows."""
+    """Raise unless all models were learned from the same rows, and these are here."""
     first = next(iter(named))
     for name, one in named.items():
         if not isinstance(one, Fitted):
-            raise TypeError(
-                f"fitted: {name} must be what fit returned (of an estimator: fitted_); got {type(one).__name__}"
-            )
-        for what, of in (
-            ("X", lambda s: s.X),
-            ("y", _targets),
-            ("weights", lambda s: s.weights),
-            ("exposure", _exposure),
-        ):
-            mine, other = of(one.solution), of(named[first].solution)
-            if not np.array_equal(np.asarray(mine, float), np.asarray(other, float), equal_nan=True):
-                raise ValueError(
-                    f"all models must be learned from the same rows, but {what} of {name} and {first} differ"
-                )
+            raise TypeError(f"fitted: {name} must be what fit returned (of an estimator: fitted_); "
+                            f"got {type(one).__name__}")  # fmt: skip
+        if as_factors(one).solution.posterior is not None:
+            raise ValueError(f"fitted: the rows of {name} were divided among devices or read from a file; stack needs "
+                             "all of them in one place: learn from a sample of the rows")  # fmt: skip
+        for what, of in _DATA.items():
+            mine, other = (np.asarray(of(fit.solution), float) for fit in (one, named[first]))
+            if not np.array_equal(mine, other, equal_nan=True):
+                raise ValueError(f"models must be learned from the same rows, but {what} of {name} and {first} differ")
 
 
 def _targets(solution: Any) -> Any:
@@ -122,20 +117,24 @@ def _exposure(solution: Any) -> Any:
     return solution.data.exposure if isinstance(solution, Solution) and solution.data is not None else 1.0
 
 
-_DATA = {"X": lambda s: s.X, "y": _targets, "weights": lambda s: s.weights, "exposure": _exposure}
+_DATA: dict[str, Callable[[Any], Any]] = {
+    "X": lambda solution: solution.X,
+    "y": _targets,
+    "weights": lambda solution: solution.weights,
+    "exposure": _exposure,
+}
 
 
-def _row_weights(fitted: Fitted, n: int) -> np.ndarray:
+def _row_weights(fitted: Fitted) -> np.ndarray:
     weights = fitted.solution.weights
-    return np.ones(n) if weights is None else np.asarray(weights)
+    return np.ones(len(fitted.solution.loo)) if weights is None else np.asarray(weights)
 
 
 def _why_not(fitted: Fitted) -> str:
     """The reason why a model cannot enter; empty if it can."""
     if not fitted.converged:
         return f"learning ended {fitted.status.reason}, inference {fitted.solution.status.reason}"
-    rows = _row_weights(fitted, len(fitted.solution.loo))
-    improper = int(np.sum(~np.isfinite(fitted.solution.loo) & (rows > 0)))
+    improper = int(np.sum(~np.isfinite(fitted.solution.loo)))
     return f"{improper} rows have an improper cavity" if improper else ""
 
 
@@ -144,26 +143,30 @@ def _why_not(fitted: Fitted) -> str:
 
 @float64
 def corrected_loo(fitted: Fitted) -> LeftOut:
-    """log p(y_i | the other rows) less g_iᵀ A⁻¹ g_i: to first order, what row i adds to it by way of θ."""
-    factors = as_factors(fitted)
-    parts = declared(factors.model)
-    theta, loo = packed(parts), fitted.solution.loo
+    """log p(y_i | the other rows) minus g_iᵀ A⁻¹ g_i: to first order, what row i adds to it by way of θ.
+
+    Inducing points count as fixed.
+    """
+    solution, loo, rows = as_factors(fitted).solution, fitted.solution.loo, _row_weights(fitted)
+    model = replace(solution.model, process=as_fixed(solution.model.process))
+    parts, theta = declared(model), packed(declared(model))
     if not len(theta):
         return LeftOut(loo, 0.0)
-    rows = _row_weights(fitted, len(loo))
-    g = _slopes(factors.solution, parts, theta)
+    unit = units(Landscape(model, task_of(solution), solution.method, Evidence(), True, TOLERANCE, MAX_SWEEPS))
+    g = _slopes(solution, parts, theta, STEP * unit) * unit  # in units in which a step of 1 is alike for all entries
     g[rows == 0] = 0.0
-    curvature = (rows[:, None] * g).T @ g - np.asarray(jax.hessian(lambda t: log_prior(parts, t))(theta))
-    values, vectors = np.linalg.eigh(curvature)
+    bend = -np.asarray(jax.hessian(lambda t: log_prior(parts, t))(theta)) * unit * unit[:, None]
+    values, vectors = np.linalg.eigh((rows[:, None] * g).T @ g + bend)
     seen = values > len(values) * np.finfo(float).eps * values[-1]  # others do not change any density
     taken = np.sum((g @ vectors[:, seen]) ** 2 / values[seen], axis=1)
     return LeftOut(loo - taken, float(rows @ taken))
 
 
-def _slopes(solution: Solution, parts: Any, theta: Float[np.ndarray, " theta"]) -> Float[np.ndarray, "n theta"]:
+def _slopes(
+    solution: Solution, parts: Any, theta: Float[np.ndarray, " theta"], steps: Float[np.ndarray, " theta"]
+) -> Float[np.ndarray, "n theta"]:
     """∂ log p(y_i | the other rows) / ∂θ by one-sided differences, into the bounds."""
-    data, bounds = solution.data, box(parts)
-    assert data is not None
+    data: Any = solution.data
     scale = {"exposure": data.exposure, "trials": data.trials}
     used = {name: scale[name] for name in solution.model.likelihood.scaled_by}
 
@@ -172,11 +175,9 @@ def _slopes(solution: Solution, parts: Any, theta: Float[np.ndarray, " theta"]) 
                       weights=solution.weights, **used)  # fmt: skip
         return as_classes(found).loo
 
-    here, columns = loo(theta), []
-    for j, value in enumerate(theta):
-        step = STEP if value + STEP <= bounds[j, 1] else -STEP
-        columns.append((loo(np.where(np.arange(len(theta)) == j, value + step, theta)) - here) / step)
-    return np.stack(columns, axis=1)
+    steps = np.where(theta + steps <= box(parts)[:, 1], steps, -steps)
+    here = loo(theta)
+    return np.stack([(loo(theta + step) - here) / step.sum() for step in np.diag(steps)], axis=1)
 
 
 # --- the weights -----------------------------------------------------------------------------------------------------
@@ -185,8 +186,9 @@ def _slopes(solution: Solution, parts: Any, theta: Float[np.ndarray, " theta"]) 
 def best_weights(logs: Float[np.ndarray, "k n"], rows: Float[np.ndarray, " n"]) -> Float[np.ndarray, " k"]:
     """The maximum of Σ_i s_i log Σ_k w_k p_ik + a Σ_k log w_k over the simplex, by expectation maximisation.
 
-    F is concave, so that no other weights are better by more than max_k ∂F/∂w_k − Σ_k w_k ∂F/∂w_k.
+    The objective F is concave: no other weights are better by more than max_k ∂F/∂w_k − Σ_k w_k ∂F/∂w_k.
     """
+    logs, rows = logs[:, rows > 0], rows[rows > 0]
     densities = np.exp(logs - logs.max(axis=0))
     w = np.full(len(logs), 1.0 / len(logs))
     while True:

@@ -187,13 +187,11 @@ def of_integrated(integrated: Any) -> tuple[str, Rows]:
 def of_stack(stack: Any) -> tuple[str, Rows]:
     """Heading and rows of a stack: the weight of each member, and what it scores alone."""
     heading, _ = of_solution(stack.components[0])
-    members = [(one.name, f"weight {one.weight:.2f}, score {one.score:.3f} a row, {one.learned:.1f} hyperparameters")
+    members = [(one.name, f"weight {one.weight:.2f}, score {one.score:.3f} per row, {one.learned:.1f} hyperparameters")
                for one in stack.members]  # fmt: skip
     rows = [*members, *((name, f"left out: {reason}") for name, reason in stack.left_out.items())]
-    return f"Stack, {heading.removeprefix('Solution ')}", [
-        *rows,
-        ("score of the stack", f"{stack.loo.mean():.3f} a row"),
-    ]
+    total = ("score of the stack", f"{stack.score:.3f} per row")
+    return f"Stack, {heading.removeprefix('Solution ')}", [*rows, total]
 
 
 def text(summary: tuple[str, Rows]) -> str:

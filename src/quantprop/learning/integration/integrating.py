@@ -16,7 +16,7 @@ from quantprop.inference.integrated import Integrated, IntegrationStatus
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
-from quantprop.inference.task import Task, prepare
+from quantprop.inference.task import Task, task_of
 from quantprop.learning.fitting import MOST, as_given
 from quantprop.learning.integration import designs
 from quantprop.learning.integration.designs import Ask, Frame, Weighted, log_sum
@@ -88,17 +88,7 @@ def integrate(
             "integrate takes models of one latent function; three or more classes are averaged by "
             "GaussianProcessClassifier(multi_class='one_vs_rest', hyperparameters='integrated')"
         )
-    data = solution.data
-    if data is None:
-        raise ValueError("fitted holds no observations (its file is of an earlier version): fit it again")
-    exposure, trials = (None if (column == 1.0).all() else column for column in (data.exposure, data.trials))
-    task = prepare(fitted.model, solution.X, data.y, solution.method, solution.weights, exposure, trials)
-    if solution.posterior is not None and task.mesh is None:
-        raise ValueError(
-            "fitted holds a part of its rows only (they were divided among processes, or read from a file): integrate "
-            "in the job that learned it, or learn from a sample of the rows"
-        )
-    return integrated_over(fitted, task, MAX_SWEEPS, max_points, seed, tol)
+    return integrated_over(fitted, task_of(solution), MAX_SWEEPS, max_points, seed, tol)
 
 
 def integrated_over(
