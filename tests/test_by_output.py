@@ -135,7 +135,7 @@ def test_rows_of_no_level_are_named():
     x, weights = X.copy(), np.ones(2 * N)
     x[[1, 3], 1], weights[1] = 2.0, 0.0  # the first of them does not count
     model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput(PARTS))
-    with pytest.warns(kernels.NewLevelWarning, match=r"X\[3, 1\] = 2 is no level of Coregion\(levels=2\)") as said:
+    with pytest.warns(kernels.NewLevelWarning, match=r"X\[3, 1\] = 2 is not a level of Coregion\(levels=2\)") as said:
         infer(model, x, Y, "laplace", weights=weights)
     assert said[0].filename == __file__
 

@@ -90,5 +90,5 @@ def test_a_comparison_has_its_pictures():
     found = comparison.compare(PROBLEM, ("ep", "qp"), comparison.folds(PROBLEM, 2))
     captions = [picture.caption for picture in pictures(found)]
     assert "EP: the likeliest tree, paler where it is less certain." in captions
-    assert "EP: reliability of each tree, rows not learned from." in captions
+    assert "EP: reliability of each tree, left-out rows." in captions
     assert found.posteriors == ()

@@ -11,9 +11,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from quantprop.numerics.expected_probit import LOWEST, NARROW, WIDE, expected_log_ndtr
+from quantprop.numerics.expected_probit import MIN_SCORE, NARROW, WIDE, expected_log_ndtr
 
-MARGINS = (-300.0, -20.0, LOWEST - 0.1, LOWEST + 0.1, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0)
+MARGINS = (-300.0, -20.0, MIN_SCORE - 0.1, MIN_SCORE + 0.1, -3.0, -1.0, 0.0, 1.0, 3.0, 6.0)
 
 
 def integral(m: float, s: float, of) -> float:
@@ -41,10 +41,10 @@ SOME = {
     (-1.0, 0.05),
     (0.5, NARROW - 1e-3),
     (5.0, NARROW + 1e-3),
-    (LOWEST + 0.1, 4.0),
+    (MIN_SCORE + 0.1, 4.0),
     (-1.0, 60.0),
 }  # the others: campaigns
-CELLS = itertools.product((LOWEST + 0.1, -1.0, 0.5, 5.0), (0.05, NARROW - 1e-3, NARROW + 1e-3, 4.0, 60.0))
+CELLS = itertools.product((MIN_SCORE + 0.1, -1.0, 0.5, 5.0), (0.05, NARROW - 1e-3, NARROW + 1e-3, 4.0, 60.0))
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,6 @@ def test_slopes_are_derivatives_of_the_value(s):
 
 def test_nothing_jumps_between_the_rules():
     with jax.enable_x64(True):
-        for m, s in ((0.3, NARROW), (-1.0, WIDE), (LOWEST * 7.0, 7.0)):
+        for m, s in ((0.3, NARROW), (-1.0, WIDE), (MIN_SCORE * 7.0, 7.0)):
             sides = [np.array(expected_log_ndtr(jnp.asarray(m), jnp.asarray(s * (1 + d)))) for d in (-1e-12, 1e-12)]
             np.testing.assert_allclose(*sides, rtol=2e-9)

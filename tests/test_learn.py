@@ -186,7 +186,7 @@ def test_the_last_steps_reach_a_smaller_slope():
 def test_a_search_that_remembers_few_steps_ends_in_the_same_optimum(monkeypatch):
     """As those of regressions and of many numbers do: L-BFGS-B."""
     few = fit(probit(), X, Y)
-    monkeypatch.setattr("quantprop.learning.search.FEW", 1)
+    monkeypatch.setattr("quantprop.learning.search.MAX_BFGS_ENTRIES", 1)
     many = fit(probit(), X, Y)
     assert (few.status.reason, many.status.reason) == ("converged", "converged")
     assert many.objective_value == pytest.approx(few.objective_value, abs=1e-4)  # on a ridge with a slope of 1e-4

@@ -63,7 +63,7 @@ def test_a_tail_is_followed_to_where_it_is_flat(monkeypatch):
     assert (along.reason == FLAT).all()
     assert (along.value > -5e-5).all()
     np.testing.assert_allclose(along.theta[:, 1], 0.2, atol=5e-5 / 30.0 + 1e-5)
-    monkeypatch.setattr(ascent_module, "SHALLOW", 0.0)
+    monkeypatch.setattr(ascent_module, "MAX_TAIL_SLOPE", 0.0)
     without = climbed(lambda t: tail(t)[0], lambda t: tail(t)[1], starts, box, **options)
     assert (without.reason == FLAT).all()
     assert (along.evaluations <= 0.75 * without.evaluations).all()
@@ -175,7 +175,7 @@ def test_many_fits_are_those_one_by_one(ten):
 
 def test_more_problems_than_memory_holds_at_once(ten, monkeypatch):
     (x, y), whole = problems(10), ten[0]
-    monkeypatch.setattr(batches, "HELD_FRACTION", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 where 8 GiB are assumed
+    monkeypatch.setattr(batches, "DISTANCES_FRACTION", 8 * 64**2 / 2**33)  # one matrix of 64 × 64 in 8 GiB
     assert batches.held(Dense().cost(64)) == 1
     for one, other in zip(fit_many(MODEL, x[:4], y[:4], "ep"), whole[:4], strict=True):
         assert one.objective_value == pytest.approx(other.objective_value, rel=1e-9)

@@ -29,12 +29,12 @@ def evaluations(name: str, method: str) -> list[tuple[int, float]]:
 
 def main() -> None:
     """Print both numbers of evaluations, and by how much following ends higher."""
-    follows = ascent.SHALLOW
+    follows = ascent.MAX_TAIL_SLOPE
     for name in SETS:
         for method in ("ep", "qp"):
-            ascent.SHALLOW = 0.0  # no slope is as small
+            ascent.MAX_TAIL_SLOPE = 0.0  # no derivative is as small
             before = evaluations(name, method)
-            ascent.SHALLOW = follows
+            ascent.MAX_TAIL_SLOPE = follows
             after = evaluations(name, method)
             counts = "  ".join(f"{old} -> {new}" for (old, _), (new, _) in zip(before, after, strict=True))
             gain = min(new - old for (_, old), (_, new) in zip(before, after, strict=True))

@@ -9,7 +9,7 @@ from scipy import stats
 from quantprop import likelihoods, methods, report
 from quantprop.comparison import ClassForecast, Comparison, Division, Evaluated, Fold, NumberForecast
 from quantprop.comparison.compare import BASELINES
-from quantprop.comparison.scores import DRAWS, difference, drawn_pit, estimate
+from quantprop.comparison.scores import DRAWS_PER_ROW, difference, drawn_pit, estimate
 from quantprop.core.gaussian import Normal
 from quantprop.inference import results
 from quantprop.inference.predictive import Predictive
@@ -93,7 +93,7 @@ def test_a_perfect_forecaster_of_numbers():
     rate = np.exp(-1.0)
     y = RNG.poisson(rate, size=(n, 2000))
     brute = np.stack([stats.poisson.cdf(y - 1, rate), stats.poisson.cdf(y, rate)], axis=2)
-    assert counts.shape == (n, DRAWS, 2)
+    assert counts.shape == (n, DRAWS_PER_ROW, 2)
     assert close(forecast_of(counts).perfect, forecast_of(brute).perfect.mean())
     assert not close(forecast_of(counts).perfect, exact)  # steps make it smaller
 
@@ -133,11 +133,11 @@ def test_conclusions():
     noise = 0.05 * np.sin(7.0 * np.arange(100.0))
     said = concluded(0.0, ("ep", 1e-7), ("vb", noise), ("laplace", -0.5 + noise))
     assert "QP forecasts better than Laplace, the constant and the linear model" in said
-    assert "no difference between QP and EP or VB can be told" in said
+    assert "QP does not differ significantly from EP or VB" in said
     assert "calibration error of QP" in said
     assert "EP and VB forecast better than QP" in concluded(-1.0, ("ep", -0.5 + noise), ("vb", -0.4 + noise))
-    assert "not clearly better than a constant" in concluded(0.0, constant=noise, linear=-0.5)
-    assert "A linear model does as well" in concluded(0.0, linear=noise)
+    assert "not significantly better than a constant" in concluded(0.0, constant=noise, linear=-0.5)
+    assert "a linear model predicts as well" in concluded(0.0, linear=noise)
     with np.errstate(divide="ignore", invalid="ignore"):
         assert "QP forecasts better than EP" in concluded(0.0, ("ep", -np.inf))
 

@@ -1,4 +1,4 @@
-"""The language of terms: what it means, what it refuses and where, and that nothing in it is ever run."""
+"""Kernel formulas: what they mean, what is rejected and where, and that nothing in them is ever run."""
 
 import random
 import sys
@@ -78,7 +78,7 @@ def test_a_kernel_written_and_read_is_the_same():
     assert repr(Terms(written(kernel, 17)).kernel()) == repr(kernel)
     names = ("school", "month", "my dose", "dose", "age")
     assert written(Terms(text, names).kernel(), 17) == text
-    with pytest.raises(TypeError, match="Stationary has no name in the language"):
+    with pytest.raises(TypeError, match="Stationary cannot be written as a formula"):
         written(kernels.Stationary().on(0))
 
 

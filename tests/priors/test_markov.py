@@ -360,7 +360,7 @@ def test_columns_that_are_not_time_say_what_to_do():
     for kernel, message in (
         (kernels.Matern32(), r"got 2: say which it is, kernel.on\(0\).*mean=means.Linear"),
         (kernels.Matern32().on(0) + kernels.Linear().on(1), r"got one of columns 0, 1.*mean=means.Linear"),
-        (kernels.Matern32().on(2), r"column 2 is none of the 2 columns"),
+        (kernels.Matern32().on(2), r"column 2 does not exist: X has 2 columns"),
     ):
         with pytest.raises(ValueError, match=message):
             infer(Model(kernel, LIKELIHOODS["probit"], process=Markov()), wide, y)

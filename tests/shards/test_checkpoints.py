@@ -142,7 +142,7 @@ def test_files_with_other_parts_are_refused(tmp_path, change):
     content, tensors = dict(document.content), dict(document.tensors)
     change(content, tensors)
     files.write(files.ModelFile(document.kind, content, tensors), str(file))
-    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"search.*it has other parts"):
+    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"search.*it has wrong entries"):
         fit(MODEL, rows["x"], rows["label"], "laplace")
 
 

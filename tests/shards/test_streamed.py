@@ -20,7 +20,7 @@ from shards.job import NEW, problem
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch):
-    monkeypatch.setattr(streamed, "ROWS", 96)
+    monkeypatch.setattr(streamed, "CHUNK_ROWS", 96)
 
 
 def model_of(points=8):
@@ -45,7 +45,7 @@ def test_streamed_rows_have_the_evidence_and_the_gradient_of_rows_in_memory():
 @pytest.mark.parametrize("order", ["mixed", pytest.param("sorted", marks=pytest.mark.campaign)])
 def test_a_pilot_shortens_the_way_to_the_same_end(order, monkeypatch):
     """Every third chunk goes ahead; of sorted rows they are no sample, which costs sweeps and nothing else."""
-    monkeypatch.setattr(streamed, "ROWS", 64)
+    monkeypatch.setattr(streamed, "CHUNK_ROWS", 64)
     rows = problem(1200)
     by = np.argsort(rows["x"][:, 0]) if order == "sorted" else np.arange(1200)
     ends = []
@@ -68,7 +68,7 @@ def test_a_pilot_shortens_the_way_to_the_same_end(order, monkeypatch):
 
 def test_a_pilot_that_finds_no_end_leaves_all_as_it_was(monkeypatch):
     rows = problem(300)
-    monkeypatch.setattr(streamed, "ROWS", 32)
+    monkeypatch.setattr(streamed, "CHUNK_ROWS", 32)
     monkeypatch.setattr(streamed, "PILOT", 3)
     land = StreamedLandscape.of(model_of(), Arrays(rows["x"], rows["label"]), EP(), 1e-10)
     theta = packed(land.parts)

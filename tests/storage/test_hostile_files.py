@@ -110,7 +110,7 @@ HOSTILE = {
     "a method of another kind": (setter(lambda c: c, "method", {"type": "projections.KL", "fields": {}}), "method"),
     "a power out of range": (setter(lambda c: c["method"]["fields"], "power", 7.0), "power must lie"),
     "nested 300 deep": (setter(lambda c: c["model"]["fields"], "kernel", nested(300)), "more than 260 deep"),
-    "missing part": (lambda content: content.pop("objective"), "other parts"),
+    "missing part": (lambda content: content.pop("objective"), "wrong entries"),
 }
 
 
@@ -133,10 +133,10 @@ def test_hostile_content(name, valid, tmp_path):
     ("content", "words"),
     [
         ("[" * 100_000, "JSON"),
-        ('{"a":' * 1000 + "1" + "}" * 1000, "JSON|other parts"),
+        ('{"a":' * 1000 + "1" + "}" * 1000, "JSON|wrong entries"),
         ("NaN", "NaN"),
         ("[1, Infinity]", "Infinity"),
-        ("3", "other parts"),
+        ("3", "wrong entries"),
         ("", "JSON"),
         ("9" * 10_000, "JSON"),
     ],

@@ -66,7 +66,7 @@ def test_new_levels_are_named_once(model):
         warnings.simplefilter("always")
         model.forecast(new)
     assert [one.category for one in caught] == [NewLevelWarning]
-    assert "new: levels that were not learned from get the prior of their term (who: Zoe)" in str(caught[0].message)
+    assert "new: levels unseen in training get the prior of their term (who: Zoe)" in str(caught[0].message)
     assert model.known(new).all()
 
 

@@ -165,7 +165,7 @@ def described(model: TableModel) -> Iterator[str]:
 
 def _terms(part: dict[str, Any]) -> Iterator[str]:
     """The terms of a model, how much of f each explains, and linear effects."""
-    yield from ("the learned model, in the language of terms:", f"  {part['kernel']}")
+    yield from ("the learned kernel, as a formula:", f"  {part['kernel']}")
     yield "share of the variance of f that each term explains:"
     ranked = sorted(part["shares"].items(), key=lambda pair: -pair[1])
     yield from _named((name, f"{100.0 * share:.1f} %") for name, share in ranked)

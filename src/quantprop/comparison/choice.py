@@ -31,7 +31,7 @@ from quantprop.tables.reading import MISSING
 
 UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
 NODES = 32
-DRAWS = 400  # of the functions of several classes
+DRAWS_OF_F = 400  # in multi-class models
 MIN_GAIN = 2.0  # nats, and standard errors, that a term must gain
 TOLERATED_LOSS = 2.0  # nats, or standard errors, by which a simpler term may fall behind the best and be taken
 
@@ -196,7 +196,7 @@ def _class_spread(solution: ClassSolution) -> Float[np.ndarray, " n"]:
     latent = solution.marginals
     values, vectors = np.linalg.eigh(latent.covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-    z = np.random.default_rng(0).standard_normal((DRAWS, *np.shape(latent.mean)))
+    z = np.random.default_rng(0).standard_normal((DRAWS_OF_F, *np.shape(latent.mean)))
     f = latent.mean + np.einsum("ncd,snd->snc", root, z)
     one = np.ones(len(solution.y))
     each = jax.vmap(solution.likelihood.log_prob, (Datum(0, 0, 0), 0))

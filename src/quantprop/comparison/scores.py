@@ -11,9 +11,9 @@ from scipy.special import stdtrit
 
 from quantprop.inference.predictive import Predictive
 
-BINS = 10  # of stated probabilities
-LEVELS = np.linspace(0.05, 0.95, 19)  # of quantiles
-DRAWS = 200  # of y per row, from the forecasts
+PROBABILITY_BINS = 10
+QUANTILE_LEVELS = np.linspace(0.05, 0.95, 19)
+DRAWS_PER_ROW = 200
 CONFIDENCE = 0.95
 
 Rows = list[Float[np.ndarray, " n"]]  # the rows of every fold
@@ -53,15 +53,15 @@ class ClassForecast:
     def perfect(self) -> Float[np.ndarray, " draws"]:
         """Calibration errors of these very forecasts where classes come with the probabilities stated."""
         p = self.stated[0]
-        came = np.random.default_rng(0).random((len(p), DRAWS)) < p[:, None]
+        came = np.random.default_rng(0).random((len(p), DRAWS_PER_ROW)) < p[:, None]
         return _class_gaps(p, came)
 
 
 def _class_gaps(p: Float[np.ndarray, " n"], came: np.ndarray) -> Float[np.ndarray, " m"]:
     """Calibration errors of forecasts p for every column of outcomes."""
-    at = np.minimum((p * BINS).astype(int), BINS - 1)
+    at = np.minimum((p * PROBABILITY_BINS).astype(int), PROBABILITY_BINS - 1)
     excess = came - p[:, None]
-    sums = np.array([excess[at == b].sum(axis=0) for b in range(BINS)])
+    sums = np.array([excess[at == b].sum(axis=0) for b in range(PROBABILITY_BINS)])
     return np.abs(sums).sum(axis=0) / len(p)
 
 
@@ -98,9 +98,9 @@ class NumberForecast:
 
 def _number_gaps(pit: Float[np.ndarray, "n 2"]) -> float:
     lower, upper = pit[:, :1], pit[:, 1:]
-    inside = np.clip((LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
-    below = np.where(upper > lower, inside, upper <= LEVELS).mean(axis=0)
-    return float(np.abs(below - LEVELS).mean())
+    inside = np.clip((QUANTILE_LEVELS - lower) / np.where(upper > lower, upper - lower, 1.0), 0.0, 1.0)
+    below = np.where(upper > lower, inside, upper <= QUANTILE_LEVELS).mean(axis=0)
+    return float(np.abs(below - QUANTILE_LEVELS).mean())
 
 
 Forecast = ClassForecast | NumberForecast
@@ -116,8 +116,8 @@ def drawn_pit(forecast: Predictive, seed: int) -> Float[np.ndarray, "n draws 2"]
     """P(Y < y) and P(Y ≤ y) of y drawn from the forecasts: uniform and equal where y is continuous."""
     lattice, n = forecast.likelihood.lattice, len(forecast.exposure)
     if lattice is None:
-        return np.repeat(np.random.default_rng(seed).random((n, DRAWS, 1)), 2, axis=2)
-    y = forecast.sample(DRAWS, seed).T
+        return np.repeat(np.random.default_rng(seed).random((n, DRAWS_PER_ROW, 1)), 2, axis=2)
+    y = forecast.sample(DRAWS_PER_ROW, seed).T
     return np.clip(_at_each(forecast.cdf, np.stack([y - lattice[1], y], axis=2)), 0.0, 1.0)
 
 

@@ -61,7 +61,7 @@ def announce(found: dict[str, list[str]], where: str, stacklevel: int = 6) -> No
         for column, new in found.items():
             more = f" and {len(new) - MAX_SHOWN} more" if len(new) > MAX_SHOWN else ""
             listed.append(f"{column}: {', '.join(new[:MAX_SHOWN])}{more}")
-        text = f"{where}: levels that were not learned from get the prior of their term ({'; '.join(listed)})"
+        text = f"{where}: levels unseen in training get the prior of their term ({'; '.join(listed)})"
         warnings.warn(text, NewLevelWarning, stacklevel=stacklevel)
 
 

@@ -39,10 +39,10 @@ from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.starts import typical_distance, variance_bounds
 
-WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # of a variance: 95 % of its root between 1/22,000 and 22,000
+WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # 95 % of √variance between 1/22,000 and 22,000
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form
 SHRUNK_VARIANCE = LogNormal(median=2.0, deviation=1.5)  # in units of the variance of y (or of 1)
-WIDE_VARIANCE = 100.0  # of an unknown effect, in units of the variance of y (or of 1, if f has no unit)
+WIDE_VARIANCE = 100.0  # prior variance of an effect, in units of the variance of y (of 1, if f has no unit)
 WIDE_TERMS = ("linear", "constant")  # the terms of such effects
 LENGTHSCALE_RANGE = 1e3  # a lengthscale's start over its lower bound, and its upper bound over its start
 

@@ -48,10 +48,10 @@ log = logging.getLogger("quantprop")
 AUTO_POINTS = 512  # inducing points of process="auto"
 MAX_CPU_WORK = 3e10  # operations of a dense sweep up to which "auto" is exact: 3,100 rows, some minutes a fit
 MAX_DEVICE_WORK = 1e12  # the same on an accelerator: 10,000 rows
-MAX_MEMORY_FRACTION = 0.5  # of the memory, for a dense prior chosen by "auto"
+MAX_MEMORY_FRACTION = 0.5  # process="auto" chooses a dense prior up to this fraction of the memory
 MIN_MARKOV_WORK = 1e9  # operations of a dense sweep beyond which a state-space form is faster: 1,000 rows
 NAMED_PROCESSES = {"dense": DEFAULT_PROCESS, "markov": Markov()}
-MAX_SENTENCES = 3  # of a warning about parameters at a bound
+MAX_BOUNDS_SHOWN = 3  # parameters at a bound that one warning describes
 POSITIVE_INTEGER = Interval(Integral, 1, None, closed="left")
 
 
@@ -246,8 +246,8 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         texts = list(_unfinished(cores, self._remedy))
         if self.optimizer is not None:
             bounds = list(dict.fromkeys(text for core in cores for text in _at_bounds(core, self._given())))
-            more = f" And {len(bounds) - MAX_SENTENCES} more." if len(bounds) > MAX_SENTENCES else ""
-            texts += [f"{' '.join(bounds[:MAX_SENTENCES])}{more}"] if bounds else []
+            more = f" And {len(bounds) - MAX_BOUNDS_SHOWN} more." if len(bounds) > MAX_BOUNDS_SHOWN else ""
+            texts += [f"{' '.join(bounds[:MAX_BOUNDS_SHOWN])}{more}"] if bounds else []
         for text in texts:
             warnings.warn(f"{type(self).__name__}: {text}", ConvergenceWarning, stacklevel=3)
 

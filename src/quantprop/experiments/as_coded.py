@@ -39,7 +39,7 @@ from quantprop.runtime.programs import program
 
 SWEEPS = 3  # per evaluation, at most
 CHANGE = 1e-6  # mean square change of ν, and of τ, in a sweep below which no other follows
-ITERATIONS = 10  # of L-BFGS-B, at most
+MAX_ITERATIONS = 10  # L-BFGS-B
 EPSILON = float(np.finfo(np.float64).eps)
 TOL = 1e-6  # residual at which an end counts as converged after all
 
@@ -141,7 +141,7 @@ def as_coded(experiment: Experiment, method: str, parts: TrainTest) -> Learned:
     landscape = Landscape(model, task, rule, objective, exact=False)
     walk = Walk(landscape, landscape.padded_sites(best.sites))
     theta, bounds = starting_point(landscape.parts)
-    options = {"maxiter": ITERATIONS}
+    options = {"maxiter": MAX_ITERATIONS}
     ending = minimize(walk.negated, theta, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
     end = walk.to(ending.x)
     if not (np.isfinite(end.value) and bool(end.out.at.proper)):

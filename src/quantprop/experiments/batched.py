@@ -24,7 +24,7 @@ from quantprop.experiments.rows import Row, lines
 from quantprop.experiments.sweep import Done, Results, Unit
 from quantprop.inference.predictive import Predictive
 
-MEMORY = 0.9  # of an accelerator, for all processes together
+MEMORY_FRACTION = 0.9  # what all processes together may take of an accelerator's memory
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Batched:
             return
         tasks = [part for alike in by_size(groups) for part in apart(alike)]
         processes = max(1, min(len(tasks), cpu_count()))
-        share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY / processes:.3f}"}
+        share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{MEMORY_FRACTION / processes:.3f}"}
         flags = {"XLA_FLAGS": " ".join((ENVIRONMENT["XLA_FLAGS"], os.environ.get("XLA_FLAGS", "")))}
         yield from together(units, in_processes(_in_turn, tasks, processes, ENVIRONMENT | share | flags))
 

@@ -28,7 +28,7 @@ from quantprop.inference.predictive import Predictive
 from quantprop.likelihoods import moment_matched_negative_binomial
 
 FAILURES = (ValueError, ArithmeticError)  # raised by the library for a failed fit; anything else is a bug
-TOL = 1e-8  # of inference, as in learning
+TOL = 1e-8  # inference, as in learning
 MAX_COUNT = 10_000  # tried in search of a mode
 
 

@@ -122,7 +122,7 @@ def log_likelihoods(matched: Pairs, about: str) -> Figure:
         ax.ticklabel_format(axis="y", style="sci", scilimits=(-2, 2), useMathText=True)
         hidden = f"; {np.sum(~drawn)} infinite" if not drawn.all() else ""
         ax.set_title(f"{plain(name)}\nQP below in {np.sum(qp < ep)} of {len(ep)}{hidden}", fontsize="medium")
-    _title(figure, "Negative test log-likelihood of each experiment: QP's less EP's", about)
+    _title(figure, "Negative test log-likelihood of each experiment: QP − EP", about)
     figure.supxlabel("EP")
     figure.supylabel("QP − EP")
     return figure

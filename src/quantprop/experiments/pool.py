@@ -28,7 +28,7 @@ ENVIRONMENT = {
     "XLA_PYTHON_CLIENT_PREALLOCATE": "false",  # otherwise the first process takes all memory of an accelerator
     "LOKY_MAX_MEMORY_LEAK_SIZE": "16e9",  # bytes: compiled programs stay, which is no leak to end a worker for
 }
-RETRIES = 3  # of a unit that raises on a cluster; a unit whose worker dies goes to another worker by itself
+RETRIES = 3  # on a cluster, if a unit raises; a unit whose worker dies is rescheduled anyway
 TIMEOUT = "30s"  # for the scheduler to answer
 
 

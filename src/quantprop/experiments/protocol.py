@@ -23,8 +23,8 @@ METHODS = ("ep", "qp", "vb", "laplace")  # in the order in which they are carrie
 MINING_SPLITS = ("year", "event")
 FOLDS = 10
 TEST_TO_TRAIN = {"fold": 1 / (FOLDS - 1), "year": 1.0, "event": 1.0}  # rows, by split; of folds at most
-ROUNDS = 100  # of classification, ten folds each
-SEEDS = 200  # of mining, one experiment each
+ROUNDS = 100  # classification: ten folds each
+SEEDS = 200  # mining: one experiment each
 YEARS = np.arange(1851.0, 1963.0)
 
 

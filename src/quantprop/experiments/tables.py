@@ -105,13 +105,13 @@ def _score(summary: MethodSummary) -> tuple[str, ...]:
 
 def less_ep(summaries: Sequence[MethodSummary]) -> Sheet:
     """Each method's NTLL minus EP's, and whether the difference is significant."""
-    header = ("data", "method", "NTLL less EP's", "standard error", "t", "p", "divisions")
+    header = ("data", "method", "NTLL − EP", "standard error", "t", "p", "divisions")
     lines = tuple(
         (_data(summary), method_name(summary.method), *_with_error(found.mean, found.standard_error),
          _signed(found.t), _p_value(found.p_value), str(found.divisions))
         for summary in summaries if (found := summary.less_ep) is not None
     )  # fmt: skip
-    return Sheet("NTLL less EP's on the same divisions, by the corrected resampled t-test", "llrrrrr", header, lines)
+    return Sheet("NTLL minus EP's on the same splits, corrected resampled t-test", "llrrrrr", header, lines)
 
 
 def _against_ep(summaries: list[MethodSummary]) -> Sheet:

@@ -45,7 +45,7 @@ from quantprop.runtime.programs import program
 
 
 class Cumulants(Record):
-    """c_l of x = (f − μ)/σ under a tilted density, less those of the marginal N(μ, σ²): 0 where moments match."""
+    """c_l of x = (f − μ)/σ under a tilted density, minus the marginal's, N(μ, σ²): 0 if moments match."""
 
     second: Float[Array, " n"]  # variance − 1: 0 for EP
     third: Float[Array, " n"]

@@ -31,7 +31,7 @@ from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
 
 SCHEDULES = ("parallel", "sequential")
-MOST_CONTRAST = 1e13  # of site over prior precisions, up to which posteriors keep three digits
+MAX_CONTRAST = 1e13  # site precision / prior precision: posteriors keep three digits up to it
 
 
 class FixedPointWarning(UserWarning):
@@ -156,7 +156,7 @@ def _solve(
 
 
 def _by_sweeps(problem: InferenceProblem, start: Natural, tol: float, max_sweeps: int) -> Outcome:
-    """Parallel sweeps, by few nodes if these do."""
+    """Parallel sweeps, by the small quadrature rule if it is accurate enough."""
     if (quick := problem.with_few_nodes()) is not problem:
         out = _parallel(quick, start, tol, max_sweeps)
         if REASONS[int(out.reason)] == "converged":
@@ -165,7 +165,7 @@ def _by_sweeps(problem: InferenceProblem, start: Natural, tol: float, max_sweeps
 
 
 def _continued(problem: InferenceProblem, out: Outcome, schedule: str, tol: float) -> tuple[Outcome, str]:
-    """Where sweeps did not converge, by Newton's method or along a path of fixed points; else as it is."""
+    """If sweeps did not converge, the result of Newton's method or of a path of fixed points."""
     if REASONS[int(out.reason)] == "converged" or len(out.at.sites.nu) > problem.prior.largest_joint:
         return out, schedule
     if _without_variance(problem.prior, problem.weight.total):
@@ -210,7 +210,7 @@ _some_without_variance = program(lambda prior, weight: jnp.any((prior.variances(
 def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
     """Warn where data determine f so precisely that rounding errors of the prior are as large as the posterior."""
     contrast = float(_contrast(problem.prior, sites.tau))
-    if contrast > MOST_CONTRAST:
+    if contrast > MAX_CONTRAST:
         warnings.warn(
             f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
             f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
@@ -224,7 +224,7 @@ _contrast = program(lambda prior, tau: jnp.max(tau) * jnp.max(prior.variances())
 
 
 def all_finite(model: Model, evidence: Any, marginals: Any, loo: np.ndarray, total: np.ndarray) -> bool:
-    """Whether all results are, in every process, but for the `loo` of rows without weight or with improper cavities."""
+    """True if all results are finite in every process; `loo` may be NaN at weight 0 and at improper cavities."""
     excused = (total == 0.0) | (np.isnan(loo) & (not model.plain_likelihood.log_concave))
     results = (evidence, marginals.mean, marginals.variance, np.where(excused, 0.0, loo))
     return all_true(all(np.isfinite(part).all() for part in results))

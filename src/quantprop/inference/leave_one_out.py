@@ -60,7 +60,7 @@ def loo_at(method: Method, likelihood: Likelihood, task: Task, at: Evaluation) -
 
 
 def for_loo(method: Method, likelihood: Likelihood, weight: Weight) -> tuple[Method | None, Likelihood]:
-    """Method and likelihood as `loo_at` tries them first: by what the rule tells, or on few nodes."""
+    """Method and likelihood as `loo_at` tries them first: from the rule itself, or by the small quadrature rule."""
     if method.tells_left_out(likelihood, weight):
         return method, likelihood
     return None, WithFewNodes(likelihood) if _integrated(likelihood) else likelihood

@@ -19,7 +19,7 @@ from quantprop.numerics.quantiles import Axis, QuantileGuess, solve
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.display import of_mixture, summarised
 
-QUANTILE_TOLERANCE = 1e-9  # of Φ⁻¹(cdf) at a quantile, before the last step
+QUANTILE_TOLERANCE = 1e-9  # error of Φ⁻¹(cdf) at a quantile, before the last step
 
 
 @summarised(of_mixture)

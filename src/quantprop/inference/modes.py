@@ -18,7 +18,7 @@ from quantprop.runtime.programs import program
 Solution = Any  # of `solution`, which imports this
 MIN_DISTANCE = 1.0  # between the means of two modes, in posterior standard deviations
 MAX_SWEEPS = 500
-MIN_SHARE = 1e-3  # of the evidence, from which another mode matters
+MIN_OTHER_EVIDENCE = 1e-3  # fraction of the evidence from which other modes matter
 
 _solved = program(lambda problem, start, tol: solve_parallel(problem, start, tol, MAX_SWEEPS)[0])
 
@@ -46,7 +46,7 @@ class Modes:
     @property
     def several(self) -> bool:
         """True if another mode matters."""
-        return self.others > MIN_SHARE
+        return self.others > MIN_OTHER_EVIDENCE
 
     def __str__(self) -> str:
         rest = "".join(f"; a start from {name} did not converge" for name in self.unfinished)

@@ -240,7 +240,7 @@ def _averaged_cdf(likelihood: Likelihood, data: Datum, latent: Latent, fineness:
 
 @float64
 def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
-    """The smallest y with P(Y ≤ y) ≥ q of distributions about as `like`: roughly with few nodes first, then with all.
+    """The smallest y with P(Y ≤ y) ≥ q of distributions similar to `like`: first on a coarse grid, then on a fine one.
 
     `cdf_of(rows, y, fineness)` is their cdf at one y for each of these rows.
     """

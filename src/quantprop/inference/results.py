@@ -70,7 +70,7 @@ class Fitted:
 
     @property
     def hyperparameters(self) -> dict[str, float]:
-        """Learned numbers by name, in natural units."""
+        """Learned hyperparameters by name, in natural units."""
         names = labels(declared(self.model))
         numbers = np.concatenate([np.zeros(0), *(np.ravel(p.value) for p in free(declared(self.model)))])
         return dict(zip(names, map(float, numbers), strict=True))

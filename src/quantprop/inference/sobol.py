@@ -19,8 +19,8 @@ from quantprop.runtime.precision import float64
 
 MAX_ROWS = 1000  # at which draws of f are matched
 MAX_TRIPLES = 500  # a random sample stands for more of them
-LOST = 1e-6  # fraction of the variance of a factor beyond its last eigenfunction, left to the remainder
-SINGULAR = 1e-10  # of the largest eigenvalue of a covariance
+TRUNCATED_VARIANCE = 1e-6  # fraction of a factor's variance beyond its last eigenfunction: part of the remainder
+MIN_EIGENVALUE = 1e-10  # relative to the largest
 Solution = Any  # of `solution`, which imports this
 
 
@@ -62,7 +62,7 @@ class _Factor(NamedTuple):
         root = np.sqrt(weights)
         values, vectors = np.linalg.eigh(root[:, None] * own * root)
         values, vectors = values[::-1], vectors[:, ::-1]
-        rank = 1 + int(np.searchsorted(np.cumsum(values), (1.0 - LOST) * values.sum()))
+        rank = 1 + int(np.searchsorted(np.cumsum(values), (1.0 - TRUNCATED_VARIANCE) * values.sum()))
         return _Factor((cross * root) @ vectors[:, :rank] / values[:rank], values[:rank])
 
 
@@ -90,7 +90,7 @@ def sobol(solution: Solution, count: int = 200, seed: int = 0) -> Sobol:
     f = f + draws(Normal(np.zeros(len(k)), np.diagonal(left), left), count, seed + 1).T
     wanted = draws(solution.predict(rows, full_cov=True), count, seed + 2).T - solution.model.prior_mean(rows)[:, None]
     values, vectors = np.linalg.eigh(k)
-    values, vectors = values[keep := values > SINGULAR * values[-1]], vectors[:, keep]
+    values, vectors = values[keep := values > MIN_EIGENVALUE * values[-1]], vectors[:, keep]
     v = vectors @ ((vectors.T @ (wanted - f)) / values[:, None])
     explained = []
     for some, own, scale in zip(sets, prior, weight, strict=True):

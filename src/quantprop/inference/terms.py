@@ -26,7 +26,7 @@ from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
 MEAN = "mean"
-MATRICES = 5  # of all terms at all rows, for a joint posterior and its eigenvectors
+JOINT_MATRICES = 5  # what a joint posterior and its eigenvectors take
 Solution = Any  # of `solution`, which imports this
 
 _cross = program(lambda process, kernel, terms, x, new: process.cross_terms(kernel, terms, x, new))
@@ -36,8 +36,8 @@ _covariance = program(lambda terms, new: jax.scipy.linalg.block_diag(*(term.gram
 
 @dataclass(frozen=True)
 class Effects(Mapping[str, Normal]):
-    """The posterior of every term of a sum at some inputs, by its name in the language of terms; "mean" is the prior
-    mean, where there is one. Means add up to that of f; `sample` has draws that do.
+    """The posterior of every term of a sum at some inputs, by its formula; "mean" is the prior mean, if there is one.
+    The means add up to the mean of f, and the draws of `sample` to draws of f.
     """
 
     solution: Solution = field(repr=False)
@@ -147,8 +147,8 @@ def joint_of(solution: Solution, x: Float[np.ndarray, "k d"], of: Parts | None =
     """The joint posterior of all parts (terms by default) at inputs, part by part, and of a mean that was learned."""
     of = Parts.of(solution.model.plain_kernel) if of is None else of
     terms, k, size = len(of.names), len(x), bucket(len(x))
-    need, what = 8 * MATRICES * (terms * size) ** 2, f"{MATRICES} matrices of as many rows as all terms have"
-    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", what))
+    need, parts = 8 * JOINT_MATRICES * (terms * size) ** 2, f"{JOINT_MATRICES} matrices of {terms * size} rows"
+    check_memory(Cost(need, 0, 0.0, f"the joint posterior of {terms} terms at {k} rows", parts))
     parts, learned = effects_at(solution, x, of).parts, solution._learned_mean
     latent, _, moves = _posterior(solution, of, x, _covariance)
     rows = np.concatenate([np.arange(i * size, i * size + k) for i in range(terms)])

@@ -23,14 +23,14 @@ from quantprop.kernels.stationary import SquaredExponential, Stationary
 from quantprop.runtime.display import Form, expression
 
 MAX_ORDER = 3  # Newton's identities lose digits beyond: 1e-13 at order 3 and 60 columns
-MAX_NODES = 32  # of the distribution of a column
+MAX_COLUMN_NODES = 32  # values that represent a column's distribution
 ROWS = 64  # computed at a time on an accelerator; on a CPU one row stays in the cache
 LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
 START = 2.0  # lengthscale, in standard deviations
 PRIOR = LogNormal(START, 1.0)
 RELEVANCE: Bounds = (1e-6, 1e2)  # of columns without a lengthscale, which multiplies their factor
 RELEVANCE_PRIOR = LogNormal(0.4, 2.0)  # what PRIOR says of a column of two equally frequent values
-ORDER_PRIOR = LogNormal(1.0, 2.0)  # of each variance, in units of its start
+ORDER_PRIOR = LogNormal(1.0, 2.0)  # variance / its starting value
 CONSTANT, LEVELS, CURVE = "constant", "levels", "curve"  # kinds of factors
 _ONE = Parameter(1.0, fixed=True)
 
@@ -140,7 +140,7 @@ class Additive(Kernel):
         share = np.ones(len(x)) if counts is None else np.asarray(counts, dtype=np.float64)
         factors = tuple((j,) for j in range(x.shape[1])) if self.factors is None else self.factors
         found = [_distribution(x[:, list(factor)][share > 0], share[share > 0]) for factor in factors]
-        width = max([MAX_NODES, *(len(one.weights) for one in found)])
+        width = max([MAX_COLUMN_NODES, *(len(one.weights) for one in found)])
         nodes = np.stack([np.pad(one.nodes, (0, width - len(one.nodes)), mode="edge") for one in found])
         weights = np.stack([np.pad(one.weights, (0, width - len(one.weights))) for one in found])
         curves = sum(one.kind == CURVE for one in found)
@@ -285,9 +285,9 @@ def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) 
         weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
         return _Distribution(LEVELS if high.any() else CONSTANT, middle, weights)
     mass = np.bincount(place, share)
-    if len(values) > MAX_NODES:
-        group = np.floor(MAX_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
-        _, group = np.unique(np.clip(group, 0, MAX_NODES - 1), return_inverse=True)
+    if len(values) > MAX_COLUMN_NODES:
+        group = np.floor(MAX_COLUMN_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
+        _, group = np.unique(np.clip(group, 0, MAX_COLUMN_NODES - 1), return_inverse=True)
         whole = np.bincount(group, mass)
         values, mass = np.bincount(group, mass * values) / whole, whole
     return _Distribution(CURVE, values, mass)

@@ -25,8 +25,8 @@ Column = int | str  # of X: its position, or its name in a frame or table
 
 VARIANCE: Bounds = (1e-5, 1e8)  # separable data want it ever larger; posteriors are accurate up to here
 LENGTHSCALE: Bounds = (1e-5, 1e5)
-MAX_TERMS = 200  # of a kernel
-MAX_DEPTH = 240  # of kernels inside kernels: Python and JAX go through them by recursion
+MAX_TERMS = 200
+MAX_DEPTH = 240  # kernels inside each other, which Python and JAX traverse by recursion
 
 
 class KernelSizeError(ValueError):
@@ -291,7 +291,7 @@ class Columns(Kernel):
                     "GaussianProcessRegressor or GaussianProcessClassifier to a frame"
                 )
             if column >= features:
-                raise ValueError(f"column {column} is none of the {features} columns of X, counted from 0")
+                raise ValueError(f"column {column} does not exist: X has {features} columns, counted from 0")
         return x[..., jnp.array(self.columns)]
 
     def by_column(self, count: int) -> Kernel:

@@ -15,7 +15,7 @@ from quantprop.core.records import field, is_record
 from quantprop.kernels.base import Kernel, Point, check_size
 from quantprop.runtime.display import Form, expression
 
-RELATIVE_BOUNDS = (1e-5, 1e5)  # of a positive number, relative to where it starts
+RELATIVE_BOUNDS = (1e-5, 1e5)  # positive parameter / its starting value
 
 
 class _Frame(NamedTuple):
@@ -93,7 +93,7 @@ def _learned(leaf: Any) -> Parameter:
 
 
 def _fixed(leaf: Any, name: str) -> Any:
-    """What is no number to learn, if programs can be told apart by it."""
+    """A leaf that is not learned: it must be hashable, since compiled programs depend on it."""
     try:
         hash(leaf)
     except TypeError:

@@ -14,7 +14,7 @@ from quantprop.core.records import changed, field
 from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 
 UNROLLED = 32  # features whose squares are added in one pass over the pairs
-MAX_LOSS = 1e-12  # of the sum of all pairs' magnitudes, that a derivative by products may be wrong by
+MAX_LOSS = 1e-12  # error of a derivative by products, relative to the sum of all pairs' magnitudes
 
 
 @jax.custom_vjp
@@ -39,7 +39,7 @@ def _distances_forward(x, z, lengthscale):
 
 
 def _distances_backward(saved, by):
-    """Of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
+    """Derivatives of Σ_ij c_ij r²_ij: 2/ℓ_d² Σ_j c_ij (x_id − z_jd) in x, its mirror image in z, and in ℓ
     −2/ℓ_d³ Σ_ij c_ij (x_id − z_jd)², which for a single ℓ is −2/ℓ Σ_ij c_ij r²_ij.
 
     Compiled programs leave out what is not asked for.

@@ -111,7 +111,7 @@ def warn_of_levels(kernel: Kernel, x: np.ndarray, counts: np.ndarray) -> None:
             if wrong.any():
                 row = int(np.argmax(wrong))
                 warnings.warn(
-                    f"X[{row}, {column}] = {x[row, column]:g} is no level of Coregion(levels={leaf.levels}), whose "
+                    f"X[{row}, {column}] = {x[row, column]:g} is not a level of Coregion(levels={leaf.levels}), whose "
                     f"codes go from 0 to {leaf.levels - 1}: such rows are independent of all others",
                     NewLevelWarning, stacklevel=6,
                 )  # fmt: skip

@@ -285,7 +285,7 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
     if isinstance(kernel, Power):
         return f"{_written(kernel.base, digits, seen, 3)} ** {kernel.exponent:g}"
     if type(kernel) not in _NAMES:
-        raise TypeError(f"{type(kernel).__name__} has no name in the language of terms")
+        raise TypeError(f"{type(kernel).__name__} cannot be written as a formula")
     name = _NAMES[type(kernel)]
     columns = [quoted(column) for column in seen] if 1 in KINDS[name].columns else []
     columns = ["*"] if isinstance(kernel, Additive) and not seen else columns
@@ -293,7 +293,7 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
 
 
 def quoted(column: Column) -> str:
-    """A column as the language writes it: in quotes, where it is no plain word."""
+    """A column as formulas write it: in quotes unless it is a plain word."""
     if isinstance(column, int) or PLAIN.fullmatch(column):
         return str(column)
     doubled = column.replace('"', '""')

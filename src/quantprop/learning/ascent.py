@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-RISE = 1e-4  # least share of the predicted increase (Armijo's condition)
+MIN_RISE = 1e-4  # smallest fraction of the predicted increase (Armijo's condition)
 LONGEST = 3.0  # step of an entry of θ (logarithms)
 SHORTEST = 1e-9
-STRAIGHT = 0.99  # share of a step's length that one entry has, from which on the step is one along that entry
-ALIKE = 0.1  # largest relative difference of the rates at which the slope fell over two steps along a tail
-SHALLOW = 0.3  # and the largest slope there
+STRAIGHT_STEP = 0.99  # a step is along one entry if that entry makes up this fraction of its length
+TAIL_RATE_GAP = 0.1  # largest relative difference of the rates at which the derivative fell in two steps
+MAX_TAIL_SLOPE = 0.3  # largest derivative along a tail
 TINY = np.finfo(float).tiny
 GOING, FLAT, SMALL_GAIN, NO_PROGRESS, MAX_EVALUATIONS, FAILED = range(6)
 REASONS = ("going", "converged", "small-gain", "no-progress", "max-evaluations", "inference-failed")
@@ -75,7 +75,7 @@ class Ascent:
         first = np.isneginf(self.value[rows])
         predicted = (self.gradient[rows] * (self.trial[rows] - self.theta[rows])).sum(1)
         old = np.where(first, 0.0, self.value[rows])
-        risen = usable & (first | (value >= old + RISE * predicted))
+        risen = usable & (first | (value >= old + MIN_RISE * predicted))
         self._accept(rows[risen], value[risen], gradient[risen])
         failed = rows[first & ~usable]
         self.reason[failed] = FAILED
@@ -97,22 +97,22 @@ class Ascent:
             self._decouple(rows[tail.any(axis=1)])
         self.steps[rows] += started
         small = gain <= self.ftol * np.maximum(1.0, np.abs(value))
-        misled = small & self.backtracked[rows] & (self.steps[rows] > 1)  # by the curvature: start it afresh
-        afresh = ~started | misled
-        if afresh.any():
-            self._reset_curvature(rows[afresh])
+        misled = small & self.backtracked[rows] & (self.steps[rows] > 1)  # by the curvature, which is reset
+        reset = ~started | misled
+        if reset.any():
+            self._reset_curvature(rows[reset])
         self.reason[rows[small & ~misled]] = SMALL_GAIN
         self.reason[rows[self.slope(rows) <= self.flat]] = FLAT
         self._plan(rows[self.reason[rows] == GOING])
 
     def _find_tails(self, rows: Int[np.ndarray, " k"], step: np.ndarray, gradient: np.ndarray) -> np.ndarray:
         """Where slopes have fallen alike over this step to the trials and the one before it, both along one entry."""
-        straight = np.abs(step) > STRAIGHT * np.sqrt((step**2).sum(1))[:, None]
+        straight = np.abs(step) > STRAIGHT_STEP * np.sqrt((step**2).sum(1))[:, None]
         before, after = np.sign(step) * self.gradient[rows], np.sign(step) * gradient
         falling = straight & (after > 0) & (before > after)
         fall = np.log(np.where(falling, before, np.nan) / np.where(falling, after, 1.0))
         rate = fall / np.where(falling, step, 1.0)
-        self.tail[rows] = (np.abs(rate - self.rate[rows]) <= ALIKE * np.abs(rate)) & (after < SHALLOW)
+        self.tail[rows] = (np.abs(rate - self.rate[rows]) <= TAIL_RATE_GAP * np.abs(rate)) & (after < MAX_TAIL_SLOPE)
         self.rate[rows] = rate
         return self.tail[rows]
 

@@ -28,7 +28,7 @@ from quantprop.learning.evaluation import (
 from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.remaining import FLAT, Seen, remaining_gain
+from quantprop.learning.remaining import GRADIENT_TOL, Seen, remaining_gain
 from quantprop.learning.search import FTOL, End, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
@@ -73,7 +73,7 @@ class BatchSearch:
         first, b = surfaces[0], len(surfaces)
         self.surfaces, self.first = surfaces, first
         theta, self.box = np.array([starting_point(s.parts)[0] for s in surfaces]), starting_point(first.parts)[1]
-        self.ascent = Ascent(theta, self.box, 0.5 * FLAT, ftol, most)
+        self.ascent = Ascent(theta, self.box, 0.5 * GRADIENT_TOL, ftol, most)
         whole = [(s.unbounded, s.task.padded, s.task.data, s.task.weight) for s in surfaces]
         with jax.enable_x64(True):
             parts, x, data, weight = jax.device_put(stacked(whole))

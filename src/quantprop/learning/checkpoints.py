@@ -1,8 +1,8 @@
-"""Checkpoints of learning: every evaluation of a search and what the next one starts from, in a file to go on from.
+"""Checkpoints of learning: a file with every evaluation of a search and the sites from which the next one starts.
 
-The state of a search is a function of the values and gradients it was told. One that goes on is told the recorded
-ones again, in their order, and arrives at the same state to the last bit before it evaluates anything; and evaluations
-start from the same sites, so that all that follows is what would have followed without the interruption.
+The state of a search is a function of the values and gradients it has received. A resumed search receives the recorded
+ones in the same order, so its state is bitwise identical before it evaluates anything. Evaluations start from the same
+sites, so everything that follows is what would have followed without the interruption.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from quantprop.storage.records import refusing, require
 KIND = "checkpoint"
 COLUMNS = ("value", "tol", "residual", "seconds", "sweeps")
 MARKS = ("reasons", "place", "continues", "unresolved")
-OTHER = "it has other parts"
+UNEXPECTED = "it has wrong entries"
 
 
 class Reached(NamedTuple):
@@ -44,7 +44,7 @@ class Reached(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is known of inference at a recorded point, in the place of an `Outcome`."""
+    """The result of inference at a recorded point; replaces an `Outcome`."""
 
     at: Reached
     sweeps: int
@@ -116,7 +116,7 @@ def _column(point: Point, tol: float) -> dict[str, Any]:
 
 
 def problem_of(landscape: Landscape) -> dict[str, Any]:
-    """What a checkpoint must have in common with a search that goes on from it."""
+    """What a checkpoint must have in common with the search that resumes from it."""
     return {
         "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": landscape.total,
         "objective": landscape.objective.name, "method": repr(landscape.method),
@@ -126,21 +126,21 @@ def problem_of(landscape: Landscape) -> dict[str, Any]:
 
 
 def _without_rows(landscape: Landscape) -> Declared:
-    """All numbers of the model, fixed ones and the start of others, but for a prior mean that is given by row: each
-    process has its own, and the rows are told by their fingerprint.
+    """All parameters of the model, fixed ones and starting values, except a prior mean given by row: each process has
+    its own, and the fingerprint identifies the rows.
     """
     parts = landscape.parts
     return values(parts._replace(mean=None) if is_opaque(landscape.model.mean) else parts)
 
 
 def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
-    """A checkpoint with what its file holds, if there is one; the landscape goes on from its sites."""
+    """A checkpoint with the content of its file, if there is one; the landscape starts from its sites."""
     if checkpoint.path is None or not all_true(os.path.exists(checkpoint.path)):
         return checkpoint
     with together(), reading(checkpoint.path):
         document = read(checkpoint.path)
         require(document.kind == KIND, f"it is of the kind {document.kind!r}, not a checkpoint")
-        require(isinstance(document.content, dict), OTHER)
+        require(isinstance(document.content, dict), UNEXPECTED)
     for name, value in problem_of(landscape).items():
         if (found := document.content.get(name)) != value:
             raise ValueError(_other(checkpoint.path, f"its {name}: {found!r} there, {value!r} here"))
@@ -148,7 +148,7 @@ def opened(checkpoint: Checkpoint, landscape: Landscape) -> Checkpoint:
     with together(), reading(checkpoint.path), refusing("the checkpoint"):
         points, tols, memory = _unpacked(document, len(document.content["labels"]), own)
         lower, upper = box(landscape.parts).T
-        require(all(((lower <= point.theta) & (point.theta <= upper)).all() for point in points), OTHER)
+        require(all(((lower <= point.theta) & (point.theta <= upper)).all() for point in points), UNEXPECTED)
     landscape.recall(memory)
     return replace(checkpoint, points=points, tols=tols)
 
@@ -157,12 +157,12 @@ def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], 
     """The recorded points, the tolerance of each, and what the next evaluation starts from, for this process's rows."""
     shelf, content, n = Shelf(document.tensors), document.content, document.content["rows"]
     reasons, place, continues, unresolved = (content[name] for name in MARKS)
-    require(isinstance(reasons, list) and all(isinstance(reason, str) for reason in reasons), OTHER)
-    require(type(place) is int and type(unresolved) is int and unresolved >= 0 and type(continues) is bool, OTHER)
+    require(isinstance(reasons, list) and all(isinstance(reason, str) for reason in reasons), UNEXPECTED)
+    require(type(place) is int and type(unresolved) is int and unresolved >= 0 and type(continues) is bool, UNEXPECTED)
     theta, gradient = shelf.take_finite("theta", (len(reasons), size)), shelf.take_any("gradient", (len(reasons), size))
     column = {name: shelf.take_any(name, (len(reasons),)) for name in COLUMNS}
-    require(all(part.dtype == np.float64 for name, part in column.items() if name != "sweeps"), OTHER)
-    require(column["sweeps"].dtype == np.int64 and bool(np.all(column["sweeps"] >= 0)), OTHER)
+    require(all(part.dtype == np.float64 for name, part in column.items() if name != "sweeps"), UNEXPECTED)
+    require(column["sweeps"].dtype == np.int64 and bool(np.all(column["sweeps"] >= 0)), UNEXPECTED)
     column = {name: part.tolist() for name, part in column.items()}
     points = [
         Point(theta[i], column["value"][i], gradient[i], None, Recorded(Reached(column["residual"][i]),
@@ -170,8 +170,8 @@ def _unpacked(document: ModelFile, size: int, own: slice) -> tuple[list[Point], 
         for i, reason in enumerate(reasons)
     ]  # fmt: skip
     known = shelf.take_finite("known.theta", (None, size))
-    require(len(known) == (MEMORY if content["landscape"] == Landscape.__name__ else 0), OTHER)
-    require(place in range(max(1, len(known))), OTHER)
+    require(len(known) == (MEMORY if content["landscape"] == Landscape.__name__ else 0), UNEXPECTED)
+    require(place in range(max(1, len(known))), UNEXPECTED)
     log_tau, pull = (shelf.take_any(f"known.{name}", (len(known), n))[:, own] for name in ("log_tau", "pull"))
     sites = Natural(*(shelf.take_finite(f"sites.{name}", (n,))[own] for name in ("nu", "tau")))
     shelf.close()
@@ -246,7 +246,7 @@ def checkpointed(path: Path, minutes: float = 10.0) -> Iterator[None]:
 
 
 def next_checkpoint(landscape: Landscape) -> Checkpoint:
-    """That of the next fit of the block, opened; one that keeps nothing outside of a block."""
+    """The checkpoint of the block's next fit, opened; outside a block, one that stores nothing."""
     series = _series.get()
     if series is None:
         return Checkpoint()

@@ -24,7 +24,7 @@ from quantprop.inference.task import prepare, with_distributions
 from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
-from quantprop.learning.remaining import FLAT, converged
+from quantprop.learning.remaining import GRADIENT_TOL, converged
 from quantprop.learning.search import FTOL, Climb, End
 from quantprop.learning.starts import StartRule, at_bounds, blindness, further_start, start_by, warn_of_blindness
 from quantprop.methods import QP, Method
@@ -33,7 +33,7 @@ from quantprop.model import Model
 from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
-MOST = 300  # evaluations
+MAX_EVALUATIONS = 300
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
@@ -55,9 +55,9 @@ def fit(
     exposure: Any = None,
     trials: Any = None,
     tol: float = 1e-8,
-    max_evaluations: int = MOST,
+    max_evaluations: int = MAX_EVALUATIONS,
     ftol: float = FTOL,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOL,
     sites: Natural | None = None,
 ) -> Fitted:
     """Learn the hyperparameters of a model by quasi-Newton steps inside the parameters' bounds.
@@ -124,7 +124,7 @@ def learn(
     most: int,
     ftol: float,
     report: Callable | None = None,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOL,
 ) -> Fitted:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
     end, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
@@ -140,7 +140,7 @@ def searched(
     most: int,
     ftol: float,
     report: Callable | None = None,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOL,
 ) -> tuple[End, Climb]:
     """The best end, and the search. Every evaluation is passed to `report`, or else to
     the callback of `watched`.
@@ -193,7 +193,7 @@ def fitted_from(
 
 
 def ending_of(
-    landscape: Landscape, bounds: np.ndarray, end: End, slope: float, trace: Sequence[Step], gtol: float = FLAT
+    landscape: Landscape, bounds: np.ndarray, end: End, slope: float, trace: Sequence[Step], gtol: float = GRADIENT_TOL
 ) -> Ending:
     """The end in words: an optimiser that stopped for any reason where there is nothing left to gain has converged."""
     (theta, value, *_), why, remaining = end

@@ -35,13 +35,14 @@ from quantprop.numerics.krylov import minimal_residual
 from quantprop.priors.base import Cotangent, Prior, Response
 from quantprop.runtime.batches import rowwise
 
-TOLERANCE = 1e-9  # of the adjoint equation, relative to its right side
-SHARE = 0.1  # and relative to inference's residual: the gradient's error is of first order in that one too
-LOOSEST = 1e-6  # at most
+# Residual of the adjoint equation, relative to its right side. It follows the residual of inference, in which the
+# gradient's error is of first order too.
+ADJOINT_TOL_PER_RESIDUAL = 0.1
+MIN_ADJOINT_TOL, MAX_ADJOINT_TOL = 1e-9, 1e-6
 
 
 class Gradient(Record):
-    """dJ in the prior's own numbers and in the likelihood's (flattened)."""
+    """dJ in the parameters of the prior and of the likelihood (flattened)."""
 
     prior: Prior
     likelihood: Float[Array, " l"]
@@ -49,8 +50,8 @@ class Gradient(Record):
 
 
 class Slopes(Record):
-    """Derivatives of every datum's renewed site and value, (p, q, value), in its surroundings c, its site, and the
-    likelihood's numbers.
+    """Derivatives of each observation's updated site and value, (p, q, value), in its surroundings c, its site, and
+    the likelihood's parameters.
     """
 
     around: Float[Array, "2 3 n"]
@@ -136,7 +137,7 @@ def _through(slope: Float[Array, "2 3 n"], y: Float[Array, "2 n"]) -> Float[Arra
 
 
 class LocalCotangent(Record):
-    """Cotangents of what the data see: each one's surroundings, and the likelihood's numbers."""
+    """Cotangents of each observation's surroundings and of the likelihood's parameters."""
 
     around: Float[Array, "2 n"]
     likelihood: Float[Array, " l"]
@@ -204,7 +205,7 @@ def with_moving_sites(
     one = fixed.around / weight.copies  # of one copy of a row, to whose surroundings the other copies belong
     site = jnp.where(counts, site - fixed.around + one, 0.0)
     sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
-    tol = jnp.clip(SHARE * at.residual, TOLERANCE, LOOSEST)
+    tol = jnp.clip(ADJOINT_TOL_PER_RESIDUAL * at.residual, MIN_ADJOINT_TOL, MAX_ADJOINT_TOL)
     scale = sum(jnp.sqrt(jnp.sum(weight.copies * part**2)) for part in (site, sent))
     y, left = adjoint(slope, response, site + sent, weight, tol * scale)
     left = left / jnp.where(scale > 0, scale, 1.0)

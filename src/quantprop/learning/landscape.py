@@ -44,7 +44,7 @@ from quantprop.runtime.programs import compile_ahead, program
 
 R = TypeVar("R")
 
-UNRESOLVED = 2  # evaluations after which few nodes are not tried any more
+MAX_UNRESOLVED = 2  # evaluations that may fail with the small quadrature rule before it is given up
 PREPARED = ("inputs", "question", "compiled")
 SWEEPS_FAILED = ("max-sweeps", "stalled", "improper-cavities", "improper-start")
 ONE = np.zeros(1, dtype=int)  # the only problem there is
@@ -82,7 +82,7 @@ class Landscape:
     tol: float = 1e-8
     max_sweeps: int = 200
     known_parts: Declared | None = None  # of the model, where another landscape has them already
-    unresolved: int = 0  # evaluations for which few nodes have not done, where the rule integrates
+    unresolved: int = 0  # evaluations at which the small quadrature rule was not accurate enough
     compiled: bool = False  # whether its programs have been compiled ahead
     continues: bool = False  # whether the search could begin only by what `infer` does where sweeps fail
 
@@ -257,7 +257,7 @@ class Landscape:
 
     @cached_property
     def integrates(self) -> bool:
-        """Whether sites are renewed by quadrature that few nodes may do for."""
+        """True if site updates integrate and the small quadrature rule may be accurate enough."""
         return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
 
     @property
@@ -270,10 +270,10 @@ class Landscape:
     @property
     def _on_few_nodes(self) -> bool:
         """Whether the next evaluation is tried so."""
-        return self.unresolved < UNRESOLVED and self.task.mesh is None and self.integrates
+        return self.unresolved < MAX_UNRESOLVED and self.task.mesh is None and self.integrates
 
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
-        """The objective at θ; by few nodes as long as these do."""
+        """The objective at θ, by the small quadrature rule while it is accurate enough."""
         if not self._on_few_nodes:
             return self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
         quick = stages._replace(posed=InferenceProblem.with_few_nodes)

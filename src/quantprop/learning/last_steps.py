@@ -15,10 +15,10 @@ from quantprop.learning.ascent import by_secant
 from quantprop.learning.landscape import Point
 from quantprop.learning.remaining import expected_gain
 
-DIFFERENCE = 1e-3  # of θ, in its units, over which gradients are differenced: Newton's steps gain three digits each
-STEPS = 5
+DIFFERENCE_STEP = 1e-3  # in units of θ: each Newton step gains three digits
+NEWTON_STEPS = 5
 MARGIN = 10.0  # along a tail the Hessian promises too little
-MOST = 32  # entries of θ: there are as many evaluations in a Hessian
+MAX_ENTRIES = 32  # entries of θ; a Hessian takes as many evaluations
 
 
 class Trials(Protocol):
@@ -51,11 +51,11 @@ def newton(search: Trials, best: Point, left: float) -> tuple[Point, float]:
     is not concave it is `best`.
     """
     free = search.projected(best) != 0
-    if not 0 < free.sum() <= MOST or (curvature := _curvature(search, best, free)) is None:
+    if not 0 < free.sum() <= MAX_ENTRIES or (curvature := _curvature(search, best, free)) is None:
         return best, left
     left, loss = expected_gain(search.projected(best)[free], curvature), search.ftol * (1.0 + abs(best.value))
     floor, lower, upper = best.value - loss, *search.bounds.T
-    for _ in range(STEPS if np.linalg.eigvalsh(curvature)[0] > 0 else 0):
+    for _ in range(NEWTON_STEPS if np.linalg.eigvalsh(curvature)[0] > 0 else 0):
         if search.finished(best, MARGIN * left):
             break
         step = np.zeros(len(free))
@@ -75,7 +75,7 @@ def _curvature(search: Trials, best: Point, free: Bool[np.ndarray, " theta"]) ->
     rows, unit = [], search.unit
     for i in np.flatnonzero(free):
         away, below, above = np.zeros(len(free)), *(np.abs(search.bounds[i] - best.theta[i]) / unit[i])
-        away[i] = min(DIFFERENCE, above) if above >= min(below, DIFFERENCE) else -min(DIFFERENCE, below)
+        away[i] = min(DIFFERENCE_STEP, above) if above >= min(below, DIFFERENCE_STEP) else -min(DIFFERENCE_STEP, below)
         point = search.visit(best.theta + unit * away)
         if not point.usable:
             return None

@@ -10,8 +10,8 @@ from jaxtyping import Float
 
 from quantprop.learning.landscape import Point
 
-ROUNDS = 5  # from one start
-PAIRS = 10  # of steps and changes of the gradient that are remembered
+MAX_ROUNDS = 5  # per start
+MEMORY_PAIRS = 10  # stored pairs of a step and the change of the gradient
 
 
 class Trials(Protocol):
@@ -64,14 +64,14 @@ def climbed(
             return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / steepest
         return -point.value / steepest, -unit * point.gradient / steepest
 
-    # A long step may satisfy the line search and yet end on a plateau below a point already seen: go on from there.
-    # With a partial gradient every search ends below one, since slopes do not lead up to the end.
+    # A long step may satisfy the line search and yet end on a plateau below a point already seen: continue from that
+    # point. With a partial gradient every search ends below one, since its gradient does not vanish at the optimum.
     from scipy.optimize import minimize  # here: it takes as long to import as the rest of the library
 
     size, why = max(1.0, abs(best.value)), "no-progress"
     ftol = search.ftol * size / max(size, steepest)  # it compares gains with 1, if values are smaller
-    for _ in range(ROUNDS if search.landscape.exact else 1):
-        options = {"maxfun": left(), "maxiter": left(), "ftol": ftol, "gtol": flat / steepest, "maxcor": PAIRS}
+    for _ in range(MAX_ROUNDS if search.landscape.exact else 1):
+        options = {"maxfun": left(), "maxiter": left(), "ftol": ftol, "gtol": flat / steepest, "maxcor": MEMORY_PAIRS}
         bounds = search.bounds / unit[:, None]
         try:
             result = minimize(negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)

@@ -1,4 +1,4 @@
-"""Many fits at once: `fit_many`. Problems alike are dealt out to threads, which search for their optima in batches."""
+"""Many fits at once: `fit_many`. Problems of the same structure are distributed to threads, which search in batches."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from quantprop.inference.classes import in_terms_of
 from quantprop.inference.results import Fitted
 from quantprop.inference.task import prepare, with_distributions
 from quantprop.learning.batch_search import BatchSearch
-from quantprop.learning.fitting import MOST
+from quantprop.learning.fitting import MAX_EVALUATIONS
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Objective, as_objective
 from quantprop.learning.search import FTOL
@@ -41,7 +41,7 @@ def fit_many(
     exposure: Sequence[Any] | None = None,
     trials: Sequence[Any] | None = None,
     tol: float = 1e-8,
-    max_evaluations: int = MOST,
+    max_evaluations: int = MAX_EVALUATIONS,
     ftol: float = FTOL,
     report: Report = lambda done, total: None,
 ) -> list[Fitted]:
@@ -106,7 +106,7 @@ def fit_many(
 
 
 def _shares(surfaces: Sequence[Landscape]) -> list[list[int]]:
-    """The problems by shape, form and bounds, each kind dealt out to the threads, as many at once as memory holds."""
+    """The problems by shape, form and bounds, distributed to the threads, as many at once as fit in memory."""
     alike = kinds([(s.task.padded, s.task.weight, s.parts) for s in surfaces])
     dealt = [rows[k :: threads()] for rows in alike for k in range(min(threads(), len(rows)))]
     return [[rows[i] for i in some] for rows in dealt for some in evenly(len(rows), held(surfaces[rows[0]].task.cost))]

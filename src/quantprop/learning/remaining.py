@@ -11,7 +11,7 @@ from jaxtyping import Float
 from quantprop.learning.ascent import LONGEST, TINY, by_secant
 
 GAIN = 1e-4  # nats: a search with less than this to gain has converged
-FLAT = 1e-4  # largest entry of the projected gradient at which a search stops
+GRADIENT_TOL = 1e-4  # a search stops if no entry of the projected gradient is larger
 RISING = 10 * GAIN  # gain over the latest evaluations above which the curvature learned from them is not trusted
 LATEST = 60  # evaluations that the curvature is learned from
 
@@ -28,7 +28,7 @@ def converged(remaining: float, value: float, slope: float, gtol: float) -> bool
     """Whether less than GAIN, or than the objective's rounding error, is left to gain, and the slope is as small as was
     asked where that is smaller than by default.
     """
-    return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= FLAT or slope <= gtol)
+    return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= GRADIENT_TOL or slope <= gtol)
 
 
 def expected_gain(gradient: Float[np.ndarray, " theta"], curvature: Float[np.ndarray, "theta theta"]) -> float:
@@ -47,8 +47,8 @@ def gain_by_secants(
 ) -> float:
     """The expected gain with the curvature that BFGS learns from the evaluations near θ, in their order.
 
-    It starts from each entry's own: one along which the search need not move much, say the lengthscale of a feature
-    that does not matter, would be taken for as curved as the others, and what it promises be missed.
+    It starts from each entry's own curvature. With a common one, an entry along which the search has hardly moved, such
+    as the lengthscale of an irrelevant feature, would seem as curved as the others, and its gain would be missed.
     """
     free = gradient != 0
     near = [one for one in seen[-LATEST:] if np.all(np.abs(one.theta - theta)[free] <= LONGEST)]
@@ -75,7 +75,7 @@ def remaining_gain(
     the latest evaluations, as many as it takes to learn the curvature, no less is.
     """
     gain, slope = gain_by_secants(gradient, theta, seen), float(np.abs(gradient).max(initial=0.0))
-    if slope <= FLAT:
+    if slope <= GRADIENT_TOL:
         return min(gain, slope)
     values = [one.value for one in seen]
     before = values[: -min(len(theta), LATEST) - 1]

@@ -16,31 +16,32 @@ from quantprop.learning.ascent import GOING, NO_PROGRESS, Ascent, projected, ste
 from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
-from quantprop.learning.remaining import FLAT, Seen, converged, remaining_gain
+from quantprop.learning.remaining import GRADIENT_TOL, Seen, converged, remaining_gain
 from quantprop.learning.starts import units
 
 ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
-FEW = 8  # entries of θ
-ALIKE = 3  # values in a row, no further from the best than ftol, after which values no longer tell points apart
-LOOSE = 1e-3  # tolerance of inference on the way, at most
-BLUR = 1e-3  # nats by which a value may then be wrong: n rows with a residual r make it wrong by some n r²
-PARTIAL = 1e-6  # the same with a partial gradient, where values are not corrected for what the sites have still to gain
-SHARP = 3e-5  # and relative to the slope along the step: the gradient's error is of first order in the residual
-ROUGH = 1e-3  # largest residual at which values are compared, relative to the slope: their errors are of second order
+MAX_BFGS_ENTRIES = 8  # longer θ are learned by L-BFGS-B
+MAX_TIES = 3  # consecutive values within ftol of the best, after which values no longer distinguish points
+MAX_SEARCH_TOL = 1e-3  # tolerance of inference during the search
+MAX_VALUE_ERROR = 1e-3  # nats, during the search: a residual r at n rows makes an error of about n r²
+MAX_PARTIAL_ERROR = 1e-6  # nats, with a partial gradient: values are not corrected for unconverged sites
+TOL_PER_SLOPE = 3e-5  # tolerance / directional derivative: the gradient's error is of first order in the residual
+RESIDUAL_PER_SLOPE = 1e-3  # for comparisons of values, whose errors are of second order
 
 
 def loose(landscape: Any, incline: Any) -> Any:
     """Tolerance of inference on the way, given the slope along the step that led there; the same in all processes of a
     job, whose sweeps end together.
     """
-    loosest = min(LOOSE, (BLUR / max(landscape.total, 1)) ** 0.5) if landscape.exact else PARTIAL
-    return np.clip(SHARP * incline, landscape.tol, loosest)
+    for_values = (MAX_VALUE_ERROR / max(landscape.total, 1)) ** 0.5
+    loosest = min(MAX_SEARCH_TOL, for_values) if landscape.exact else MAX_PARTIAL_ERROR
+    return np.clip(TOL_PER_SLOPE * incline, landscape.tol, loosest)
 
 
 def rough(residual: Any, slope: Any, tol: float) -> Any:
     """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
-    return residual > np.maximum(ROUGH * slope, tol)
+    return residual > np.maximum(RESIDUAL_PER_SLOPE * slope, tol)
 
 
 class End(NamedTuple):
@@ -62,7 +63,7 @@ class Climb:
         ftol: float,
         report: Callable,
         kept: Checkpoint | None = None,
-        flat: float = FLAT,
+        flat: float = GRADIENT_TOL,
     ) -> None:
         self.landscape, self.bounds, self.most, self.ftol, self.report = landscape, bounds, most, ftol, report
         self.kept = Checkpoint() if kept is None else kept
@@ -71,7 +72,7 @@ class Climb:
         self.trace: list[Step] = []
         self.seen: list[Seen] = []  # from this start, in units of θ
         self.restart = -1
-        self.alike = 0  # values in a row that are the best one's, but for rounding
+        self.alike = 0  # consecutive values equal to the best, up to rounding
 
     def best_of(self, starts: list[np.ndarray], known: End | None = None) -> End:
         """The best end over several starts, and one that is known already."""
@@ -90,12 +91,12 @@ class Climb:
         first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
         best, why = self._climbed(best, partial(loose, self.landscape), first)
         best = self._settled(best)
-        unfinished = why in ("small-gain", "no-progress") and self.slope(best) > FLAT
+        unfinished = why in ("small-gain", "no-progress") and self.slope(best) > GRADIENT_TOL
         if self.landscape.exact and self.ftol <= FTOL and unfinished:  # gains are below the errors on the way
             best, why = self._climbed(best, lambda incline: self.landscape.tol, max(1.0, self.slope(best)))
         best = self._settled(best)
         left = remaining_gain(self.projected(best), best.theta / self.unit, self.seen)
-        further = self.landscape.exact and (self.ftol <= FTOL or self.flat < FLAT)
+        further = self.landscape.exact and (self.ftol <= FTOL or self.flat < GRADIENT_TOL)
         if further and why != "max-evaluations" and not self.finished(best, left):
             best, left = newton(self, best, left)
         return End(best, why, left)
@@ -108,7 +109,7 @@ class Climb:
         """The best point found from a usable one, in units of θ, inference as precise as the slope along a step needs,
         and why the search ended. `steepest` is the slope with which L-BFGS-B would begin with a step of 1.
         """
-        best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * FLAT
+        best, unit, last, flat = self._compared(best), self.unit, len(self.trace) + self.most, 0.5 * GRADIENT_TOL
         self.alike = 0
         if not _on_a_natural_scale(self.landscape):
             return limited_memory.climbed(self, best, precision, steepest, flat, lambda: last - len(self.trace))
@@ -134,8 +135,8 @@ class Climb:
         return point, point if point.value > best.value else best
 
     def nothing_to_gain(self, best: Point) -> bool:
-        """Whether values no longer tell points apart: a line search would go on until its own limit."""
-        return self.alike >= (1 if self.slope(best) <= FLAT else ALIKE)
+        """True if values no longer distinguish points, so that a line search would only stop at its own limit."""
+        return self.alike >= (1 if self.slope(best) <= GRADIENT_TOL else MAX_TIES)
 
     def _compared(self, point: Point) -> Point:
         """A point whose value can be compared with those of its neighbours.
@@ -181,7 +182,7 @@ def _on_a_natural_scale(landscape: Any) -> bool:
     unit. Elsewhere L-BFGS-B's long first steps find the unit of y sooner, and better optima of many lengthscales.
     """
     learned, likelihood = free(landscape.parts), landscape.parts.likelihood
-    few = sum(np.size(parameter.value) for parameter in learned) <= FEW
+    few = sum(np.size(parameter.value) for parameter in learned) <= MAX_BFGS_ENTRIES
     return few and likelihood.noise_name is None and all(map(logarithmic, learned))
 
 

@@ -23,8 +23,8 @@ from quantprop.learning.starts import units
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64
 
-STEP = 1e-3  # of a difference, in units of θ
-TOLERANCE = 1e-9  # of the inference that differences are taken of
+DIFFERENCE_STEP = 1e-3  # in units of θ
+INFERENCE_TOL = 1e-9  # for results that are differenced
 MAX_SWEEPS = 200
 CONCENTRATION = 0.5  # a of the Dirichlet prior a Σ log w of the weights, which keeps every weight positive
 WEIGHT_GAP = 1e-7  # nats: by how much other weights could be better at most
@@ -152,8 +152,10 @@ def corrected_loo(fitted: Fitted) -> LeftOut:
     parts, theta = declared(model), packed(declared(model))
     if not len(theta):
         return LeftOut(loo, 0.0)
-    unit = units(Landscape(model, task_of(solution), solution.method, Evidence(), True, TOLERANCE, MAX_SWEEPS))
-    g = _slopes(solution, parts, theta, STEP * unit) * unit  # in units in which a step of 1 is alike for all entries
+    unit = units(Landscape(model, task_of(solution), solution.method, Evidence(), True, INFERENCE_TOL, MAX_SWEEPS))
+    g = (
+        _slopes(solution, parts, theta, DIFFERENCE_STEP * unit) * unit
+    )  # in units in which a step of 1 is alike for all entries
     g[rows == 0] = 0.0
     bend = -np.asarray(jax.hessian(lambda t: log_prior(parts, t))(theta)) * unit * unit[:, None]
     values, vectors = np.linalg.eigh((rows[:, None] * g).T @ g + bend)
@@ -171,7 +173,7 @@ def _slopes(
     used = {name: scale[name] for name in solution.model.likelihood.scaled_by}
 
     def loo(at_theta: np.ndarray) -> np.ndarray:
-        found = infer(at(parts, at_theta), solution.X, data.y, solution.method, tol=TOLERANCE, sites=solution.sites,
+        found = infer(at(parts, at_theta), solution.X, data.y, solution.method, tol=INFERENCE_TOL, sites=solution.sites,
                       weights=solution.weights, **used)  # fmt: skip
         return as_classes(found).loo
 

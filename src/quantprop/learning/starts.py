@@ -22,14 +22,14 @@ from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
 
 NORMAL_MAD = 0.6744897501960817  # median of |z| for z ~ N(0, 1)
-ROUNDING = 1e-12  # of the largest y: deviations below this are none
-NOISE = 0.5  # of the spread of y, where learning starts
+ROUNDING = 1e-12  # deviations smaller than this times the largest |y| are rounding errors
+FIRST_NOISE = 0.5  # times the spread of y
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
-SUSPICIOUS = 0.1  # an end with less noise than this times the spread of y, or less signal than this times the noise
-FLAT = 1e-8  # correlations that differ from 0, or from 1, by less than this carry nothing
+SUSPICIOUS = 0.1  # an optimum with less noise than this times the spread of y, or less signal than this times the noise
+MIN_CORRELATION = 1e-8  # correlations closer to 0 or to 1 carry no information
 BLOCK = 64  # rows whose distances to all others are computed at a time
-SOME = 200  # rows that stand for all when the kernel is looked at
-FEW = 16  # rows that mostly show that it sees something
+MAX_ROWS_CHECKED = 200  # a sample by which the initial kernel is judged
+FIRST_ROWS_CHECKED = 16  # mostly enough to show that it is informative
 
 
 class KernelWarning(UserWarning):
@@ -47,7 +47,7 @@ class Size:
     spread: float
 
     def variance_about(self, mean: float) -> float:
-        """Of y about a prior mean: what a kernel has to explain."""
+        """The mean square of y about a prior mean, which a kernel has to explain."""
         return self.spread**2 + (self.centre - mean) ** 2
 
 
@@ -87,8 +87,8 @@ def typical_distance(x: Float[np.ndarray, "n d"]) -> float:
 
 
 def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs"]:
-    """Of all pairs of rows, each once, by blocks that stay in a processor's cache. The kernels' function of this name
-    would have to be compiled for every number of rows.
+    """Squared distances of all pairs of rows, by blocks that stay in the cache of a core. The kernels' function of this
+    name would have to be compiled for every number of rows.
     """
     parts, columns = [np.zeros(0)], np.ascontiguousarray(x.T)
     for a in range(0, len(x), BLOCK):
@@ -102,7 +102,7 @@ def _squared_distances(x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " pairs
     return np.concatenate(parts)
 
 
-def distinct(x: Float[np.ndarray, "n d"], most: int = SOME) -> np.ndarray:
+def distinct(x: Float[np.ndarray, "n d"], most: int = MAX_ROWS_CHECKED) -> np.ndarray:
     """The indices of about so many of the different rows."""
     rows = np.unique(x, axis=0, return_index=True)[1]
     return rows[:: max(1, len(rows) // most)]
@@ -129,7 +129,7 @@ def with_noise_from(likelihood: Likelihood, size: Size) -> Likelihood:
         return likelihood
     given = float(getattr(likelihood, name))
     default = next(field.default for field in dataclasses.fields(likelihood) if field.name == name)
-    start = NOISE * size.spread if given == default else given
+    start = FIRST_NOISE * size.spread if given == default else given
     lower, upper = (end * size.spread for end in NOISE_BOUNDS)
     return changed(likelihood, **{name: Parameter(start, bounds=(min(lower, start), max(upper, start)))})
 
@@ -150,8 +150,8 @@ class StartRule:
     lengthscale: float
 
 
-CALM = StartRule(noise=1.0, lengthscale=1.0)  # all of it may be noise
-ROUGH = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
+NOISY_START = StartRule(noise=1.0, lengthscale=1.0)  # all of it may be noise
+WIGGLY_START = StartRule(noise=0.2, lengthscale=0.25)  # most of it is a function
 
 
 def further_start(
@@ -168,10 +168,10 @@ def further_start(
     noise, k = float(getattr(parts.likelihood, name).value), covariance_of(parts.kernel, landscape.task.x)
     signal = float(np.mean(np.diagonal(k)) - np.mean(k))  # how far f varies between rows
     if signal < SUSPICIOUS * noise**2:
-        return ROUGH
+        return WIGGLY_START
     correlation = np.abs(_correlations(covariance_of(varying(parts.kernel), landscape.task.x))).max(initial=0.0)
     interpolating = noise < SUSPICIOUS * size_in(landscape).spread or correlation < SUSPICIOUS
-    return CALM if interpolating or _stopped_by_bound(landscape, end, bounds) else None
+    return NOISY_START if interpolating or _stopped_by_bound(landscape, end, bounds) else None
 
 
 def start_by(
@@ -258,7 +258,7 @@ def units(landscape: Any) -> Float[np.ndarray, " theta"]:
 
 
 def _correlations(k: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " pairs"]:
-    """Of all pairs of rows that have a variance."""
+    """Correlations of all pairs of rows with a positive variance."""
     some = np.diagonal(k) > 0
     k = k[np.ix_(some, some)]
     sd = np.sqrt(np.diagonal(k))
@@ -272,7 +272,7 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
     if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
         return None
     kernel = varying(kernel)
-    if _without_sight(_correlations(covariance_of(kernel, x[:FEW]))) is None:
+    if _without_sight(_correlations(covariance_of(kernel, x[:FIRST_ROWS_CHECKED]))) is None:
         return None
     correlations = _correlations(covariance_of(kernel, x))
     return _without_sight(correlations) if len(correlations) else None
@@ -280,9 +280,9 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
 
 def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str] | None:
     """What all of them have in common, and the remedy; nothing if some are neither 0 nor 1."""
-    if np.abs(correlations).max(initial=0.0) < FLAT:
+    if np.abs(correlations).max(initial=0.0) < MIN_CORRELATION:
         return "diagonal (no two rows are correlated)", "longer"
-    if correlations.min(initial=1.0) > 1.0 - FLAT:
+    if correlations.min(initial=1.0) > 1.0 - MIN_CORRELATION:
         return "flat (all rows are the same to it)", "shorter"
     return None
 
@@ -308,8 +308,8 @@ def covariance_of(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarr
     """
     x = sampled(x)
     rows = x[distinct(x)]
-    if x.shape[1] == 1 and len(line := np.unique(x)) > SOME:
-        spread = np.linspace(0, len(line) - 2, SOME // 2).astype(int)
+    if x.shape[1] == 1 and len(line := np.unique(x)) > MAX_ROWS_CHECKED:
+        spread = np.linspace(0, len(line) - 2, MAX_ROWS_CHECKED // 2).astype(int)
         rows = line[np.sort(np.concatenate([spread, spread + 1]))][:, None]
     k = gram_of(values(kernel), pad(rows, bucket(len(rows))))
     return np.asarray(k)[: len(rows), : len(rows)]

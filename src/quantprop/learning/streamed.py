@@ -30,7 +30,7 @@ from quantprop.learning.fitting import as_given, ending_of, searched, starting_p
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
-from quantprop.learning.remaining import FLAT
+from quantprop.learning.remaining import GRADIENT_TOL
 from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
 from quantprop.likelihoods.base import Datum, encode
@@ -47,7 +47,7 @@ from quantprop.runtime.jobs import LOOKED_AT, several
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
-ROWS = 2**16  # of a chunk
+CHUNK_ROWS = 2**16
 PILOT = 16  # chunks that sweeps begin with, where there are many more
 
 
@@ -94,7 +94,7 @@ def fit_streamed(
     tol: float = 1e-8,
     max_evaluations: int = 300,
     ftol: float = FTOL,
-    gtol: float = FLAT,
+    gtol: float = GRADIENT_TOL,
 ) -> Fitted:
     """Learn a model with inducing points from rows that are read again for every pass; in memory are their sites.
 
@@ -135,7 +135,7 @@ class Reached(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What is kept of inference at a point, in the place of an `Outcome`."""
+    """The stored result of inference at a point; replaces an `Outcome`."""
 
     at: Reached
     sweeps: int
@@ -253,12 +253,13 @@ class StreamedLandscape:
     def fingerprint(self) -> str:
         """Tells its rows from others, in one pass."""
         n = len(self.rows)
-        return together(np.array([of_rows(at, *self.rows.read(at, min(at + ROWS, n))) for at in range(0, n, ROWS)]))
+        starts = range(0, n, CHUNK_ROWS)
+        return together(np.array([of_rows(at, *self.rows.read(at, min(at + CHUNK_ROWS, n))) for at in starts]))
 
     @property
     def size(self) -> int:
         """How many rows a chunk has, padded."""
-        return min(ROWS, 32 * -(-len(self.rows) // 32))
+        return min(CHUNK_ROWS, 32 * -(-len(self.rows) // 32))
 
     def pilot(self, theta: Float[np.ndarray, " theta"]) -> Passes | None:
         """Passes over some chunks, as far apart as can be, where there are at least twice as many."""
@@ -268,9 +269,7 @@ class StreamedLandscape:
         return Passes(partial(self.chunks, theta, every), seen / n) if every > 1 else None
 
     def read(self, every: int = 1) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
-        """All rows, a chunk at a time, or every so many chunks, checked and padded; the next is read while one is
-        computed with.
-        """
+        """Every chunk of rows, or every `every`-th, checked and padded; the next is read during the computation."""
         n, likelihood, size = len(self.rows), values(self.parts.likelihood), self.size
 
         def one(start: int) -> tuple[slice, np.ndarray, Datum, Weight]:
@@ -287,7 +286,7 @@ class StreamedLandscape:
             yield ahead.result()
 
     def chunks(self, theta: Float[np.ndarray, " theta"], every: int = 1) -> Iterator[Chunk]:
-        """All rows at θ, a chunk at a time, or every so many chunks."""
+        """Every chunk of rows, or every `every`-th, at θ."""
         for rows, x, data, weight in self.read(every):
             made, likelihood = _prior(theta, self.unbounded, x)
             yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)

@@ -11,12 +11,12 @@ from quantprop.core.gaussian import Natural
 
 MEMORY = 6
 TINY = 1e-100
-REACH = 4.0  # largest multiple of a known difference that is trusted
+MAX_EXTRAPOLATION = 4.0  # largest multiple of a known difference of θ
 
 
 class Memory(NamedTuple):
-    """All that the next evaluation of one problem takes from those before it, besides the search: its warm starts as
-    `WarmStarts` holds them. A landscape that goes on from nothing but its newest sites has no others (k = 0).
+    """What the next evaluation of one problem takes from earlier ones, apart from the search: its warm starts, as in
+    `WarmStarts`. A landscape that starts only from its newest sites has no others (k = 0).
     """
 
     theta: Float[np.ndarray, "k theta"]
@@ -93,7 +93,7 @@ class WarmStarts:
         distance = np.sqrt((steps**2).sum(1)) + np.sqrt((step**2).sum(1))[:, None]
         trust = (np.maximum(distance.min(1, keepdims=True), TINY) / np.maximum(distance, TINY)) ** 2
         share = trust * (np.linalg.pinv(steps * trust[:, None], rcond=1e-6) @ step[:, :, None])[:, :, 0]
-        share = np.where(np.abs(share).max(axis=1, keepdims=True) <= REACH, share, 0.0)
+        share = np.where(np.abs(share).max(axis=1, keepdims=True) <= MAX_EXTRAPOLATION, share, 0.0)
         share[count, place] = 0.0
         share[count, place] = 1.0 - share.sum(axis=1)
         return share

@@ -52,7 +52,7 @@ class Likelihood(Record):
     bounds: ClassVar[Mapping[str, Limits]] = {}  # the numbers that learning may change, and how far
     log_concave: ClassVar[bool] = False  # in f: then no site precision can be negative
     continuous: ClassVar[bool] = True  # log p(y | f) has no jump in f
-    smooth: ClassVar[bool] = False  # analytic in f, with one peak, at the first landmark: few nodes may be enough
+    smooth: ClassVar[bool] = False  # analytic in f, with one peak, at the first landmark: the small rule may be enough
     singular: ClassVar[bool] = False  # log p(y | f) is −∞ at some f; then p to a power below 1 has a cusp there
     has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
@@ -75,7 +75,7 @@ class Likelihood(Record):
         raise NotImplementedError
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
-        """Moments of the tilted density: in closed form where a stable one exists, else by quadrature."""
+        """Moments of the tilted density: in closed form if a stable one exists, otherwise by quadrature."""
         return smooth_moments(self, datum, cavity) if self.smooth else panel_moments(self, datum, cavity)
 
     @property

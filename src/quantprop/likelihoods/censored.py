@@ -77,7 +77,7 @@ class Censored(GaussianNoise):
         return Split(rest, core, constant)
 
     def _nearest(self, datum: Datum, m: Scalar) -> tuple[Scalar, Scalar]:
-        """The end that is nearest to m, if m lies outside; else a finite one. And whether it does."""
+        """The end nearest to m if m lies outside, otherwise a finite end; and whether m lies outside."""
         lower, upper = datum.y
         end = jnp.where(m > upper, upper, jnp.where(jnp.isfinite(lower), lower, upper))
         return end, (m < lower) | (m > upper)

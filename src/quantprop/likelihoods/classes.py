@@ -15,13 +15,13 @@ from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, landmarks
 from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_largest, log_mean_softmax
 
-NODES = 256  # of a trapezoidal rule, whose error vanishes faster than any power of its step for analytic integrands
+TRAPEZOIDAL_NODES = 256  # for analytic integrands the error falls faster than any power of the step
 MAX_NOISE = 9.0  # standard deviations of u
 
 
 class ClassLikelihood(Likelihood):
-    """Base of the likelihoods of y = 0, 1, ..., classes − 1 with a latent function for each class. Their number is that
-    of `kernels.PerClass`, if that is the model's kernel, or as given; else what y shows.
+    """Base of the likelihoods of y = 0, 1, ..., classes − 1 with a latent function for each class. The number of
+    classes is taken from y unless it is given, or the model's kernel is `kernels.PerClass`.
     """
 
     classes: int | None = field(default=None, static=True)
@@ -75,19 +75,19 @@ class MultinomialProbit(ClassLikelihood):
         y = jnp.asarray(datum.y, dtype=int)
         apart = f[y] - f
         top = MAX_NOISE + jnp.maximum(-jnp.min(apart), 0.0)
-        u = jnp.linspace(-MAX_NOISE, top, NODES)
+        u = jnp.linspace(-MAX_NOISE, top, TRAPEZOIDAL_NODES)
         each = jnp.where(jnp.arange(len(f)) == y, 0.0, log_ndtr(u[:, None] + apart))
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
-        return total + jnp.log((top + MAX_NOISE) / (NODES - 1)) - 0.5 * LOG_2PI
+        return total + jnp.log((top + MAX_NOISE) / (TRAPEZOIDAL_NODES - 1)) - 0.5 * LOG_2PI
 
     def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
         """The noise of each class is integrated out with the functions."""
         return log_largest(mean, covariance + np.eye(mean.shape[1]), w)
 
 
-FLAT = 1e12  # the variance of v; that of a flat prior would be infinite, and differs by v²/FLAT
+SHIFT_VARIANCE = 1e12  # prior variance of v; log p differs from a flat prior's by v²/SHIFT_VARIANCE
 GAUSSIAN_LOSS = 1.0 - 0.5 * LOG_2PI  # log ∫ eᵛ exp(−eᵛ) dv = 0 minus its Gaussian approximation, by mode or as a bound
-CONSTANT = 0.5 * (LOG_2PI + np.log(FLAT)) + GAUSSIAN_LOSS
+CONSTANT = 0.5 * (LOG_2PI + np.log(SHIFT_VARIANCE)) + GAUSSIAN_LOSS
 
 
 class Softmax(ClassLikelihood):

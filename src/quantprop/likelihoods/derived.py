@@ -67,11 +67,11 @@ class Remainder(Derived):
 
 
 class WithFewNodes(Derived):
-    """The same likelihood, NaN where few nodes do not resolve its tilted density: a program without the panels, which
-    are most of it, for those who can begin again with the base.
+    """The same likelihood, NaN where the small quadrature rule is not accurate enough. Its program lacks the panels,
+    which are most of a program's size; callers must be able to start again with `base`.
     """
 
-    name = "with few nodes"
+    name = "with the small rule"
     log_concave: ClassVar[Any] = property(lambda self: self.base.log_concave)
     closed: ClassVar[Any] = property(lambda self: self.base.closed)
 

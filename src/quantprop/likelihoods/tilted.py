@@ -1,4 +1,4 @@
-"""Integrals of a likelihood times a Gaussian: the tilted density on panels, or on few nodes, and expectations."""
+"""Integrals of a likelihood times a Gaussian: the tilted density on panels, or by the small rule, and expectations."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _mesh(likelihood: Factor, datum: Datum, cavity: Normal) -> tuple[Scalar, Flo
     core = split.core
     locations, scales = jnp.append(at.location, core.mean), jnp.append(at.scale, jnp.sqrt(core.variance))
     pivot = locations[jnp.argmin(scales)]
-    if likelihood.log_concave:  # one peak; else the cavity may make one of its own, far from the likelihood's
+    if likelihood.log_concave:  # otherwise the cavity may add a peak far from the likelihood's
         relative = _within_reach(Landmarks(at.location - pivot, at.scale), core.mean - pivot, jnp.sqrt(core.variance))
     else:
         relative = Landmarks(locations - pivot, scales)
@@ -101,7 +101,7 @@ def panel_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> Moments:
 
 
 class FewNodes(NamedTuple):
-    """The tilted density on few nodes, its moments, and whether the nodes resolve it."""
+    """The tilted density at the nodes of the small rule, its moments, and whether they are accurate."""
 
     nodes: Nodes
     total: Scalar
@@ -135,7 +135,7 @@ def on_few_nodes(likelihood: Factor, datum: Datum, cavity: Normal, kept: Callabl
 
 
 def few_node_moments(likelihood: Factor, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
-    """Moments of the tilted density from few nodes, and whether they do."""
+    """Moments of the tilted density by the small rule, and whether they are accurate."""
     few = on_few_nodes(likelihood, datum, cavity)
     return few.moments, few.trusted
 

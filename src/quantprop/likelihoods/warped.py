@@ -15,7 +15,7 @@ from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, No
 from quantprop.numerics.mixtures import FINE, Fineness, Places
 from quantprop.numerics.quadrature import frozen, integrate, panels
 
-ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
+ITERATIONS = 200  # Newton's method within brackets, which usually takes a handful
 BISECTIONS = 60
 
 

@@ -1,4 +1,4 @@
-"""Counts with too many zeros: with probability π no count is made and y = 0, else y is Poisson or negative binomial."""
+"""Counts with too many zeros: y = 0 with probability π, otherwise y is Poisson or negative binomial."""
 
 from __future__ import annotations
 

@@ -20,9 +20,9 @@ from jax.scipy.special import ndtr
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.numerics.special import norm_logpdf, truncated_normal
 
-STEP, FIRST, LAST = 0.1, -2e7, 16.0  # of t; and the outermost nodes x
+STEP, FIRST, LAST = 0.1, -2e7, 16.0  # step in t; outermost nodes x
 NARROW, WIDE = 0.8, 1e6  # standard deviations below and above which the fixed nodes do not serve
-LOWEST = -6.2  # and m/s
+MIN_SCORE = -6.2  # m/s from which the fixed nodes serve
 U, DU = 0.6 * np.arange(-15, 16), 0.6  # nodes of the other rule, and their step
 
 
@@ -46,7 +46,7 @@ def _fixed() -> tuple[np.ndarray, Expected]:
 
 def expected_log_ndtr(m: Any, s: Any) -> Expected:
     """The expectations for f ~ N(m, s²), scalars: to 1e-9 of their size for m < 6 s."""
-    fixed = (s > NARROW) & (m > LOWEST * s)
+    fixed = (s > NARROW) & (m > MIN_SCORE * s)
     by_u = _on_own_nodes(m, jnp.where(fixed, NARROW, s))
     by_x = _on_fixed_nodes(m, jnp.where(fixed, s, 10.0 * NARROW))
     wide = jax.tree.map(lambda a, b: jnp.where(s > WIDE, a, b), _quadratic(m, s), by_x)

@@ -14,13 +14,13 @@ from scipy.special import log_ndtr, log_softmax, logsumexp, ndtr, ndtri
 
 from quantprop.core.gaussian import LOG_2PI
 
-SHIFT = 0.25  # of a step: in one dimension the midpoint rule, and no coordinate is 0 or 1 after the tent map
-MIN_SCORE = -37.0  # below it Φ and its quantiles are asymptotic series
+OFFSET = 0.25  # steps: the midpoint rule in one dimension; no coordinate is 0 or 1 after the tent map
+MIN_SCORE = -37.0  # Φ and its quantiles are asymptotic series at smaller arguments
 SHIFT_STEP = 0.7548776662466927  # between the shifts of two dimensions
-MIN_COMMON, MAX_COMMON = 0.1, 0.97  # of the variance that all differences can share
+MIN_COMMON, MAX_COMMON = 0.1, 0.97  # fractions of the variance that all differences can share
 LOGISTIC = 0.75  # scale of the logistic distribution of t in standard deviations: heavier tails than t's
 NEWTON_STEPS = 8
-POINTS = 4096  # of a lattice that are in memory at a time
+POINTS_IN_MEMORY = 4096  # lattice points at a time
 
 Vectors = Float[np.ndarray, "k c"]
 Matrices = Float[np.ndarray, "k c c"]
@@ -58,7 +58,7 @@ def lattice(rule: Rule, classes: int, shift: float = 0.0) -> Float[np.ndarray, "
     """
     j = np.arange(max(classes - 2 + rule.first, 1))
     z = np.resize(rule.generator, len(j)) + j // len(rule.generator)
-    points = np.mod((np.arange(rule.points)[:, None] * z + SHIFT) / rule.points + shift * (1.0 + SHIFT_STEP * j), 1.0)
+    points = np.mod((np.arange(rule.points)[:, None] * z + OFFSET) / rule.points + shift * (1.0 + SHIFT_STEP * j), 1.0)
     return np.abs(2.0 * points - 1.0)
 
 
@@ -84,7 +84,7 @@ def log_largest(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
 
 def _pieces(w: Points) -> Iterator[Points]:
     """The points, some at a time."""
-    return (w[i : i + POINTS] for i in range(0, len(w), POINTS))
+    return (w[i : i + POINTS_IN_MEMORY] for i in range(0, len(w), POINTS_IN_MEMORY))
 
 
 def _differences(mean: Vectors, covariance: Matrices) -> tuple[np.ndarray, np.ndarray]:

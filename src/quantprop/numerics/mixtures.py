@@ -35,12 +35,12 @@ class Fineness(NamedTuple):
     near: float  # how far T(u) may be from t before that last step, whose error is about the square
 
 
-FINE = Fineness(12.0, 0.2, 0.4, 24, 1, 1e-5)  # to 1e-10 for exp links under standard deviations of 40, else to 1e-11
+FINE = Fineness(12.0, 0.2, 0.4, 24, 1, 1e-5)  # to 1e-11; to 1e-10 for exp links with standard deviations of 40
 COARSE = Fineness(4.5, 1.2, 0.8, 10, 0, 0.3)  # to about 1e-3: enough to start the search for a quantile
 SIZES = np.unique(np.rint(8 * 2.0 ** (np.arange(65) / 5)).astype(int))  # numbers of nodes; a row's depends on it alone
 ELEMENTS = 1 << 13  # that are computed at a time: they stay in a cache
-ITERATIONS = 200  # of Newton's method, most of them bisections: a handful is the rule
-RESOLVED = 1e-9  # of u: on that scale rounding u changes T(u) by 1e-7
+ITERATIONS = 200  # Newton's method within brackets, which usually takes a handful
+MIN_RELATIVE_SCALE = 1e-9  # scale / u, at which rounding u changes T(u) by 1e-7
 
 
 def places(*pairs: tuple) -> Places:
@@ -72,7 +72,7 @@ def _standardised(at: Places, mean: Rows, sd: Rows, reach: float) -> Places:
     """
     location, scale = (at.location - mean) / sd, at.scale / sd
     inside = np.clip(location, -reach, reach)
-    return Places(inside, np.maximum(scale + np.abs(location - inside), RESOLVED * np.abs(inside)))
+    return Places(inside, np.maximum(scale + np.abs(location - inside), MIN_RELATIVE_SCALE * np.abs(inside)))
 
 
 def _stretched(u: Float[np.ndarray, "n nodes"], at: Places, kappa: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -23,7 +23,7 @@ EQUAL_PANELS = 10
 GRADED_PANELS = 14
 FIXED_PANELS = 8
 LEVELS = 6
-ZOOMS = 10  # from a likelihood 1e8 times wider than the cavity, or narrower, down to where they meet
+MAX_ZOOMS = 10  # enough if the likelihood is 1e8 times as wide as the cavity, or as narrow
 BISECTIONS = 10
 # A density below exp(−DEPTH) of its maximum is left out: 4e-19 of the mass of anything that decays like a Gaussian.
 DEPTH = 42.0
@@ -31,7 +31,7 @@ DEPTH = 42.0
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(16)
 _K, _LEGENDRE = np.arange(16), np.polynomial.legendre.legvander(NODES, 16)
-TO_SERIES = (_K[:, None] + 0.5) * _LEGENDRE[:, :16].T * WEIGHTS  # from values at the nodes to coefficients of P_k
+TO_SERIES = (_K[:, None] + 0.5) * _LEGENDRE[:, :16].T * WEIGHTS  # maps values at the nodes to coefficients of P_k
 # C with (C g)_i = ∫_{−1}^{x_i} g for polynomials g of degree < 16, since ∫ P_k = (P_{k+1} − P_{k−1})/(2k + 1)
 _LOWER = np.concatenate([-np.ones((16, 1)), _LEGENDRE[:, :15]], axis=1)
 _CUMULATIVE = (_LEGENDRE[:, 1:] - _LOWER) / (2 * _K + 1) @ TO_SERIES
@@ -110,7 +110,7 @@ def panels(log_density: Callable, lower, upper, at: Landmarks) -> Float[Array, "
         points, values, reaches = sample(*ends)
         return tuple(brackets(points, values, reaches)[0])
 
-    points, values, reaches = sample(*jax.lax.fori_loop(0, ZOOMS, zoom, (lower, upper)))
+    points, values, reaches = sample(*jax.lax.fori_loop(0, MAX_ZOOMS, zoom, (lower, upper)))
     least, least_reaching = jnp.max(values) - DEPTH, jnp.max(values + reaches) - DEPTH
 
     def halve(_, ends):

@@ -1,4 +1,4 @@
-"""Few nodes for a tilted density p(y | f) N(f | m, v) with one smooth peak, and an exact rule for other rows.
+"""A small quadrature rule for a tilted density p(y | f) N(f | m, v) with one smooth peak; other rows use an exact rule.
 
 The mode and the two places where the density has dropped by exp(−DEPTH) come from Newton's method. Between them f is
 c + w sinh t with equal steps of t: nodes are dense on the scale w around the likelihood's landmark c, and equally
@@ -23,7 +23,7 @@ from scipy.special import sici
 
 from quantprop.core.records import Record
 
-MIN_ROWS = 256  # below which the exact rule takes all: compiling a second rule would take longer than it saves
+MIN_ROWS = 256  # with fewer, compiling a second rule would take longer than it saves
 BLOCK = 32  # rows that the exact rule takes at a time
 
 

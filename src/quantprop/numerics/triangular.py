@@ -17,7 +17,7 @@ from jaxtyping import Array, Bool, Float
 
 BLOCK = 128  # rows of a block, unless there would be fewer than MIN_BLOCKS or more than MAX_BLOCKS
 MIN_BLOCKS, MAX_BLOCKS = 3, 4  # more cost more in copies than they save in arithmetic, at any n from 500 to 2000
-WIDE = 256  # rows of a triangular factor from which its products with wide matrices are divided
+MIN_DIVIDED = 256  # products of a larger triangular factor with wide matrices are divided
 LEAF = 96  # rows that LAPACK substitutes into at once, three times as slowly as it multiplies
 
 
@@ -36,7 +36,7 @@ def _blocks(n: int) -> list[tuple[int, int]]:
 
 def _halves(n: int) -> list[tuple[int, int]]:
     """Blocks of products with wide matrices, whose slices cost as much as smaller products save."""
-    return [(0, n // 2), (n // 2, n)] if n > WIDE else [(0, n)]
+    return [(0, n // 2), (n // 2, n)] if n > MIN_DIVIDED else [(0, n)]
 
 
 def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:

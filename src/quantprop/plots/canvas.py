@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:  # pragma: no cover
 # Okabe and Ito's colours, which stay apart for every kind of colour vision.
 BLACK, GREY, BLUE, RED, GREEN, ORANGE = "#000000", "#8c8c8c", "#0072b2", "#d55e00", "#009e73", "#e69f00"
 PURPLE, SKY, YELLOW = "#cc79a7", "#56b4e9", "#f0e442"  # not exported
-COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY)  # of classes
+COLOURS = (BLUE, ORANGE, GREEN, RED, PURPLE, SKY, YELLOW, GREY)
 MARKERS = "osD^vP*X"
 INTERVALS = ((0.9, 0.2), (0.5, 0.35))  # the probability inside, and how opaque it is drawn
 

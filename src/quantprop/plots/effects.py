@@ -16,8 +16,8 @@ from quantprop.kernels import Columns, Kernel, Periodic, columns_of, groups_of
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, axes_of, plain, solution_of
 from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
-POINTS = 100  # of a curve
-SIDE = 30  # of a map
+CURVE_POINTS = 100
+MAP_SIDE = 30  # points
 MAX_LABELLED_LEVELS = 30  # levels whose names are written
 MAX_CURVES = 6  # levels of a group with a curve each
 Intervals = tuple[tuple[float, float], ...]
@@ -173,10 +173,11 @@ def _span(column: np.ndarray, points: int) -> np.ndarray:
 
 def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
     places, shift, period = solution.X[:, column], scale.centre.get(column, 0.0), _period(panel.term)
-    at, name = _span(places, POINTS), scale.name(column)
+    at, name = _span(places, CURVE_POINTS), scale.name(column)
     if period is not None and period < np.ptp(places):  # the first says it all
         low = places.min()
-        places, at, name = low + (places - low) % period, low + np.linspace(0.0, period, POINTS), f"{name}, one period"
+        places, name = low + (places - low) % period, f"{name}, one period"
+        at = low + np.linspace(0.0, period, CURVE_POINTS)
     banded(ax, at + shift, _at(solution, panel, {column: at}))
     _rug(ax, places + shift)
     ax.set(xlabel=name, ylabel="effect on f")
@@ -228,7 +229,7 @@ def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
 
 
 def _map(solution: Solution, panel: Panel, scale: Scale, columns: list[int], ax: Axes) -> None:
-    first, second = (_span(solution.X[:, column], SIDE) for column in columns)
+    first, second = (_span(solution.X[:, column], MAP_SIDE) for column in columns)
     left, up = np.meshgrid(first, second)
     term = _at(solution, panel, {columns[0]: left.ravel(), columns[1]: up.ravel()})
     shifts = [scale.centre.get(column, 0.0) for column in columns]
@@ -243,9 +244,9 @@ def _curves(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axe
     (group,) = panel.groups
     codes, rows = np.unique(solution.X[:, group], return_counts=True)
     chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:MAX_CURVES]])
-    at, shift = _span(solution.X[:, column], POINTS), scale.centre.get(column, 0.0)
+    at, shift = _span(solution.X[:, column], CURVE_POINTS), scale.centre.get(column, 0.0)
     for code, colour in zip(chosen, COLOURS, strict=False):
-        term = _at(solution, panel, {column: at, group: np.full(POINTS, code)})
+        term = _at(solution, panel, {column: at, group: np.full(CURVE_POINTS, code)})
         banded(ax, at + shift, term, ((INTERVALS[0][0], 0.12),), colour, scale.label(group, code))
     _rug(ax, solution.X[:, column] + shift)
     some = f", {len(chosen)} of {len(codes)} levels" if len(codes) > len(chosen) else ""

@@ -21,8 +21,8 @@ from quantprop.plots.effects import Scale, banded, panels, scale_of
 from quantprop.runtime.arguments import BETWEEN, SEQUENCE, Rule, a, checked
 
 FAN = (0.5, 0.8, 0.95)
-POINTS = 400  # of a decomposition's curves, beside the times of the data
-MAX_POINTS = 20_000  # of them in all
+CURVE_POINTS = 400  # added to the times of the data in a decomposition
+MAX_TIMES = 20_000  # at which a decomposition is drawn
 LEVELS = Rule(
     "probabilities between 0 and 1",
     lambda levels: SEQUENCE.holds(levels) and len(levels) > 0 and all(map(BETWEEN.holds, levels)),
@@ -97,8 +97,8 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
                          "draws terms of several")  # fmt: skip
     scale = scale_of(source, solution) if scale is None else scale
     time, shift = solution.X[:, column], scale.centre.get(column, 0.0)
-    at = np.unique(np.concatenate([time, np.linspace(time.min(), time.max(), POINTS)]))
-    at = at[:: -(-len(at) // MAX_POINTS)]
+    at = np.unique(np.concatenate([time, np.linspace(time.min(), time.max(), CURVE_POINTS)]))
+    at = at[:: -(-len(at) // MAX_TIMES)]
     curves = _parts(solution, column, at)
     count = len(curves) + (y is not None)
     figure = plt.figure(figsize=(8.0, 1.8 * count), layout="constrained") if figure is None else figure

@@ -70,7 +70,7 @@ class Response(Record):
         raise NotImplementedError
 
     def to_prior(self, by: Cotangent) -> Prior:
-        """The cotangent of the prior's own numbers, with the sites fixed: a Prior of the same form."""
+        """The cotangent of the prior's parameters, with the sites fixed: a Prior of the same structure."""
         raise NotImplementedError
 
 
@@ -130,7 +130,7 @@ class Prior(Record):
         return self
 
     def is_psd(self) -> bool:
-        """Return whether the prior's numbers are a covariance, up to rounding; most backends are so by construction."""
+        """Return whether the covariance is positive semi-definite up to rounding, as most are by construction."""
         return True
 
     def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
@@ -154,7 +154,7 @@ class Prior(Record):
         return Linearised.of(self, given, signed)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
-        """The derivative of log ∫ N(f | prior) Π exp(ν f − ½ τ f²) df in the prior's numbers, with the sites fixed."""
+        """The derivative of log ∫ N(f | prior) Π exp(ν f − ½ τ f²) df in the prior's parameters, sites fixed."""
 
         def log_integral(prior: Prior) -> Array:
             new, (nu, tau) = prior.condition(given.sites, signed), (given.sites.nu, given.sites.tau)

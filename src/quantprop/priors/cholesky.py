@@ -26,8 +26,8 @@ from quantprop.numerics.triangular import (
 )
 from quantprop.runtime.programs import program
 
-TRACE = 1e-30  # of the prior precision: a site that changes nothing (see `factorize`)
-RANK = 16  # of the dominant part
+NEGLIGIBLE_SITE = 1e-30  # precision / prior precision of a site that changes nothing (see `factorize`)
+DOMINANT_RANK = 16
 
 
 class LowRankSplit(Record):
@@ -44,7 +44,7 @@ class LowRankSplit(Record):
 
 @program
 def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
-    """k = G Gᵀ + R: the first RANK columns of its Cholesky factor with pivoting, and the rest.
+    """k = G Gᵀ + R: the first DOMINANT_RANK columns of its Cholesky factor with pivoting, and the rest.
 
     A long lengthscale and a huge variance make k nearly of low rank. Rounding errors of a Cholesky factor of B are then
     about ε max(B), and differ from sweep to sweep. What is left of k after its dominant part is small; its factor has
@@ -55,7 +55,7 @@ def dominant(k: Float[Array, "n n"]) -> LowRankSplit:
     """
     own = jnp.diagonal(k)
     rounding = len(k) * jnp.finfo(k.dtype).eps * own
-    low, left, _ = pivoted_cholesky(k, min(RANK, len(k)), rounding)
+    low, left, _ = pivoted_cholesky(k, min(DOMINANT_RANK, len(k)), rounding)
     known = left > rounding
     return LowRankSplit(low, jnp.where(known[:, None] & known, k - low @ low.T, 0.0))
 
@@ -119,7 +119,7 @@ def factorize(split: LowRankSplit, own: Float[Array, " n"], tau: Float[Array, " 
     Where there is no positive site, one of 1e-30 of the prior precision stands in: it changes nothing in double
     precision, but makes V S½ = Lᵀ − L⁻¹ hold the datum's column of V, which the posterior variance needs.
     """
-    k, root = split.rest, jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, TRACE / own, 0.0)))
+    k, root = split.rest, jnp.sqrt(jnp.maximum(tau, jnp.where(own > 0, NEGLIGIBLE_SITE / own, 0.0)))
     on_diagonal = jnp.eye(len(root), dtype=bool)
     scaled = root[:, None] * k.T * root
     lower = jax.lax.linalg.cholesky(jnp.where(on_diagonal, scaled + 1.0, scaled), symmetrize_input=False)

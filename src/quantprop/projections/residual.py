@@ -69,7 +69,7 @@ def cut_off(density: Float[Array, "panels 16"]) -> Array:
     first = density[jnp.argmax(density[:, -1] > 0.0)]
     inside, next_inside = (jnp.log(jnp.maximum(first[k], 1e-300)) for k in (0, 1))
     rate = (next_inside - inside) / (NODES[1] - NODES[0])
-    falls = rate > 3.0  # by more than exp(6) over the panel; else it has an edge there
+    falls = rate > 3.0  # by more than exp(6) over the panel; otherwise it has an edge there
     rate = jnp.where(falls, rate, 1.0)
     return jnp.where(falls, first[0] * jnp.exp(-rate * (1.0 + NODES[0])) / rate, 0.0)
 
@@ -127,7 +127,7 @@ def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 1
 
 
 PIECE_NODES = 20
-SMOOTH_FROM = 5.0  # from this p on |e|^{p−1} sgn e has enough derivatives for the panels' own nodes
+MIN_SMOOTH_P = 5.0  # |e|^{p−1} sgn e then has enough derivatives for the panels' own nodes
 MIN_MASS = 1e-18  # mass of a panel below which it is left out
 MIN_LENGTH = 1e-5  # a piece so short that e/τ on it is rounding noise: e′ instead
 # The pieces of a root: panel relative to the root's, direction away from it, whether they begin at it. Two
@@ -220,7 +220,7 @@ class Level(Record):
 def level(of: Curve, at: Float[Array, "2"], p: float) -> Level:
     """E|e|^p / p for e = ρ − a − b z at (a, b). Strictly convex for p > 1, convex for p = 1."""
     e = of.rho - at[0] - at[1] * of.z
-    if p >= SMOOTH_FROM or p % 2 == 0:
+    if p >= MIN_SMOOTH_P or p % 2 == 0:
         return _sum(of.mass, (p - 1.0) * of.mass * _power(e, p - 2.0), e, of.z, p)
     series = of.series[2] - at[1] * of.series[1]
     roots = sign_changes(of.mass, series.at[:, 0].add(-at[0]))

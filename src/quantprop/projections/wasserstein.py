@@ -88,7 +88,7 @@ def panel_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 
 
 def few_node_w2(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
-    """W₂ projection from few nodes, and whether they do: z is a standard normal variable, so E z = 0 and E z² = 1."""
+    """W₂ projection by the small rule, and whether it is accurate: z is standard normal, so E z = 0 and E z² = 1."""
     few = on_few_nodes(likelihood, datum, cavity, kept=jax.lax.optimization_barrier)  # once, not once per sum
     moments, mass = few.moments, few.nodes.mass / few.total
     lower, upper = few.nodes.tails(few.total)

@@ -21,7 +21,7 @@ from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
 POWER = 6.0  # β_t = (t/T)^POWER: a threshold likelihood differs by 1e6 nats among draws of a wide prior
-RHAT = 1.01  # above which chains disagree (Vehtari et al. 2021)
+MAX_RHAT = 1.01  # Vehtari et al. 2021
 
 
 class ChainsDisagree(UserWarning):
@@ -192,7 +192,7 @@ def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
     first, second, fourth, probability = (np.swapaxes(part / draws, 0, 1) for part in sums)  # halves in front
     centred, spread = average(first.mean(0)), variance(first.mean(0), second.mean(0))
     rhat = np.maximum(split_rhat(Halves(first, second, draws)), split_rhat(Halves(second, fourth, draws)))[:n]
-    if rhat.max() > RHAT:
+    if rhat.max() > MAX_RHAT:
         warnings.warn(
             f"the chains disagree: R-hat is {rhat.max():.3f} at row {int(rhat.argmax())}; use more draws, or more "
             "warmup; where p(y | f) is not log-concave the posterior may have several modes",

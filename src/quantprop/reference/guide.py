@@ -25,7 +25,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Scalar, encode
 from quantprop.methods import EP
 from quantprop.model import Model
 
-FRACTION = 0.8  # of EP's sites: tails wider than the posterior's, so that no chain is held in them
+SITE_FRACTION = 0.8  # weaker sites than EP's: the tails are wider than the posterior's, so no chain gets stuck
 
 
 class Guide(Record):
@@ -54,7 +54,7 @@ class Guide(Record):
 def guiding_sites(solution: Solution) -> Natural:
     """Sites to be guided by: a fraction of a solution's, without those of negative precision."""
     usable = np.isfinite(solution.sites.nu) & (solution.sites.tau > 0)
-    return Natural(*(np.where(usable, FRACTION * part, 0.0) for part in (solution.sites.nu, solution.sites.tau)))
+    return Natural(*(np.where(usable, SITE_FRACTION * part, 0.0) for part in (solution.sites.nu, solution.sites.tau)))
 
 
 def guide(

@@ -57,7 +57,7 @@ def concluded(found: Choice) -> str:
         (worse if -less.value > 2.0 * less.error else alike).append(one.name)
     parts = [f"{found.best.name} has the greatest leave-one-out log density"]
     parts += [f"it is clearly better than {'; '.join(worse)}"] * bool(worse)
-    parts += [f"no difference from {'; '.join(alike)} can be told"] * bool(alike)
+    parts += [f"its difference from {'; '.join(alike)} is not significant"] * bool(alike)
     return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."
 
 
@@ -72,7 +72,7 @@ def _cells(found: Choice) -> list[list[str]]:
 
 def _terms(model: TableModel) -> Iterator[Markup]:
     known = term_summary(model)
-    yield element("h3", "The learned model, in the language of terms")
+    yield element("h3", "The learned kernel, as a formula")
     yield element("pre", element("code", known.kernel))
     rows = [(name, f"{e.estimate:.4g}", f"{e.error:.2g}", f"{e.lower:.4g} to {e.upper:.4g}")
             for name, e in known.fixed.items()]  # fmt: skip

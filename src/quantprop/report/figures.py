@@ -22,7 +22,7 @@ from quantprop.tables.targets import REAL
 
 SIZE = (4.8, 3.5)
 COLOURS = {"qp": plots.RED, "ep": plots.BLUE, "vb": plots.GREEN, "laplace": plots.ORANGE, "power-ep": plots.GREY}
-MAX_FEATURES = 20  # of one figure
+MAX_FEATURES = 20  # per figure
 MAX_CLASSES = 8  # which colours distinguish
 
 
@@ -75,7 +75,7 @@ def differences(comparison: Comparison) -> Picture:
         values, margins = np.array([one.value for one in less]), np.array([one.margin for one in less])
         ax.errorbar(values, place, xerr=np.nan_to_num(margins), fmt="o", color=plots.BLUE, capsize=3)
         ax.set_yticks(place, [called(one.method) for one in others])
-        ax.set(xlabel=f"NTLL less that of {first}, nats per row", ylim=(len(others) - 0.5, -0.5))
+        ax.set(xlabel=f"NTLL minus NTLL of {first}, nats per row", ylim=(len(others) - 0.5, -0.5))
 
     caption = f"Differences in NTLL from {first}, with 95 % intervals. To the right of 0, {first} forecasts better."
     said = "; ".join(f"{called(one.method)} {part.value:+.3g}" for one, part in zip(others, less, strict=True))
@@ -88,7 +88,7 @@ def calibration(one: Evaluated) -> Picture:
     error = f"calibration error {forecast.calibration:.3f} over {len(forecast.scores()['ntll'])} forecasts"
     if isinstance(forecast, ClassForecast):
         p, came = forecast.stated
-        caption = f"{name}: reliability of forecasts of rows not learned from."
+        caption = f"{name}: reliability of predictions for left-out rows."
 
         def draw(ax: Axes) -> None:
             plots.reliability(p, came, ax=ax)
@@ -97,7 +97,7 @@ def calibration(one: Evaluated) -> Picture:
         return Picture(_drawn(draw, name), caption, f"Reliability diagram of {name}: {error}.")
     lower, pit = forecast.pit.T
     given = pit if np.array_equal(lower, pit) else forecast.pit  # one column for continuous y
-    caption = f"{name}: probability integral transform of rows not learned from; flat if calibrated."
+    caption = f"{name}: probability integral transform of left-out rows; flat if calibrated."
     return Picture(_drawn(lambda ax: plots.pit(given, ax=ax), name), caption, f"PIT histogram of {name}: {error}.")
 
 
@@ -143,9 +143,9 @@ def posterior(comparison: Comparison) -> Iterator[Picture]:
         if len(features) == 2:
             caption = f"{method}: the likeliest {target}, paler where it is less certain."
             yield _map(comparison, plots.class_regions, caption)
-        yield _by_class(comparison, f"{method}: reliability of each {target}, rows not learned from.")
+        yield _by_class(comparison, f"{method}: reliability of each {target}, left-out rows.")
     elif not classes:
-        yield _against(comparison, f"{method}: {target} against its forecast mean, rows not learned from.")
+        yield _against(comparison, f"{method}: {target} against its predicted mean, left-out rows.")
 
 
 def _over_one(comparison: Comparison, of: str, caption: str) -> Picture:

@@ -29,11 +29,11 @@ KERNELS = {
     "additive": "orthogonal additive kernel: a curve for each feature, a surface for each pair",
     "auto": "a stack of a linear, an isotropic, a shrunk and an additive model",
 }
-REASONS = {  # of learning and of inference
+REASONS = {
     "converged": "converged",
     "nothing-to-learn": "there was nothing to learn",
     "max-evaluations": "the limit of evaluations was reached",
-    "small-gain": "steps gained too little to go on",
+    "small-gain": "steps gained too little to continue",
     "no-progress": "no step led further up",
     "inference-failed": "inference failed",
     "max-sweeps": "the limit of sweeps was reached",
@@ -115,12 +115,12 @@ def conclusion(found: Comparison) -> str:
     if groups[1]:
         parts.append(f"{first} forecasts better than {listed(groups[1])}")
     if groups[0]:
-        parts.append(f"no difference between {first} and {listed(groups[0]).replace(' and ', ' or ')} can be told")
+        parts.append(f"{first} does not differ significantly from {listed(groups[0]).replace(' and ', ' or ')}")
     text = f"By negative log-likelihood (NTLL) {'; '.join(parts)} (95 % level)."
     if signs["constant"] <= 0:
-        text += f" {first} is not clearly better than a constant: the features say little, or the rows are too few."
+        text += f" {first} is not significantly better than a constant: too few rows, or uninformative features."
     elif signs["linear"] <= 0:
-        text += " A linear model does as well as a smooth function here, as far as these rows tell."
+        text += " On these rows a linear model predicts as well as a smooth function."
     return f"{text} {_calibrated(found)}"
 
 

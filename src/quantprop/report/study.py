@@ -33,7 +33,7 @@ MEANINGS = {
     "ntll": "the negative log-likelihood per row",
     "brier": "half the squared distance of probabilities from the outcome",
 }
-CALIBRATIONS = {  # of classes, and of numbers
+CALIBRATIONS = {  # True for class probabilities
     True: "the mean gap between stated probabilities and observed frequencies",
     False: "the mean gap between the levels of quantiles and the fraction of y below them",
 }
@@ -45,8 +45,8 @@ PAIRED = (
     "A positive difference is to the advantage of {}. Differences are paired row by row: what makes rows hard for all "
     "methods alike is not in their errors. "
 )
-MAX_ROWS = 8  # surprising rows on a page
-MAX_COLUMNS = 10  # of these rows
+MAX_ROWS_SHOWN = 8  # surprising rows on a page
+MAX_COLUMNS_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -66,9 +66,9 @@ class Study:
             "section",
             element("h2", self.title), element("p", self.about), element("p", _fitted(found)),
             element("h3", "Conclusion"), element("p", conclusion(found)),
-            element("h3", "Scores"), table(scores[0], scores[1:], "Scores of rows not learned from, all rows together"),
+            element("h3", "Scores"), table(scores[0], scores[1:], "Scores of left-out rows, all folds together"),
             element("p", meanings(found), _baselines(found), class_="note"),
-            table(less[0], less[1:], f"Scores less those of {first}, on the same rows"),
+            table(less[0], less[1:], f"Scores minus those of {first}, on the same rows"),
             element("p", PAIRED.format(first), _errors(found), class_="note"),
             element("h3", "Time"), _times(found),
             element("h3", "Figures"), gallery(pictures(found), key),
@@ -192,11 +192,11 @@ def _numbers(found: Comparison) -> Markup:
 def _rows(found: Comparison) -> Markup:
     model, shown = found.first.model, found.problem.table.only(found.division.shown.tolist())
     unexpected, moved = surprise(model), influence(model)
-    names = [model.target, *(name for name in shown.names if name != model.target)][: MAX_COLUMNS + 1]
+    names = [model.target, *(name for name in shown.names if name != model.target)][: MAX_COLUMNS_SHOWN + 1]
     columns = {name: shown.column(name) for name in names}
     rows = [
         (shown.where(i), f"{unexpected[i]:.3f}", f"{moved[i]:.3f}", *(columns[name][i] for name in names))
-        for i in greatest(unexpected, MAX_ROWS)
+        for i in greatest(unexpected, MAX_ROWS_SHOWN)
     ]
     header = ("row", "surprise", "influence", *names)
     caption = "Leave-one-out: surprise is −log p(y | other rows), influence how far the row moves f, in nats"

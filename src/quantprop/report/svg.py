@@ -15,11 +15,11 @@ STYLE = {
     "svg.fonttype": "none", "font.size": 10, "font.family": "sans-serif", "axes.spines.top": False,
     "axes.spines.right": False, "legend.frameon": False, "legend.fontsize": 9,
 }  # fmt: skip
-COLOURS = {  # by the names of the page's own
+PAGE_COLOURS = {
     plots.BLACK: "ink", "#ffffff": "paper", plots.GREY: "muted", plots.BLUE: "blue", plots.RED: "red",
     plots.GREEN: "green", plots.ORANGE: "orange",
 }  # fmt: skip
-_COLOUR = re.compile("|".join(COLOURS), re.IGNORECASE)
+_COLOUR = re.compile("|".join(PAGE_COLOURS), re.IGNORECASE)
 _LINK = re.compile(r"url\(#([^)]+)\)")
 
 
@@ -53,4 +53,4 @@ def _adapt(node: ET.Element, key: str) -> None:
     for name, value in node.attrib.items():
         if name in ("style", "clip-path", "fill", "stroke"):
             linked = _LINK.sub(lambda found: f"url(#{key}-{found[1]})", value)
-            node.attrib[name] = _COLOUR.sub(lambda found: f"var(--{COLOURS[found[0].lower()]})", linked)
+            node.attrib[name] = _COLOUR.sub(lambda found: f"var(--{PAGE_COLOURS[found[0].lower()]})", linked)

@@ -17,9 +17,9 @@ MAX_CPU_SLOTS = 64  # problems that one thread evaluates in one call
 MAX_CPU_WORK = 5e8  # operations of a sweep of all of them, about half a second: an interrupt waits as long
 MAX_DEVICE_SLOTS = 512
 MAX_CPU_ROWS, MAX_DEVICE_ROWS = 2**15, 2**18  # whose local rules are evaluated at a time
-BATCHED_MEMORY = 16 / 7  # of a problem in a batch, relative to one problem by itself
-HELD_FRACTION = 0.1  # of the memory, for the distances of one batch's problems
-BATCH_FRACTION = 0.35  # of the memory of an accelerator, for one batch: two are in progress at a time
+MEMORY_IN_BATCH = 16 / 7  # memory of a problem in a batch / memory of a problem on its own
+DISTANCES_FRACTION = 0.1  # the distances of a batch's problems take at most this fraction of the memory
+BATCH_FRACTION = 0.35  # a batch takes at most this fraction of an accelerator's memory: two run at a time
 
 Rows = Int[np.ndarray, " k"]
 
@@ -41,13 +41,13 @@ def slots(cost: Any, b: int) -> int:
     if jax.default_backend() == "cpu":
         room = min(MAX_CPU_SLOTS, int(MAX_CPU_WORK / cost.flops))
     else:
-        room = min(MAX_DEVICE_SLOTS, int(BATCH_FRACTION * _memory() / (BATCHED_MEMORY * cost.peak)))
+        room = min(MAX_DEVICE_SLOTS, int(BATCH_FRACTION * _memory() / (MEMORY_IN_BATCH * cost.peak)))
     return max(1, min(1 << (b - 1).bit_length(), room))
 
 
 def held(cost: Any) -> int:
     """The number of problems of this cost that are in progress, by the memory of each between evaluations."""
-    return max(1, int(HELD_FRACTION * _memory() / cost.held))
+    return max(1, int(DISTANCES_FRACTION * _memory() / cost.held))
 
 
 def _memory() -> int:

@@ -38,7 +38,7 @@ SUFFIX = "-program"  # suffix of the files
 MARK = "_kept_"  # in the names of programs that are written to these files, so that JAX does not cache them too
 PLAIN = (bool, int, float, str, bytes, type(None), np.dtype)
 DOUBLE = "jax_enable_x64"
-CHECKS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")  # of JAX, which programs from files do not make
+JAX_CHECKS = ("jax_debug_nans", "jax_debug_infs", "jax_disable_jit")  # programs from files do not make them
 SETTINGS = (DOUBLE, "jax_default_matmul_precision")
 
 log = logging.getLogger(LIBRARY)
@@ -80,7 +80,7 @@ def _default_folder(given: str | None) -> Path | None:
 def cached(jitted: Callable[..., Any], function: Any, static: dict[str, Any], form: Any, leaves: list[Any]) -> Any:
     """The jitted function as a program on disk, or as it is if there is no folder or the program has no name."""
     folder = cache_folder()
-    if folder is None or jax.device_count() != 1 or any(getattr(jax.config, name) for name in CHECKS):
+    if folder is None or jax.device_count() != 1 or any(getattr(jax.config, name) for name in JAX_CHECKS):
         return jitted()
     name = _name(function, static, form, leaves)
     return jitted() if name is None else CachedProgram(jitted, folder / f"{name}{SUFFIX}")

@@ -16,7 +16,7 @@ from jax.core import Tracer
 
 from quantprop.runtime.markup import element, joined
 
-MAX_ENTRIES = 20  # of a vector that is written in full
+MAX_VECTOR = 20  # entries; a longer vector is abbreviated
 END_ENTRIES = 3  # at each end of a longer one
 MAX_WIDTH = 96  # letters of a value on one line
 Rows = list[tuple[str, str]]
@@ -95,7 +95,7 @@ def numbers(value: Any, form: Form = full) -> str:
         return form(array)
     if array.ndim > 1:
         return f"an array of {' × '.join(map(str, array.shape))}"
-    if (len(array) <= MAX_ENTRIES and form is full) or len(array) <= 2 * END_ENTRIES + 1:
+    if (len(array) <= MAX_VECTOR and form is full) or len(array) <= 2 * END_ENTRIES + 1:
         return f"[{', '.join(form(x) for x in array)}]"
     ends = [*(form(x) for x in array[:END_ENTRIES]), "...", *(form(x) for x in array[-END_ENTRIES:])]
     return f"[{', '.join(ends)}]"

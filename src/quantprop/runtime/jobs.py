@@ -25,7 +25,7 @@ from quantprop.runtime.system import available_memory
 
 LOOKED_AT = 20_000  # rows that represent all of very many
 MAX_SILENCE = 30  # seconds after which a process that does not answer counts as dead
-LOST = ("Gloo", "NCCL", "peer", "heartbeat", "coordination", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED")
+MARKS_OF_LOSS = ("Gloo", "NCCL", "peer", "heartbeat", "coordination", "Connection", "UNAVAILABLE", "DEADLINE_EXCEEDED")
 VERSIONED = ("quantprop", "jax", "jaxlib", "numpy", "scipy")  # packages whose versions decide the bits of results
 
 _memory: list[int] = []  # the least of all hosts, known once versions have been compared
@@ -74,11 +74,12 @@ def answered() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if not any(word in str(error) for word in LOST) or not several():
+        if not any(word in str(error) for word in MARKS_OF_LOSS) or not several():
             raise
         raise JobError(
-            "another process of the job ended, or its host does not answer: see what it said last; quantprop."
-            f"checkpointed(file) lets a job go on from where it was. JAX said: {str(error).splitlines()[0][:200]}"
+            "another process of the job ended, or its host does not answer: read its last message; "
+            "quantprop.checkpointed(file) lets a job resume from its last checkpoint. JAX reported: "
+            f"{str(error).splitlines()[0][:200]}"
         ) from error
 
 

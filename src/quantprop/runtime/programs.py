@@ -38,7 +38,7 @@ LOWEST_LEVEL = {"xla_backend_optimization_level": 0}
 # other processes on the same GPU.
 UNTUNED = {"xla_gpu_autotune_level": 0}
 
-MAX_PROGRAMS = 256  # of some 35 different fits; each takes about 3 MB and 70 memory maps
+MAX_PROGRAMS = 256  # about 35 different fits; each program takes about 3 MB and 70 memory maps
 MIN_PROGRAMS = 32  # never evicted, however many memory maps the process has: more than one fit needs
 MAX_MAPS = 1 / 3  # as a fraction of those that the process may have; at the limit it would die
 MAPS_INTERVAL = 8  # new programs between two counts of the memory maps

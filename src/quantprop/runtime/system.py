@@ -11,7 +11,7 @@ from pathlib import Path
 
 PROC = Path("/proc")
 CGROUPS = Path("/sys/fs/cgroup")
-LIMITS = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}  # of a process, and the memory that counts towards them
+MEMORY_LIMITS = {"RLIMIT_AS": "VmSize", "RLIMIT_DATA": "VmData"}  # with the process memory that counts towards each
 COMPILER = 2**29  # bytes of them that threads and compiling take; XLA waits for ever if it gets none
 DEFAULT_MAPS = 65_530  # memory maps that Linux allows a process by default
 VERSION_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_{}")  # files and fields of control groups
@@ -36,7 +36,7 @@ def check_fork() -> None:
     if _forked_from:
         raise RuntimeError(
             f"this process was forked from process {_forked_from[0]} after JAX had computed there, and lacks the "
-            "threads that JAX started: it would wait for them for ever. Start processes afresh instead of forking them "
+            "threads that JAX started: it would wait for them for ever. Spawn processes instead of forking them "
             "(multiprocessing.get_context('spawn'), multiprocessing_context='spawn' of a DataLoader, joblib's default "
             "backend 'loky'), or fork before the first computation"
         )
@@ -95,7 +95,7 @@ def limits() -> dict[str, int]:
         import resource
     except ImportError:  # Windows
         return {}
-    found = {name: resource.getrlimit(getattr(resource, name))[0] for name in LIMITS if hasattr(resource, name)}
+    found = {name: resource.getrlimit(getattr(resource, name))[0] for name in MEMORY_LIMITS if hasattr(resource, name)}
     return {name: limit for name, limit in found.items() if limit != resource.RLIM_INFINITY}
 
 
@@ -104,8 +104,8 @@ def _left_by_limits() -> Iterator[int]:
     found = limits()
     used = _fields(PROC / "self" / "status") if found else {}
     for name, limit in found.items():
-        if LIMITS[name] in used:
-            yield max(0, limit - 1024 * used[LIMITS[name]] - COMPILER)
+        if MEMORY_LIMITS[name] in used:
+            yield max(0, limit - 1024 * used[MEMORY_LIMITS[name]] - COMPILER)
 
 
 def return_freed_memory() -> None:

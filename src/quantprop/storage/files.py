@@ -24,8 +24,8 @@ FORMAT, VERSION = "quantprop", 2
 READABLE = (1, 2)  # version 1 had no checksum
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 MAX_HEADER = 100_000_000  # bytes, as in safetensors
-COPIES = 2  # of a file's bytes while it is read
-DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}  # of tensors that a file may hold
+COPIES_IN_MEMORY = 2  # while a file is read
+DTYPES = {"F64": "<f8", "I64": "<i8", "BOOL": "?"}
 
 Path = str | os.PathLike[str]
 T = TypeVar("T")
@@ -159,7 +159,7 @@ def read(path: Path) -> ModelFile:
     """A file, with its format and checksum checked; its content is not decoded yet."""
     with open(path, "rb", opener=without_waiting) as file:
         system = os.fstat(file.fileno())
-        require(stat.S_ISREG(system.st_mode), "it is no file, but a pipe or a device")
+        require(stat.S_ISREG(system.st_mode), "it is a pipe or a device, not a file")
         metadata = _checked_metadata(file, system.st_size)
         file.seek(0)
         data = file.read()
@@ -188,8 +188,8 @@ def _checked_metadata(file: BinaryIO, size: int) -> dict[str, Any]:
         end = 8 + length + max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
     require(end == size, f"it has {size} bytes, and its header speaks of {end}: it was cut short, or is damaged")
     have = available_memory()
-    if have is not None and COPIES * size > have:
-        need = COPIES * size
+    if have is not None and COPIES_IN_MEMORY * size > have:
+        need = COPIES_IN_MEMORY * size
         raise MemoryError(f"{file.name} takes {need / 2**30:.1f} GiB to read, and {have / 2**30:.1f} GiB are available")
     return metadata
 

@@ -134,7 +134,7 @@ def check_finite(arrays: dict[str, Any], status: Any) -> None:
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     """A learned model from JSON and tensors, checked to fit together."""
-    require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has other parts")
+    require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has wrong entries")
     model, method = decode(content["model"], "model"), decode(content["method"], "method")
     require(isinstance(model, Model) and isinstance(method, Method), "model and method are something else")
     x, rows = inputs_and_rows(prefix, shelf)

@@ -76,7 +76,7 @@ def loaded(document: ModelFile) -> Integrated:
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Integrated:
     """A posterior from JSON and tensors, checked to fit together."""
-    require(isinstance(content, dict) and set(content) == set(_PARTS), "an integrated model has other parts")
+    require(isinstance(content, dict) and set(content) == set(_PARTS), "an integrated model has wrong entries")
     models, statuses, method = content["models"], content["statuses"], decode(content["method"], "method")
     lists = isinstance(models, list) and isinstance(statuses, list) and len(models) == len(statuses) > 0
     require(lists and isinstance(method, Method), "models, statuses or method are something else")

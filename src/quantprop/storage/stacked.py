@@ -46,7 +46,7 @@ def loaded(document: ModelFile) -> Stack:
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Stack:
     """A stack from JSON and tensors, checked to fit together."""
-    require(isinstance(content, dict) and set(content) == {"members", *_NAMES}, "a stack has other parts")
+    require(isinstance(content, dict) and set(content) == {"members", *_NAMES}, "a stack has wrong entries")
     require(isinstance(content["members"], list) and content["members"], "members are something else")
     found = [fitted.unpacked(one, f"{prefix}{k}.", shelf) for k, one in enumerate(content["members"])]
     m, names = len(found), fitted.fields_of(content, _NAMES)

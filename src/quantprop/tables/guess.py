@@ -8,7 +8,7 @@ import numpy as np
 
 MAX_CODES = 10  # different values of a column of codes
 MIN_REPEATS = 3  # rows per value of a column of codes, on average
-MAX_MEDIAN = 30  # of counts: above it Poisson noise is below 20 %, and whole numbers are mostly measurements
+MAX_MEDIAN = 30  # Poisson noise of larger counts is below 20 %, and such integers are mostly measurements
 ERRORS = 2.0  # standard errors of a significant difference
 MIN_MISSING = 2.0  # rows expected above the largest value that reveal a ceiling
 

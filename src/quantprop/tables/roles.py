@@ -29,7 +29,7 @@ class Roles:
     Attributes:
         upper: column with the upper end of an interval whose lower end is the target; an empty cell is an open end.
         event: column that states whether the target was observed (1, true, yes) or is a lower bound (0, false, no).
-        observed: the value of that column that means observed, if it has other values.
+        observed: the value in that column that means observed, if not one of these.
         exposure: column with the unit of counts: person-years, area, hours.
         trials: column with the number of trials of which the target counts successes.
         weights: column with the number of equal rows that each row represents.
@@ -87,7 +87,7 @@ class Units:
         if self == Units():
             return y
         with np.errstate(divide="ignore"):
-            return ((np.log(np.maximum(y, 0.0)) if self.log else y) - self.centre) / self.scale  # below 0 is no bound
+            return ((np.log(np.maximum(y, 0.0)) if self.log else y) - self.centre) / self.scale  # log 0 = −∞
 
     def outward(self, y: np.ndarray) -> np.ndarray:
         """y of the model, or quantiles of it, in the table's units."""

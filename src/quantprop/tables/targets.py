@@ -23,7 +23,7 @@ NOT_OF_TABLES = ("softmax", *likelihoods.names("other"))
 LIKELIHOODS = tuple(name for name in likelihoods.names() if name not in NOT_OF_TABLES)
 CLASSES = tuple(name for name in likelihoods.names("classes") if name in LIKELIHOODS)
 REAL = likelihoods.names("real")  # y in units of its own standard deviation
-SCALE = 0.5  # of the noise, in units of y, before learning
+FIRST_SCALE = 0.5  # starting value of the noise, in units of y
 SCALED = {"exposure": likelihoods.names("counts"), "trials": likelihoods.names("successes")}  # which likelihoods use it
 TIMES = likelihoods.names("times")  # positive, and in their own unit: f is of their logarithm
 INTERVALS = likelihoods.names("intervals", "times")  # y are rows (lower, upper)
@@ -62,7 +62,7 @@ class Target:
         """The likelihood for the estimators: a name, or a likelihood with initial parameters."""
         if self.likelihood in (*REAL, "censored"):
             kind: Any = likelihoods.by_name(self.likelihood)
-            return kind(scale=SCALE)
+            return kind(scale=FIRST_SCALE)
         if self.likelihood != "ordinal":
             return self.likelihood
         shares = np.cumsum(np.bincount(self.y.astype(int)))[:-1] / len(self.y)

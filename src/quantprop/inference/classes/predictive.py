@@ -13,16 +13,16 @@ from jaxtyping import Float
 from quantprop.core.gaussian import Normal
 from quantprop.likelihoods.base import encode
 from quantprop.likelihoods.classes import ClassLikelihood, MultinomialProbit
-from quantprop.numerics.largest import POINTS, Rule, lattice
+from quantprop.numerics.largest import POINTS_IN_MEMORY, Rule, lattice
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.batches import chunks
 from quantprop.runtime.system import cores
 from quantprop.runtime.threads import one_blas_thread
 
-SHIFTS = (0.0, 0.3)  # of the two lattices
-CLASS_TOLERANCE, TOLERANCE = 2e-6, 2e-5  # of a probability, for each class and at most: a point costs classes²
-SUM_WEIGHT = 2 / 3  # of the error of the sum of all probabilities, most of which normalising removes
-MIN_PROBABILITY = 1e-8  # of a class that finer lattices refine
+LATTICE_SHIFTS = (0.0, 0.3)
+TOLERANCE_PER_CLASS, MAX_TOLERANCE = 2e-6, 2e-5  # error of a probability; a lattice point costs classes²
+SUM_ERROR_WEIGHT = 2 / 3  # normalising removes most of the error of the sum of all probabilities
+MIN_PROBABILITY = 1e-8  # finer lattices refine classes above it
 CHUNK = 2**16  # inputs × classes × points of one call
 
 
@@ -44,7 +44,7 @@ class ClassPredictive:
         integrated out, over two lattices that are compared, and over finer ones at inputs where doubt remains.
         """
         whole = self.latent.mean, self.latent.covariance
-        tolerance = min(CLASS_TOLERANCE * whole[0].shape[1], TOLERANCE)
+        tolerance = min(TOLERANCE_PER_CLASS * whole[0].shape[1], MAX_TOLERANCE)
         found, doubtful = np.zeros_like(whole[0]), np.arange(len(whole[0]))
         for rule in self.likelihood.rules:
             some = found[doubtful], *(part[doubtful] for part in whole)
@@ -84,11 +84,11 @@ def _refined(
         rows = np.flatnonzero(counts == count)
         kept = order[rows, :count]
         some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-        each = np.stack([_over(likelihood, rule, shift, *some) for shift in SHIFTS])
+        each = np.stack([_over(likelihood, rule, shift, *some) for shift in LATTICE_SHIFTS])
         total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 except for errors
-        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(len(SHIFTS))
+        found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(len(LATTICE_SHIFTS))
         apart = np.ptp(np.exp(each - total), axis=0).max(axis=1)
-        differences[rows] = np.maximum(apart, SUM_WEIGHT * np.abs(total.mean(axis=(0, 2))))
+        differences[rows] = np.maximum(apart, SUM_ERROR_WEIGHT * np.abs(total.mean(axis=(0, 2))))
     return found, differences
 
 
@@ -98,7 +98,7 @@ def _over(
     """The logarithms over one lattice, some inputs at a time, on all cores."""
     k, classes = mean.shape
     w = lattice(rule, classes, shift)
-    size = max(1, CHUNK // (min(rule.points, POINTS) * classes))
+    size = max(1, CHUNK // (min(rule.points, POINTS_IN_MEMORY) * classes))
 
     def some(rows: np.ndarray) -> np.ndarray:
         return likelihood.log_predictive(mean[rows], covariance[rows], w)

@@ -11,16 +11,16 @@ from quantprop.inference.continuation.paths import Flat, Narrow, Path
 from quantprop.inference.engine import Evaluation, InferenceProblem, climb
 from quantprop.methods import EP, Laplace
 
-MOST_ROWS = 1024  # the equations are dense, 2n × 2n
+MAX_ROWS = 1024  # the equations are dense, 2n × 2n
 NEWTON_STEPS = 20
 FIRST_SWEEPS = 8  # at the easy end of a path
 SHORTEST = 2.0**-6  # step of Newton's method
 CORRECTIONS = 6
-ON_THE_WAY = 1e-4  # residual of points on a path
-MOST_VISITS = 2500  # of one path
-MOST_INTEGRATED = 1000  # where a visit differentiates quadratures of tilted densities: a tenth of a second for 32 rows
-MOST_WORK = 200_000  # visits times rows of one path: fewer visits where each takes long
-GROWTH = (2.0, 2.0, 2.0, 1.3, 0.8, 0.8)  # of steps, by the corrections that the last one took
+PATH_TOLERANCE = 1e-4  # residual at intermediate points of a path
+MAX_VISITS = 2500  # per path
+MAX_INTEGRATED_VISITS = 1000  # if a visit differentiates quadratures: 0.1 s for 32 rows
+MAX_WORK = 200_000  # visits × rows per path
+STEP_GROWTH = (2.0, 2.0, 2.0, 1.3, 0.8, 0.8)  # indexed by the number of corrections of the last step
 FIRST_STEP, LONGEST, SHORTEST_ON_PATH = 0.25, 1e4, 1e-7
 STANDSTILL, BARELY = 15, 1e-2  # points on which log t moved less than this: the sites are diverging
 
@@ -70,7 +70,7 @@ class Follower:
 
     def _near(self, here: Visit) -> bool:
         """Whether a point lies on the curve, as exactly as a path needs it."""
-        return here.usable and self._distance(here, here) <= ON_THE_WAY
+        return here.usable and self._distance(here, here) <= PATH_TOLERANCE
 
     def follow(self) -> Visit | None:
         """The end of the path, near its fixed point; or None where the path could not be followed to it."""
@@ -94,7 +94,7 @@ class Follower:
     def _most_visits(self) -> int:
         likelihood, method, weight = self.problem.likelihood, self.problem.method, self.problem.weight
         integrated = isinstance(method, EP) and not method.quick(likelihood, weight)
-        return min(MOST_INTEGRATED if integrated else MOST_VISITS, MOST_WORK // len(weight.total))
+        return min(MAX_INTEGRATED_VISITS if integrated else MAX_VISITS, MAX_WORK // len(weight.total))
 
     def _started(self) -> Visit:
         """Plain sweeps at the easy end of the path."""
@@ -135,7 +135,7 @@ class Follower:
             step = -here.u / tangent[-1] if last else size
             after, corrections = self._corrected(here, tangent, step, last)
             if after is not None:
-                return after, min(size * GROWTH[corrections], LONGEST)
+                return after, min(size * STEP_GROWTH[corrections], LONGEST)
             size *= 0.5
         return None, size
 
@@ -148,7 +148,7 @@ class Follower:
             if self._near(here):
                 return here, corrections
             before, distance = distance, self._distance(here, here)
-            if not here.usable or (distance > 0.7 * before and distance > 10.0 * ON_THE_WAY):
+            if not here.usable or (distance > 0.7 * before and distance > 10.0 * PATH_TOLERANCE):
                 break
             matrix = here.matrix if last else self._bordered(here, base, tangent)
             move = solved(matrix, here.change if last else np.append(here.change, 0.0))
@@ -162,11 +162,11 @@ class Follower:
 
 @np.errstate(over="ignore", invalid="ignore")  # of points that are tried and found unusable
 def continued(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
-    """A fixed point by Newton's method from these sites, else from the end of a path; and how many sweeps it took."""
+    """A fixed point by Newton's method from these sites or from the end of a path, and the number of sweeps."""
     if isinstance(problem.method, Laplace) and problem.negative_sites:  # modes have no paths between them
         mode, visits = climb(problem, sites, tol)
         return (mode if mode.residual <= tol else None), visits
-    if len(sites.nu) > MOST_ROWS:
+    if len(sites.nu) > MAX_ROWS:
         return None, 0
     direct = Follower(problem, Narrow())
     end, visits = direct.newton(direct.visit(0.0, sites), tol), 0
@@ -186,7 +186,7 @@ def continued(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Ev
 @np.errstate(over="ignore", invalid="ignore")
 def by_newton(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation | None, int]:
     """A fixed point by Newton's method from these sites alone, which are taken to be near it."""
-    if len(sites.nu) > MOST_ROWS:
+    if len(sites.nu) > MAX_ROWS:
         return None, 0
     direct = Follower(problem, Narrow())
     end = direct.newton(direct.visit(0.0, sites), tol)

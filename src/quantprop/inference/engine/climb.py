@@ -13,7 +13,7 @@ from quantprop.inference.engine.parallel import improved
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 
-MOST = 200  # steps
+MAX_STEPS = 200
 SHORTEST = 2.0**-20
 
 _swept = program(lambda problem, sites: swept(problem, sites)[0])
@@ -22,8 +22,8 @@ _swept = program(lambda problem, sites: swept(problem, sites)[0])
 def climb(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evaluation, int]:
     """Ascend from the mean under these sites to a mode; also how many sweeps it took.
 
-    Where log p(y | f) is convex, W = −∂² log p < 0 and Newton's step may lead down, or to no posterior at all. Newton's
-    step is taken where it leads up, else one with |W| in place of W, which leads up if it is short enough.
+    Where log p(y | f) is convex, W = −∂² log p < 0 and Newton's step may decrease the objective, or give no posterior.
+    Then |W| replaces W: a short enough step increases the objective.
     """
     visits = 0
 
@@ -33,7 +33,7 @@ def climb(problem: InferenceProblem, sites: Natural, tol: float) -> tuple[Evalua
         return to_numpy(_swept(problem, sites))
 
     here = visit(sites)
-    for _ in range(MOST):
+    for _ in range(MAX_STEPS):
         if not here.proper or here.residual <= tol:
             break
         newton = jax.tree.map(np.add, here.sites, here.change)

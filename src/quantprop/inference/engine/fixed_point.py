@@ -21,7 +21,7 @@ from quantprop.priors.base import Conditioned, Prior
 from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
 
-RETURN = 0.25  # of the first renewal's change, below which the second one only undoes it
+OSCILLATION = 0.25  # two updates that change less than this fraction of the first one's change only oscillate
 FARTHEST = 2.0  # standard deviations that means may move before the precisions respond
 
 
@@ -46,8 +46,8 @@ class InferenceProblem(Record):
         return InferenceProblem(self.likelihood, self.method, self.prior.for_sweeps(), self.data, self.weight)
 
     def with_few_nodes(self) -> InferenceProblem:
-        """The same with a rule that integrates on few nodes alone, if it integrates: where these do not do, sites are
-        improper, and the end is not "converged". A program of it is a fraction as large.
+        """The same with the small quadrature rule alone, if the method integrates. Where that is not accurate enough,
+        sites are improper and the status is not "converged". Its compiled program is much smaller.
         """
         if not self.method.on_few_nodes(self.likelihood, self.weight):
             return self
@@ -90,7 +90,7 @@ def evaluate(problem: InferenceProblem, post: Conditioned) -> Evaluation:
     values = jnp.where(moved, new.value, 0.0)
     improper = counts & ~new.proper
     once, twice = (jnp.sum(scaled(problem, to, post.marginals) ** 2) for to in (change, onward))
-    onward = jax.tree.map(lambda a, b: jnp.where(twice > RETURN**2 * once, a, b), onward, change)
+    onward = jax.tree.map(lambda a, b: jnp.where(twice > OSCILLATION**2 * once, a, b), onward, change)
     squares = once + jnp.sum(jnp.where(improper, weight.copies, 0.0))
     residual = jnp.sqrt(squares / (2.0 * jnp.sum(jnp.where(counts, weight.copies, 0.0))))
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)

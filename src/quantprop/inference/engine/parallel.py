@@ -13,15 +13,15 @@ from quantprop.core.gaussian import Natural
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, Outcome, outcome, scaled, swept
 from quantprop.likelihoods.base import Scalar
 
-DEPTH = 5  # of Anderson's memory; 10 failed in trials
+MEMORY_DEPTH = 5  # Anderson acceleration; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
 SMALLEST_STEP = 1e-6
-ROUNDING = 1e-10  # of a merit, relative
+MERIT_ROUNDING = 1e-10  # relative
 PATIENCE = 60  # sweeps; acceleration that has not converged by then circles a near-solution, which plain steps leave
 
 
 class Memory(NamedTuple):
-    """Anderson's memory: the last DEPTH accepted sites and their proposed changes, (ν, τ) each; `held` are in use."""
+    """Anderson's memory: the last accepted sites and their proposed changes, (ν, τ) each; `held` are in use."""
 
     sites: Float[Array, "m 2 n"]
     changes: Float[Array, "m 2 n"]
@@ -41,11 +41,11 @@ class SweepState(NamedTuple):
 
 def accelerated(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
-    used = (jnp.arange(DEPTH) < memory.held)[:, None, None]
+    used = (jnp.arange(MEMORY_DEPTH) < memory.held)[:, None, None]
     sites, change = _both(at.sites), _both(at.onward)
     d_sites = jnp.where(used, sites - memory.sites, 0.0)
     d_change = jnp.where(used, change - memory.changes, 0.0)
-    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals))(d_change)  # DEPTH × 2 × n
+    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals))(d_change)  # MEMORY_DEPTH × 2 × n
     target = scaled(problem, at.onward, at.marginals)
     norm = jnp.sqrt(jnp.sum(basis**2, axis=(1, 2)))
     unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None, None]
@@ -65,11 +65,11 @@ def remember(memory: Memory, at: Evaluation) -> Memory:
         jnp.concatenate([_both(new)[None], old[:-1]])
         for old, new in ((memory.sites, at.sites), (memory.changes, at.onward))
     )
-    return Memory(sites, changes, jnp.minimum(memory.held + 1, DEPTH))
+    return Memory(sites, changes, jnp.minimum(memory.held + 1, MEMORY_DEPTH))
 
 
 def propose(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
-    """The next sites to try: accelerated where there is a memory, else a step towards the renewed sites."""
+    """The next sites to try: accelerated if there is a memory, otherwise a step towards the updated sites."""
     plain = jax.tree.map(lambda x, r: x + step * r, at.sites, at.onward)
     fast = jax.tree.map(lambda a, p: jnp.where(memory.held > 0, a, p), accelerated(problem, memory, at, step), plain)
     if problem.negative_sites:
@@ -84,7 +84,7 @@ def improved(problem: InferenceProblem, new: Evaluation, old: Evaluation) -> Boo
     Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
     """
     if problem.method.ascends:
-        level = new.merit >= old.merit - ROUNDING * (1.0 + jnp.abs(old.merit))
+        level = new.merit >= old.merit - MERIT_ROUNDING * (1.0 + jnp.abs(old.merit))
         return new.proper & ((new.merit >= old.merit) | (level & (new.residual <= old.residual)))
     return new.proper & (new.residual <= GROWTH * old.residual)
 
@@ -100,7 +100,7 @@ def solve_parallel(
     problem = problem.for_sweeps()
     shapes = jax.eval_shape(swept, problem, start)
     blank, factor = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
-    nothing = jnp.zeros((DEPTH, 2, len(start.nu)))
+    nothing = jnp.zeros((MEMORY_DEPTH, 2, len(start.nu)))
     memory = Memory(nothing, nothing, jnp.asarray(0))
     state = SweepState(start, blank, factor, memory, jnp.asarray(1.0), jnp.asarray(0))
 

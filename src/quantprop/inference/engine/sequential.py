@@ -52,7 +52,7 @@ def renew_one(problem: InferenceProblem, i: Int[Array, ""], joint: JointPosterio
 
 
 def solve_sequential(problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Array | int) -> Outcome:
-    """Sweep through the sites until the residual is at most `tol`; the posterior is built afresh after every sweep.
+    """Sweep through the sites until the residual is at most `tol`; the posterior is rebuilt after every sweep.
 
     Rank-one updates accumulate rounding errors: where a sweep ends in sites without a proper posterior, the sites
     before it are the result.

@@ -251,8 +251,8 @@ def sites_of(sites: Natural, chunk: Chunk) -> Natural:
 
 
 def total(part: Callable[[Chunk], Any], chunks: Iterator[Chunk]) -> Any:
-    """The sum of a tree over chunks, in their order, so that it has the same bits however many are computed at a time:
-    one on each core, since the programs of a chunk use hardly more than one.
+    """The sum of a tree over chunks, in their order: bitwise identical however many are computed at a time. Each core
+    computes one, since the programs of a chunk hardly use more.
     """
     at_once = cores() if jax.default_backend() == "cpu" else 1
     sum_: Any = None
@@ -273,5 +273,5 @@ def total(part: Callable[[Chunk], Any], chunks: Iterator[Chunk]) -> Any:
 
 
 def _whole(part: Callable[[Chunk], Any], chunk: Chunk) -> Any:
-    """A part that is computed, not only begun: so many chunks are in memory as there are threads, and one more."""
+    """Wait for a part, so that one chunk per thread, and one more, are in memory."""
     return jax.block_until_ready(part(chunk))

@@ -19,13 +19,13 @@ from quantprop.core.gaussian import LOG_2PI
 log_sum = np.logaddexp.reduce
 Ask = Callable[[Float[np.ndarray, "k theta"]], Float[np.ndarray, " k"]]  # log densities at several θ; −inf: none
 
-STEP = 1.0  # of the grid, in standard deviations: for a normal density the sum is then right to 1e-8
+GRID_STEP = 1.0  # standard deviations: for a normal density the sum is then accurate to 1e-8
 CUTOFF = 5.5  # nats below the largest value: the grid continues next to points above this
 FIRST_RADII = (1.5, 3.2)  # standard deviations around the mode that are evaluated first, as a batch each
 GRID_TOLERANCE = 0.01  # difference of the log integrals by half of a grid's points and by all of them
 BOUND_REACH = 3.0  # standard deviations from the mode within which a bound cuts off a relevant part of the density
 DIFFERENCE_STEP = 1e-4
-RADIUS = 1.1  # of the central composite design, times √d (Rue, Martino and Chopin 2009)
+COMPOSITE_RADIUS = 1.1  # radius / √d of the central composite design (Rue, Martino and Chopin 2009)
 FREEDOM = 5.0  # degrees of the proposals' Student t
 
 
@@ -132,7 +132,7 @@ def grid(ask: Ask, by: Frame, most: int) -> Weighted | None:
 
     None if that takes more than `most` points, or if the density is 0 at all of them.
     """
-    d, step = len(by.mode), STEP
+    d, step = len(by.mode), GRID_STEP
     known: dict[tuple[int, ...], float] = {}
     asked: list[tuple[int, ...]] = []  # in units of the finest step
     ahead, wider = _lattice(FIRST_RADII[0], d), list(FIRST_RADII[1:])
@@ -194,13 +194,13 @@ def composite(ask: Ask, by: Frame) -> Weighted:
     density falls there, since posteriors of hyperparameters are skewed.
     """
     d = len(by.mode)
-    axes = RADIUS * np.sqrt(d) * np.concatenate([np.eye(d), -np.eye(d)])
-    u = np.concatenate([np.zeros((1, d)), axes, RADIUS * corners(d)])
+    axes = COMPOSITE_RADIUS * np.sqrt(d) * np.concatenate([np.eye(d), -np.eye(d)])
+    u = np.concatenate([np.zeros((1, d)), axes, COMPOSITE_RADIUS * corners(d)])
     trial = ask(by.theta(u[: 1 + 2 * d]))
-    above, below = np.split(_stretch(trial[0] - trial[1:], RADIUS * np.sqrt(d)), 2)
+    above, below = np.split(_stretch(trial[0] - trial[1:], COMPOSITE_RADIUS * np.sqrt(d)), 2)
     stretch = np.where(u > 0, above, np.where(u < 0, below, 0.5 * (above + below)))
-    share = np.full(len(u), 1.0 / ((len(u) - 1) * RADIUS**2))  # so that E u uᵀ is the identity
-    share[0] = 1.0 - 1.0 / RADIUS**2
+    share = np.full(len(u), 1.0 / ((len(u) - 1) * COMPOSITE_RADIUS**2))  # so that E u uᵀ is the identity
+    share[0] = 1.0 - 1.0 / COMPOSITE_RADIUS**2
     normal = -0.5 * (u**2).sum(axis=1) - 0.5 * d * LOG_2PI
     ratio = ask(by.theta(stretch * u)) + np.log(stretch).sum(axis=1) + by.log_volume - normal
     log_weight = np.concatenate([np.full(len(trial), -np.inf), np.log(share) + ratio])

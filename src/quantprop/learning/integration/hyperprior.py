@@ -13,7 +13,7 @@ from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.parameters import LogNormal, Parameter, box, free, labels, logarithms, named
 from quantprop.kernels import Columns
 from quantprop.learning.landscape import Landscape
-from quantprop.learning.starts import NOISE, size_in, typical_distance, units
+from quantprop.learning.starts import FIRST_NOISE, size_in, typical_distance, units
 
 # Standard deviations of logarithms, and of entries without a logarithm in their unit.
 LENGTHSCALE_SD = 2.0  # 95 % within a factor of 50 of the typical distance between rows
@@ -104,7 +104,7 @@ def _typical(landscape: Landscape, path: str, node: Parameter, spread: float) ->
     if part == "kernel" and name in ("variance", "own"):
         return [(spread**2, VARIANCE_SD)] * count
     if path == f"likelihood.{landscape.parts.likelihood.noise_name}":
-        return [(NOISE * spread, NOISE_SD)] * count
+        return [(FIRST_NOISE * spread, NOISE_SD)] * count
     return [(1.0, OTHER_SD)] * count
 
 

@@ -17,7 +17,7 @@ from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, task_of
-from quantprop.learning.fitting import MOST, as_given
+from quantprop.learning.fitting import MAX_EVALUATIONS, as_given
 from quantprop.learning.integration import designs
 from quantprop.learning.integration.designs import Ask, Frame, Weighted, log_sum
 from quantprop.learning.integration.hyperprior import hyperprior_of
@@ -30,13 +30,13 @@ from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
 MAX_POINTS = 1024
-TOL = 1e-5  # of inference: a log evidence by EP is then right to its square, by QP or Laplace to about as much
+TOL = 1e-5  # inference: EP's log evidence is then accurate to TOL², QP's and Laplace's to about as much
 MAX_SWEEPS = 200
 MAX_GRID = 2  # hyperparameters of a grid
 MAX_COMPOSITE = 8  # hyperparameters of a central composite design
-MIN_EFFICIENCY = 0.5  # of that design, below which importance sampling replaces it
-ENOUGH = 100.0  # effective draws of importance sampling
-MIN_EFFECTIVE = 50.0  # below which its result is called rough
+MIN_EFFICIENCY = 0.5  # importance sampling replaces a less efficient composite design
+TARGET_EFFECTIVE = 100.0  # effective draws at which importance sampling stops
+ROUGH_EFFECTIVE = 50.0  # with fewer effective draws the result is called rough
 NEGLIGIBLE = 1e-6  # weight of a component that is omitted
 DIFFERENCE = 0.02  # step of the differences of the gradient, in units of θ
 BOUND_DISTANCE = 0.5  # posterior standard deviations, nearer than which is next to a bound
@@ -103,7 +103,7 @@ def integrated_over(
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
         landscape.warmed(theta, fitted.solution.sites)
-        mode = Climb(surface, box(surface.parts), MOST, FTOL, lambda step, count: None).from_(theta).point
+        mode = Climb(surface, box(surface.parts), MAX_EVALUATIONS, FTOL, lambda step, count: None).from_(theta).point
         if not mode.usable:
             return _alone(fitted, surface.prior.words, "no-mode")
         by = designs.frame(mode.theta, _precision(surface, mode), surface.prior.widest)
@@ -144,7 +144,7 @@ def _weighted(surface: Surface, ask: Ask, by: Frame, most: int, seed: int) -> At
             return Attempt("central composite design", first, found)
     first = len(surface.values)
     scheme = f"{tried}, then importance sampling" if tried else "importance sampling"
-    return Attempt(scheme, first, designs.importance(ask, by, ENOUGH, most, seed))
+    return Attempt(scheme, first, designs.importance(ask, by, TARGET_EFFECTIVE, most, seed))
 
 
 def _result(surface: Surface, attempt: Attempt) -> Integrated:
@@ -153,7 +153,7 @@ def _result(surface: Surface, attempt: Attempt) -> Integrated:
     rows = np.flatnonzero(weights > NEGLIGIBLE)
     weights = weights[rows] / weights[rows].sum()
     theta = np.array(surface.theta)[attempt.first + rows]
-    few = attempt.scheme.endswith("importance sampling") and weighted.effective < MIN_EFFECTIVE
+    few = attempt.scheme.endswith("importance sampling") and weighted.effective < ROUGH_EFFECTIVE
     status = IntegrationStatus(
         "few-effective-points" if few else "converged", attempt.scheme, len(surface.values), surface.failed,
         weighted.effective, weighted.efficiency, _at_bounds(surface.parts, theta, weights),

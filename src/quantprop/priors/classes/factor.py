@@ -105,7 +105,7 @@ def factors_of(k: Matrices, d: Grid, alone: Array) -> tuple[ClassesFactor, Float
 
 
 def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
-    """Of one class; where all share a kernel there is one matrix."""
+    """The matrix of one class; if all share a kernel there is only one."""
     own = k[jnp.minimum(c, len(k) - 1)]
     return factorize(LowRankSplit.whole(own), jnp.diagonal(own), d[c])
 
@@ -129,7 +129,7 @@ class ClassesPredictor(Predictor):
     of_v: Float[Array, "m m"]  # L⁻¹ of M
 
     def apart(self, k: Float[Array, "classes m k"]) -> tuple[Array, Array, Array]:
-        """Of every class, kᵀα and kᵀ E k, the variance explained given v; and L⁻¹ E k, what v adds."""
+        """For every class kᵀα, kᵀ E k, the variance explained given v, and L⁻¹ E k, which v adds."""
 
         def one(c):
             cross = k[jnp.minimum(c, len(k) - 1)]
@@ -142,7 +142,7 @@ class ClassesPredictor(Predictor):
     def functions(
         self, k: Float[Array, "classes m k"], own: Float[Array, "classes k"]
     ) -> tuple[Float[Array, "k classes"], Float[Array, "k classes classes"]]:
-        """The functions of all classes at k new inputs: means less the prior's, and covariances between classes."""
+        """The functions of all classes at k new inputs: means minus prior means, and covariances between classes."""
         pulled, explained, tie = self.apart(k)
         return -pulled.T, jnp.einsum("ank,bnk->kab", tie, tie) + jnp.eye(len(own)) * (own - explained).T[:, None, :]
 

@@ -78,7 +78,7 @@ class ClassesInducingPrior(Prior):
 
     @property
     def d(self) -> Grid:
-        """Of every class."""
+        """The residual variance of every class."""
         return jnp.broadcast_to(self.residual, (self.classes, len(self.labels)))
 
     @property
@@ -138,7 +138,7 @@ class ClassesInducingPrior(Prior):
         return Conditioned(sites, marginals, size, proper, StackFactor(covariance, centre, spread))
 
     def _means(self, covariance: Square, local: Local, sites: Natural) -> tuple[Array, Array, Array]:
-        """The posterior mean of w; α, and the posterior mean of h less the prior's."""
+        """The posterior mean of w; α, and the posterior minus the prior mean of h."""
         nu = self.layout.grid(sites.nu - sites.tau * self.mean, 0.0)
         r = nu / local.a
         pull = local.share * jnp.sum(r, axis=0) - r

@@ -66,7 +66,7 @@ class Layout(Record):
         return jnp.sum(jnp.where(self.is_omitted, grid, 0.0), axis=0)
 
     def sums(self, grid: Float[Array, "classes m"]) -> Float[Array, " n"]:
-        """Of every row, the sum of the numbers of its functions."""
+        """For every row the sum of its functions' numbers."""
         return self.rows(grid + self.of_omitted(grid))
 
     def own_share(self, s: Float[Array, "classes m"], total: Array, own: Array) -> Float[Array, " m"]:

@@ -94,7 +94,7 @@ class ClassesPrior(Prior):
         return Conditioned(sites, marginals, size, jnp.isfinite(size) & jnp.all(jnp.isfinite(b)), factor)
 
     def _means(self, factor: ClassesFactor, sites: Natural) -> tuple[Array, Array]:
-        """α and the posterior mean of h less the prior's: A_c v + Σ_c ν_c."""
+        """α, and the posterior minus the prior mean of h: A_c v + Σ_c ν_c."""
         alpha, shift = factor.shift(self.layout.grid(sites.nu - sites.tau * self.mean, 0.0))
         return self.layout.rows(alpha), self.layout.rows(shift)
 

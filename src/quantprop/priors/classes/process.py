@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from quantprop.core.records import changed, field
 from quantprop.kernels import Kernel, Pairs
 from quantprop.kernels.combinations import ClassRows, functions_of
-from quantprop.likelihoods.classes import FLAT
+from quantprop.likelihoods.classes import SHIFT_VARIANCE
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.classes.factor import ClassesCross
 from quantprop.priors.classes.inducing import ClassesInducingPrior
@@ -22,7 +22,7 @@ from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.inducing.rows import Basis, chunk_bytes
 from quantprop.runtime.names import check_name
 
-OWN = {"differences": 1.0, "sums": FLAT}  # ω
+OWN = {"differences": 1.0, "sums": SHIFT_VARIANCE}  # ω
 
 
 class Prepared(NamedTuple):
@@ -61,7 +61,8 @@ class _Rows(NamedTuple):
 
 class Classes(Process):
     """The exact process of a model with three or more classes: its rows are the differences u_i + f_y(x_i) − f_j(x_i)
-    of every datum i, whose C − 1 rows follow each other (`kernels.PerClass`). C n² numbers, C n³ operations a sweep.
+    of every datum i, whose C − 1 rows follow each other (`kernels.PerClass`). It needs C n² numbers and O(C n³)
+    operations per sweep.
 
     `infer` and `fit` choose it for `likelihoods.MultinomialProbit`.
     """
@@ -94,7 +95,7 @@ class Classes(Process):
         return ClassesCross(jnp.stack([one.cross(data, ahead.x) for one in functions_of(kernel)]), ahead.weights)
 
     def cost(self, n: int) -> Cost:
-        """Of n rows: 6 matrices a class, and one for every pair of classes for the gradient of QP."""
+        """The cost of n rows: 6 matrices per class, and one per pair of classes for the gradient of QP."""
         data = self._rows.data(n)
         one, matrices = 8 * data**2, 6 * self.classes + self.classes * (self.classes - 1) // 2
         parts = f"{matrices} matrices of {data} × {data}"
@@ -103,8 +104,8 @@ class Classes(Process):
 
 
 class ClassesInducing(Process):
-    """The process of a model with three or more classes and inducing points, which all functions share: rows are those
-    of `Classes`. n C² M² operations a sweep, and one factor of a C M × C M matrix.
+    """The process of a model with three or more classes and inducing points, which all functions share. Its rows are
+    those of `Classes`. A sweep takes O(n C² M²) operations and one factor of a C M × C M matrix.
 
     `infer` and `fit` choose it for `likelihoods.MultinomialProbit` with `process=Inducing(512)`.
     """
@@ -162,7 +163,7 @@ class ClassesInducing(Process):
         return ClassesCross(jnp.stack(v), ahead.weights)
 
     def cost(self, n: int) -> Cost:
-        """Of n rows: V of every class and 3 copies, 10 matrices of C M, 6 chunks, and some columns."""
+        """The cost of n rows: V of every class and 3 copies, 10 matrices of C M, 6 chunks, and some columns."""
         data, m = self._rows.data(n), self.functions.count
         size = self.classes * m
         one = 8 * data * size

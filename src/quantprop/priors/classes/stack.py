@@ -117,7 +117,7 @@ class StackPredictor(Predictor):
     def functions(
         self, v: Float[Array, "s m k"], own: Float[Array, "classes k"]
     ) -> tuple[Float[Array, "k classes"], Float[Array, "k classes classes"]]:
-        """The functions of all classes at k new inputs: means less the prior's, and covariances between classes."""
+        """The functions of all classes at k new inputs: means minus prior means, and covariances between classes."""
         stack = Stack(v[None], len(own))
         left = own - jnp.sum(v**2, axis=1)
         return stack.received(self.centre).T, stack.covariances(self.covariance) + jnp.eye(len(own)) * left.T[:, None]

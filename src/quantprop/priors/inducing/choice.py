@@ -11,11 +11,11 @@ from jaxtyping import Float
 from quantprop.runtime.jobs import counted, gathered, rows_of_all
 
 SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
-ROUNDS = 5  # of Lloyd's algorithm
+LLOYD_ROUNDS = 5
 
 
 def count_of(points: Any) -> int:
-    """Of points, given as an array or as their number."""
+    """The number of points, given as an array or as their number."""
     return int(points) if np.ndim(points) == 0 else len(points)
 
 
@@ -89,7 +89,7 @@ def _seeds(x: np.ndarray, count: int, draw: np.random.Generator) -> np.ndarray:
 
 def _middles(x: np.ndarray, picked: np.ndarray) -> np.ndarray:
     """Each point the row nearest to the mean of the rows that are nearest to it, a few times over."""
-    for _ in range(ROUNDS):
+    for _ in range(LLOYD_ROUNDS):
         parts = np.array_split(x, len(x) // 4096 + 1)
         nearest = np.concatenate([_squares(part, x[picked]).argmin(1) for part in parts])
         nearest[picked] = np.arange(len(picked))  # of near rows rounding might think otherwise

@@ -52,7 +52,7 @@ class Message(Record):
 def message_of(
     precision: Float[Array, "m m"], centre: Float[Array, " m"], lower: Float[Array, "m m"], log_evidence: Array | float
 ) -> Message:
-    """Of all rows so far, given q(v) = N(centre, precision⁻¹) and their evidence: its integral under this prior."""
+    """The message of all rows so far, from q(v) = N(centre, precision⁻¹) and their log evidence under this prior."""
     size = jnp.sum(jnp.log(jnp.diagonal(jnp.linalg.cholesky(precision))))
     linear = precision @ centre
     constant = log_evidence + size - 0.5 * linear @ centre

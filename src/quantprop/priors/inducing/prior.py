@@ -42,7 +42,7 @@ from quantprop.runtime.mesh import divided, is_divided
 
 
 class Factor(Record):
-    """Of B = I + V diag(s) Vᵀ = L_B L_Bᵀ."""
+    """The Cholesky factor of B = I + V diag(s) Vᵀ = L_B L_Bᵀ, and what follows from it."""
 
     inverse: Float[Array, "m m"]  # L_B⁻¹
     centre: Float[Array, " m"]  # B⁻¹ V r, the posterior mean of u, less what was believed before
@@ -91,7 +91,7 @@ class InducingPrior(Prior):
         return rows.forms(jnp.linalg.inv(self.before.precision)) + rows.residual
 
     def precision(self) -> Float[Array, "m m"]:
-        """Of v, before the rows."""
+        """The prior precision of v."""
         return jnp.eye(len(self.basis.z)) if self.before is None else self.before.precision
 
     def a(self, tau: Float[Array, " n"], residual: Float[Array, " n"]) -> Float[Array, " n"]:

@@ -20,9 +20,9 @@ from quantprop.runtime.arguments import BOOLEAN, is_number, whole
 from quantprop.runtime.memory import SMALL, capacity
 from quantprop.runtime.mesh import divided, rows_in_one_memory
 
-COLUMNS = 160  # float64 numbers a row that sweeps, their memory and the equation of QP's gradient hold
+NUMBERS_PER_ROW = 160  # float64: sweeps, their acceleration and the equation of QP's gradient
 CHUNKS = 12  # chunks of V alive at the peak of a gradient
-HOLD = 0.2  # of the memory for V, and as much for L_B⁻¹ V; otherwise chunks are computed whenever they are needed
+CACHED_FRACTION = 0.2  # V and L_B⁻¹ V are recomputed by chunks if one would take more of the memory
 
 
 class Inducing(Process):
@@ -128,11 +128,12 @@ class Inducing(Process):
         if size <= SMALL:
             return True
         have = capacity()
-        return have is None or size <= HOLD * have
+        return have is None or size <= CACHED_FRACTION * have
 
     def cost(self, n: int) -> Cost:
         m = self.count
         kept = 2 * 8 * n * m if self._holds(n) else 0
-        peak = kept + 8 * n * COLUMNS + CHUNKS * min(8 * n * m, chunk_bytes()) + 8 * 8 * m * m
-        parts = f"{COLUMNS} numbers a row" + (f", and {n} × {m} numbers" if kept else "")
-        return Cost(peak, 8 * n * COLUMNS, 4.0 * n * m**2, f"a prior by {m} inducing points over {n} rows", parts)
+        columns = 8 * n * NUMBERS_PER_ROW
+        peak = kept + columns + CHUNKS * min(8 * n * m, chunk_bytes()) + 8 * 8 * m * m
+        parts = f"{NUMBERS_PER_ROW} numbers per row" + (f", and {n} × {m} numbers" if kept else "")
+        return Cost(peak, columns, 4.0 * n * m**2, f"a prior by {m} inducing points over {n} rows", parts)

@@ -22,7 +22,7 @@ from quantprop.numerics.triangular import lower_product, pivoted_cholesky, weigh
 from quantprop.runtime.mesh import by_device
 
 CPU_CHUNK = 2**22  # bytes of one chunk of V: about the size of a core's cache
-CPU_ROWS = 2**13  # of one chunk, however few points there are: longer ones leave the cache between two products
+CPU_CHUNK_ROWS = 2**13  # longer chunks, even with few points, leave the cache between two products
 DEVICE_CHUNK = 2**28  # an accelerator wants large products
 ROUNDINGS = 8  # rounding errors per point, up to which a point adds nothing to the others
 
@@ -34,7 +34,7 @@ def chunk_bytes() -> int:
 
 def chunks_of(n: int, m: int) -> int:
     """Into how many equal chunks n rows are divided: padded numbers of rows have many divisors."""
-    least = max(-(-8 * n * m // chunk_bytes()), -(-n // CPU_ROWS) if jax.default_backend() == "cpu" else 1)
+    least = max(-(-8 * n * m // chunk_bytes()), -(-n // CPU_CHUNK_ROWS) if jax.default_backend() == "cpu" else 1)
     return next(k for k in range(max(1, least), n + 1) if n % k == 0) if least <= n else n
 
 

@@ -24,7 +24,7 @@ from quantprop.kernels import Kernel
 from quantprop.priors.markov.algebra import product, transposed
 
 Times = Float[Array, "..."]
-MAX_STEP = 800.0  # beyond which exp(−z) and all that it multiplies are 0
+MAX_STEP = 800.0  # exp(−z) and all that it multiplies are 0 at longer steps z
 MORE_HARMONICS = 40  # harmonics at which a continued fraction begins
 
 

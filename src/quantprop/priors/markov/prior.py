@@ -169,7 +169,7 @@ _CONDITIONED = {signed: part(partial(_conditioned, signed=signed)) for signed in
 
 @part
 def _slope(prior: MarkovPrior, sites: Natural) -> MarkovPrior:
-    """∂ log Z in all of the prior's numbers, with the sites fixed.
+    """∂ log Z in all parameters of the prior, with the sites fixed.
 
     log Z sees a step only through m = A m′ and P = A P′Aᵀ + Q, (m′, P′) being the state before. With (η, J) of the data
     from then on, r = (I + J P)⁻¹(η − J m) and N = (I + J P)⁻¹ J, it changes by rᵀδm + ½ tr (r rᵀ − N) δP.

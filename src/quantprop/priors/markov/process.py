@@ -21,7 +21,7 @@ from quantprop.priors.markov.prior import MarkovPrior
 from quantprop.priors.markov.recursion import Chain
 from quantprop.runtime.arguments import whole
 
-NUMBERS = 120  # float64 numbers a row at the peak of an evaluation with its gradient, three states
+NUMBERS_PER_ROW = 120  # float64, at the peak of an evaluation with its gradient, for three states
 
 
 class Prepared(NamedTuple):
@@ -104,7 +104,8 @@ class Markov(Process):
 
     def cost(self, n: int) -> Cost:
         one = 8 * n
-        return Cost(NUMBERS * one, 40 * one, 2000.0 * n, f"a chain over {n} rows", f"{NUMBERS} numbers a row")
+        parts = f"{NUMBERS_PER_ROW} numbers per row"
+        return Cost(NUMBERS_PER_ROW * one, 40 * one, 2000.0 * n, f"a chain over {n} rows", parts)
 
 
 def applies(kernel: Kernel, columns: int) -> bool:
@@ -137,5 +138,5 @@ def time_column(kernel: Kernel, columns: int) -> int:
         raise NotMarkov("process=Markov() has no use for a kernel of white noise alone: use process=Dense()")
     column = seen[0] if seen else 0
     if not isinstance(column, int) or column >= columns:
-        raise NotMarkov(f"column {column!r} is none of the {columns} columns of X, by its position from 0")
+        raise NotMarkov(f"column {column!r} does not exist: X has {columns} columns, counted from 0")
     return column
