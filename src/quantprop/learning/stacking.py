@@ -153,9 +153,7 @@ def corrected_loo(fitted: Fitted) -> LeftOut:
     if not len(theta):
         return LeftOut(loo, 0.0)
     unit = units(Landscape(model, task_of(solution), solution.method, Evidence(), True, INFERENCE_TOL, MAX_SWEEPS))
-    g = (
-        _slopes(solution, parts, theta, DIFFERENCE_STEP * unit) * unit
-    )  # in units in which a step of 1 is alike for all entries
+    g = _slopes(solution, parts, theta, DIFFERENCE_STEP * unit) * unit  # in units with the same step for all entries
     g[rows == 0] = 0.0
     bend = -np.asarray(jax.hessian(lambda t: log_prior(parts, t))(theta)) * unit * unit[:, None]
     values, vectors = np.linalg.eigh((rows[:, None] * g).T @ g + bend)
