@@ -27,6 +27,7 @@ from quantprop import (
     tables,
 )
 from quantprop.cli import app
+from quantprop.cli.options import LIKELIHOODS
 from quantprop.comparison import insight
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -129,7 +130,7 @@ def test_fit_says_what_it_did(fitted):
 
 def test_fit_and_predict_equal_python_to_the_last_digit(folder, data):
     out = folder / "isotropic.safetensors"
-    said = json.loads(call("fit", data, "--target", "urteil", "--out", out, "--json").stdout)
+    said = json.loads(call("fit", data, "--target", "urteil", "--kernel", "isotropic", "--out", out, "--json").stdout)
     predicted = rows_of(call("predict", out, data).stdout)
     table = tables.read(data)
     x, y = encoded(table), np.array(table.column("urteil"))
@@ -195,7 +196,7 @@ def test_three_classes(folder):
     x = np.tile([0.0, 1.0, 2.0], 8) + np.linspace(0, 0.3, 24)
     text = "x,kind\n" + "".join(f"{v!r},{'abc'[i % 3]}\n" for i, v in enumerate(x.tolist()))
     out = folder / "three.safetensors"
-    result = call("fit", "-", "--target", "kind", "--out", out, stdin=text.encode())
+    result = call("fit", "-", "--target", "kind", "--kernel", "isotropic", "--out", out, stdin=text.encode())
     assert result.exit_code == 0, result.output
     assert "b against the rest:" in result.stdout
     predicted = rows_of(call("predict", out, "-", stdin=b"x\n0.1\n1.1\n2.1\n").stdout)
@@ -278,9 +279,8 @@ NUMBERS = {
 def test_numbers_have_means_and_quantiles(likelihood, folder):
     path, out = folder / "numbers.csv", folder / "numbers.safetensors"
     path.write_text(numbers(0.0 if likelihood == "poisson" else 0.5), encoding="utf-8")
-    result = call(
-        "fit", path, "--target", "calls", "--likelihood", likelihood, "--method", "laplace", "--out", out, "--json"
-    )
+    words = ("--target", "calls", "--likelihood", likelihood, "--kernel", "isotropic", "--method", "laplace")
+    result = call("fit", path, *words, "--out", out, "--json")
     assert json.loads(result.stdout)["likelihood"] == likelihood, result.output
     predicted = rows_of(call("predict", out, path, "--quantiles", "0.1,0.9").stdout)
     table = tables.read(path)
@@ -411,7 +411,8 @@ def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, m
     monkeypatch.chdir(folder)
     monkeypatch.setattr("quantprop.comparison.insight.surprise", lambda _: 1 / 0)
     (folder / "few.csv").write_text(numbers(0.5, 8), encoding="utf-8")
-    words = ("fit", "few.csv", "--target", "calls", "--method", "laplace", "--out", "few.safetensors")
+    words = ("fit", "few.csv", "--target", "calls", "--kernel", "isotropic", "--method", "laplace", "--out",
+             "few.safetensors")  # fmt: skip
     for more in ((), ("--json",)):
         result = call(*words, *more)
         assert result.exit_code == 0, result.output
@@ -515,27 +516,123 @@ def test_demo_prints_and_writes_where_it_is_told(monkeypatch, tmp_path):
 
 # --- stacks ----------------------------------------------------------------------------------------------------------
 
+DOSE, AGE = np.random.default_rng(2).uniform(0.0, 9.0, size=(2, 50))
+DOSES = "dose,age,level\n" + "".join(
+    f"{d},{a},{y}\n"
+    for d, a, y in zip(DOSE, AGE, np.sin(DOSE) + 0.1 * np.random.default_rng(3).normal(size=50), strict=True)
+)
 
-def test_a_stack_is_explained_by_its_members_and_columns(folder):
-    rng = np.random.default_rng(2)
-    dose, age = rng.uniform(0.0, 9.0, size=(2, 50))
-    level = np.sin(dose) + 0.1 * rng.normal(size=50)
-    text = "dose,age,level\n" + "".join(f"{d},{a},{y}\n" for d, a, y in zip(dose, age, level, strict=True))
+
+@pytest.fixture(scope="module")
+def stacked(folder):
+    """A model by the default kernel, and what was said of it."""
     out = folder / "stack.safetensors"
-    fitted = call(
-        "fit", "-", "--target", "level", "--kernel", "auto", "--method", "ep", "--out", out, stdin=text.encode()
-    )
-    assert fitted.exit_code == 0, fitted.output
+    return out, call("fit", "-", "--target", "level", "--method", "ep", "--out", out, stdin=DOSES.encode())
+
+
+def test_by_default_several_models_are_stacked(stacked):
+    out, result = stacked
+    assert result.exit_code == 0, result.output
+    model = tables.load(out)
+    (stack,) = model.stacks
+    lines = result.stdout.splitlines()
+    assert lines[1] == f"leave-one-out {stack.loo.mean():.4f} per row"
+    place = lines.index("stacked models (weight in predictions; leave-one-out per row of each alone):") + 1
+    ranked = sorted(stack.members, key=lambda one: -one.weight)
+    said = [line.rsplit(maxsplit=2) for line in lines[place : place + len(ranked)]]
+    assert said == [[f"  {one.name}", f"{one.weight:.2f};", f"{one.score:.4f}"] for one in ranked]
+    assert lines[place + len(ranked)] == f"the heaviest of them, {stack.heaviest.name}:"
+    np.testing.assert_array_equal(insight.surprise(model), -stack.loo)
+
+
+def test_a_stack_predicts_and_is_explained(stacked):
+    out, _ = stacked
+    predicted = rows_of(call("predict", out, "-", "--quantiles", "0.1,0.9", stdin=DOSES.encode()).stdout)
+    model = tables.load(out)
+    x = model.encoding.matrix(tables.from_columns({"dose": DOSE, "age": AGE}, "doses"))
+    assert [float(row["mean"]) for row in predicted] == model.estimator.predict(x).tolist()
+    assert [float(row["q0.9"]) for row in predicted] == model.estimator.predict_quantiles(x, [0.9])[:, 0].tolist()
     explained = call("explain", out, "--json")
     assert explained.exit_code == 0, explained.output
     (part,) = json.loads(explained.stdout)["models"]
     assert sum(one["weight"] for one in part["members"].values()) == pytest.approx(1.0, abs=1e-12)
     assert part["members"]["linear"]["weight"] < 0.1
-    additive = call(
-        "fit", "-", "--target", "level", "--kernel", "additive", "--method", "ep", "--out", out, stdin=text.encode()
-    )
-    assert additive.exit_code == 0, additive.output
-    (part,) = json.loads(call("explain", out, "--json").stdout)["models"]
     assert next(iter(part["columns"])) == "dose"
     assert part["columns"]["dose"]["share"] > 0.9
     assert set(part["components"]) == {"dose", "age", "dose:age"}
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["--series"], "--series"),
+        (["--integrate"], "--integrate"),
+        (["--checkpoint", "kept"], "--checkpoint"),
+        (["--coordinator", "here:1", "--processes", "2", "--process", "0"], "a job of several processes"),
+    ],
+)
+def test_a_stack_is_refused_where_one_model_is_needed(words, named):
+    result = call("fit", "-", "--target", "level", "--kernel", "auto", *words, stdin=SERIES.encode())
+    assert result.exit_code == 2, result.output
+    assert f"{named} takes one: leave it out" in " ".join(re.sub(r"[│╭╰─]", " ", result.output).split())
+
+
+def test_options_that_take_one_model_have_one_kernel(folder):
+    words = ("--target", "level", "--ignore", "other", "--series", "--method", "laplace", "--json")
+    result = call("fit", "-", *words, "--out", folder / "one.safetensors", stdin=SERIES.encode())
+    assert result.exit_code == 0, result.output
+    assert "members" not in json.loads(result.stdout)["models"][0]
+
+
+def test_a_stack_of_many_rows_takes_inducing_points(folder, monkeypatch):
+    monkeypatch.setattr("quantprop.cli.fit.MAX_QUICK_ROWS", 20)
+    monkeypatch.setattr("quantprop.cli.fit.STACK_POINTS", 6)
+    out = folder / "points.safetensors"
+    words = ("--target", "level", "--ignore", "other", "--method", "laplace", "--out", out)
+    result = call("fit", "-", *words, stdin=SERIES.encode())
+    assert result.exit_code == 0, result.output
+    assert "36 rows: every model of the stack represents them by 6 inducing points" in result.stderr
+    (stack,) = tables.load(out).stacks
+    assert [one.fitted.model.process.count for one in stack.members] == [6] * len(stack.members)
+
+
+OF_LIKELIHOODS = {
+    **dict.fromkeys(("probit", "logit", "heaviside"), "yes"),
+    "multinomial-probit": "kind",
+    "ordinal": "grade",
+    **dict.fromkeys(("poisson", "negative-binomial", "zero-inflated-poisson",
+                     "zero-inflated-negative-binomial"), "count"),
+    "binomial": "count --trials trials",
+    **dict.fromkeys(("gaussian", "student-t", "double-exponential", "warped"), "level"),
+    "censored": "size --upper upper",
+    **dict.fromkeys(("gamma", "weibull", "log-logistic"), "size"),
+    "beta": "part",
+}  # fmt: skip
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("likelihood", LIKELIHOODS)
+def test_every_likelihood_is_stacked(likelihood, folder):
+    rng = np.random.default_rng(5)
+    x, other = rng.normal(size=(2, 60))
+    level = np.sin(2.0 * x) + 0.2 * rng.normal(size=60)
+    table = {
+        "yes": np.where(level > 0, "yes", "no"), "kind": np.digitize(level, [-0.5, 0.5]),
+        "grade": np.digitize(level, [-0.5, 0.5]) + 1, "count": rng.poisson(2.0 * np.exp(level)), "level": level,
+        "size": np.exp(level), "upper": np.where(level > 0.8, np.inf, np.exp(level)),
+        "part": 1.0 / (1.0 + np.exp(-level)), "trials": np.full(60, 40),
+    }  # fmt: skip
+    target, *more = OF_LIKELIHOODS[likelihood].split()
+    path, out = folder / f"{likelihood}.csv", folder / "one.safetensors"
+    columns = {"x": x, "other": other, target: table[target], **{name: table[name] for name in more[1:]}}
+    rows = zip(*columns.values(), strict=True)
+    path.write_text("\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]))
+    result = call("fit", path, "--target", target, *more, "--likelihood", likelihood, "--method", "laplace"
+                  if likelihood != "heaviside" else "ep", "--out", out, "--json")  # fmt: skip
+    assert result.exit_code == 0, result.output
+    about = json.loads(result.stdout)
+    assert about["likelihood"] == likelihood
+    members = about["models"][0]["members"]
+    assert about["loo"] > max(one["score"] for one in members.values()) - 0.1
+    assert call("explain", out).exit_code == 0
+    assert call("predict", out, path).exit_code == 0

@@ -32,7 +32,7 @@ class Size(NamedTuple):
     options: tuple[str, ...]
 
 
-SMALL, FULL = Size(30, ("--method", "laplace")), Size(160, ())
+SMALL, FULL = Size(30, ("--kernel", "isotropic", "--method", "laplace")), Size(160, ())
 BOTH = pytest.mark.parametrize("size", [SMALL, pytest.param(FULL, marks=pytest.mark.campaign)], ids=["small", "full"])
 
 

@@ -192,7 +192,8 @@ def test_estimators_learn_with_points_and_are_stored(tmp_path):
 def test_the_command_line_takes_points(tmp_path):
     table = "\n".join(["a,b", *(f"{x:.4f},{'yes' if y > 0 else 'no'}" for x, y in zip(X[:, 0], LABELS, strict=True))])
     (tmp_path / "table.csv").write_text(table)
-    words = ["fit", tmp_path / "table.csv", "--target", "b", "--inducing", 6, "--out", tmp_path / "model.safetensors"]
+    words = ["fit", tmp_path / "table.csv", "--target", "b", "--kernel", "isotropic", "--inducing", 6, "--out",
+             tmp_path / "model.safetensors"]  # fmt: skip
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
     assert load(tmp_path / "model.safetensors").process.count == 6

@@ -12,12 +12,14 @@ from typer import Option
 
 from quantprop.cli.options import (
     METHODS,
+    SINGLE,
     Debug,
     Json,
     Kernels,
     Likelihoods,
     TableOptions,
     announce,
+    announce_time,
     check_place,
     takes_table,
     words,
@@ -45,7 +47,7 @@ def compare(
     """Compare methods with each other and with simpler models by cross-validation; or several kernels or likelihoods,
     by the first method, by leave-one-out log density. Writes a page about them.
     """
-    chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or ["isotropic"]))
+    chosen, kernels = _methods(methods), list(dict.fromkeys(kernel or [SINGLE]))
     likelihoods = list(dict.fromkeys(likelihood or [])) or [None]
     with plainly(debug), prepared():
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
@@ -64,6 +66,7 @@ def _compare_methods(
     from quantprop import comparison, report
 
     problem = table.problem(likelihood, kernel)
+    announce_time(len(problem.raw))
     if folds > len(problem.raw):
         raise typer.BadParameter(f"must lie between 2 and the number of rows, {len(problem.raw)}; got {folds}",
                                  param_hint="--folds")  # fmt: skip
@@ -86,6 +89,7 @@ def _compare_models(
     problem_of = table.problems(rows, roles, kernels)
     first = problem_of(likelihoods[0], kernels[0])
     announce(first, likelihoods[0])
+    announce_time(len(first.raw))
     made = comparison.candidates(problem_of, likelihoods, kernels)
     with bars() as progress:
         found = comparison.choose(made, method, progress)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 RANKINGS = {
     "surprise": "most surprising rows, −log p(y | other rows)",
-    "influence": "most influential rows, how far each moves f at its place, in nats",
+    "influence": "most influential rows, how far each moves f at its place, in nats (in a stack, its heaviest model)",
     "doubt": "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong",
 }
 
@@ -106,6 +106,7 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
         part["intervals"] = {name: asdict(one) for name, one in insight.intervals(model, which).items()}
     if model.stacks:
         stack = model.stacks[which]
+        part["heaviest"] = stack.heaviest.name
         part["members"] = {
             one.name: {"weight": one.weight, "score": one.score, "learned": one.learned} for one in stack.members
         }
@@ -114,8 +115,8 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
         terms = insight.term_summary(model, which)
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
-    if insight.has_components(model):
-        found, features = fitted.solution.sobol(), model.encoding.features
+    if (additive := insight.additive(model, which)) is not None:
+        found, features = additive.solution.sobol(), model.encoding.features
         for name, shares in (("components", found.shares), ("columns", found.totals)):
             part[name] = {_named_by(features, key): share._asdict() for key, share in shares.items()}
     return part
@@ -135,17 +136,18 @@ def described(model: TableModel) -> Iterator[str]:
         f"{model.target} from {len(model.encoding.features)} features of {known['rows']} rows, {known['likelihood']} "
         "likelihood" + (f", labels {', '.join(model.labels)}" if model.labels else "")
     )
-    yield f"log evidence {known['log_evidence']:.4f}, leave-one-out {known['loo']:.4f} per row"
+    evidence = "" if model.stacks else f"log evidence {known['log_evidence']:.4f}, "
+    yield f"{evidence}leave-one-out {known['loo']:.4f} per row"
     for i, part in enumerate(known["models"]):
         if len(known["models"]) > 1:
             yield f"{model.labels[i]} against the rest:"
+        if "members" in part:
+            yield from _members(part)
         yield from (f"learning {part['learning']}", f"inference {part['inference']}")
         ranked = insight.relevance(model, i)
-        shown = {k: v for k, v in part["hyperparameters"].items() if not (ranked and "lengthscale of " in k)}
+        ranks = bool(ranked) or "components" in part
+        shown = {k: v for k, v in part["hyperparameters"].items() if not (ranks and "lengthscale of " in k)}
         yield from _named((name, f"{value:.6g}") for name, value in shown.items())
-        for name, member in part.get("members", {}).items():
-            yield f"  {name}: weight {member['weight']:.2f}, leave-one-out {member['score']:.4f} per row alone"
-        yield from (f"  {name}: left out, {reason}" for name, reason in part.get("left_out", {}).items())
         if "intervals" in part:
             yield from (f"integration {part['integration']}", "posteriors (median, 95 % interval; prior):")
             yield from _named(
@@ -154,13 +156,23 @@ def described(model: TableModel) -> Iterator[str]:
             )
         if "kernel" in part:
             yield from _terms(part)
+        of = " of the additive model" if "members" in part else ""
         for name, words in COMPONENTS.items() if "components" in part else ():
-            yield f"share of the variance of f under independent columns, {words} (95 % interval):"
+            yield f"share of the variance of f{of} under independent columns, {words} (95 % interval):"
             each = list(part[name].items())[:MAX_COMPONENTS]
             yield from _named((key, "{share:.1%}, {lower:.1%} to {upper:.1%}".format(**one)) for key, one in each)
         if ranked:
             yield "features from the one that counts most (lengthscale, of standardised columns):"
             yield from _named((name, f"{length:.6g}") for name, length in ranked.items())
+
+
+def _members(part: dict[str, Any]) -> Iterator[str]:
+    """The models of a stack, from the heaviest, and which of them the next lines are about."""
+    yield "stacked models (weight in predictions; leave-one-out per row of each alone):"
+    ranked = sorted(part["members"].items(), key=lambda pair: -pair[1]["weight"])
+    yield from _named((name, f"{one['weight']:.2f}; {one['score']:.4f}") for name, one in ranked)
+    yield from _named((name, f"left out, {reason}") for name, reason in part["left_out"].items())
+    yield f"the heaviest of them, {part['heaviest']}:"
 
 
 def _terms(part: dict[str, Any]) -> Iterator[str]:

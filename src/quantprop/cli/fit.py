@@ -14,7 +14,10 @@ from typer import Option
 
 from quantprop.cli.explain import described, record
 from quantprop.cli.options import (
+    AUTO,
     GROW,
+    MAX_QUICK_ROWS,
+    SINGLE,
     Debug,
     Json,
     Kernel,
@@ -23,6 +26,7 @@ from quantprop.cli.options import (
     Objective,
     TableOptions,
     announce,
+    announce_time,
     check_place,
     takes_table,
 )
@@ -31,6 +35,7 @@ from quantprop.cli.screen import as_json, bars, evaluations, failure, note, plai
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
 
+STACK_POINTS = 200  # inducing points of a stack learned from many rows on a CPU
 TASKS = ("SLURM_NTASKS", "OMPI_COMM_WORLD_SIZE")  # set by launchers that jax.distributed knows
 
 
@@ -39,7 +44,7 @@ def fit(
     table: TableOptions,
     likelihood: Likelihood = None,
     method: Method = "qp",
-    kernel: Kernel = "isotropic",
+    kernel: Kernel = None,
     objective: Objective = "evidence",
     inducing: Annotated[
         int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
@@ -68,11 +73,12 @@ def fit(
 
         check_place(out)
         saved = _checkpointed(checkpoint, minutes)
-        is_first = _joined(coordinator, processes, process)
-        if kernel == GROW:
-            problem = _grown(table, likelihood, method, inducing)
-        else:
-            problem = table.problem(likelihood, kernel, inducing)
+        is_job = _is_job(coordinator, processes, process)
+        kernel = _kernel(kernel, {"--series": series, "--checkpoint": checkpoint is not None,
+                                  "--integrate": integrate, "a job of several processes": is_job})  # fmt: skip
+        is_first = _joined(coordinator, processes, process) if is_job else True
+        problem = _grown(table, likelihood, method) if kernel == GROW else table.problem(likelihood, kernel)
+        inducing = _points(problem, inducing)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= _treatment(problem, inducing, table.seed, series, integrate)
         with (
@@ -104,7 +110,35 @@ def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
         note("warning: hyperparameters are integrated roughly; the status above says what to try")
 
 
-def _grown(table: TableOptions, likelihood: str | None, method: str, inducing: int | None) -> Problem:
+def _kernel(given: str | None, single: dict[str, bool]) -> str:
+    """The kernel as given; by default a stack, or one kernel if an option is set that takes a single model."""
+    option = next((name for name, is_set in single.items() if is_set), None)
+    if given == AUTO and option is not None:
+        raise typer.BadParameter(
+            f"auto stacks several models, and {option} takes one: leave it out, or give one kernel, such as shrunk or "
+            "additive", param_hint="--kernel",
+        )  # fmt: skip
+    return given or (AUTO if option is None else SINGLE)
+
+
+def _points(problem: Problem, inducing: int | None) -> int | None:
+    """The number of inducing points as given; of a stack of many rows on a CPU the default number."""
+    import jax
+
+    n = len(problem.raw)
+    if inducing is not None:
+        return inducing
+    if problem.kernel != AUTO or n <= MAX_QUICK_ROWS or jax.default_backend() != "cpu":
+        announce_time(n)
+        return None
+    note(
+        f"note: {n} rows: every model of the stack represents them by {STACK_POINTS} inducing points; --inducing 512 "
+        "is more accurate and takes longer, --kernel shrunk fits one exact model"
+    )
+    return STACK_POINTS
+
+
+def _grown(table: TableOptions, likelihood: str | None, method: str) -> Problem:
     """The problem with the sum of terms that a search finds; each step is printed."""
     from quantprop import comparison
 
@@ -120,7 +154,7 @@ def _grown(table: TableOptions, likelihood: str | None, method: str, inducing: i
     if len(found.steps) == 1:
         raise RuntimeError("no term gains 2 nats and 2 standard errors over a constant: give --kernel a sum of terms")
     problem = table.problems(rows, roles, [found.best.name])(likelihood, found.best.name)
-    announce(problem, likelihood, inducing)
+    announce(problem, likelihood)
     return problem
 
 
@@ -159,19 +193,22 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
         ) from None
 
 
-def _joined(coordinator: str | None, processes: int | None, process: int | None) -> bool:
-    """Join a job of several processes if options or the environment ask for it; returns whether this one prints."""
+def _is_job(coordinator: str | None, processes: int | None, process: int | None) -> bool:
+    """Whether options or the environment ask for a job of several processes."""
     given = (coordinator, processes, process)
     if any(part is not None for part in given) and None in given:
         raise typer.BadParameter("--coordinator, --processes and --process go together: give all three, or none")
     launched = any(int(os.environ.get(name, "1")) > 1 for name in TASKS)
-    if coordinator is None and "JAX_COORDINATOR_ADDRESS" not in os.environ and not launched:
-        return True
+    return coordinator is not None or "JAX_COORDINATOR_ADDRESS" in os.environ or launched
+
+
+def _joined(coordinator: str | None, processes: int | None, process: int | None) -> bool:
+    """Join a job of several processes; returns whether this one prints."""
     import jax
 
     from quantprop.runtime.jobs import join
 
-    join(*given)
+    join(coordinator, processes, process)
     return jax.process_index() == 0
 
 

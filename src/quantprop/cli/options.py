@@ -25,11 +25,12 @@ LIKELIHOODS = ("probit", "logit", "heaviside", "multinomial-probit", "ordinal", 
                "log-logistic", "zero-inflated-poisson", "zero-inflated-negative-binomial", "warped")  # fmt: skip
 METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
-KERNELS = ("isotropic", "ard", "shrunk", "additive", "auto")
+AUTO, SINGLE = "auto", "isotropic"  # the default kernels: of several models that are stacked, and of one
+KERNELS = (SINGLE, "ard", "shrunk", "additive", AUTO)
 GROW = "grow"  # the kernel word that starts a search for terms
 DATES = ("number", "parts")
 ROLES = ("upper", "event", "exposure", "trials", "weights")
-MAX_QUICK_ROWS = 2000  # a fit of more is announced as a long one
+MAX_QUICK_ROWS = 2000  # a fit of more is announced as a long one, or takes inducing points
 
 
 def one_of(words: tuple[str, ...], terms: bool = False) -> Callable[[Any], Any]:
@@ -74,7 +75,8 @@ OF_KERNEL = (
 GUESSED = "[guessed from the target, and said why]"
 Likelihood = Annotated[str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.  {GUESSED}")]
 Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.  {GUESSED}")]
-Kernel = Annotated[str, choice((*KERNELS, GROW), f"{OF_KERNEL} With grow, a sum of terms is searched for.", terms=True)]
+ALSO_GROW = "With grow, a sum of terms is searched for."
+Kernel = Annotated[str | None, choice((*KERNELS, GROW), f"{OF_KERNEL} {ALSO_GROW}  [auto]", terms=True)]
 Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} Several are compared.  [isotropic]", terms=True)]
 Method = Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")]
 Objective = Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")]
@@ -109,10 +111,10 @@ class TableOptions:
         """The table's name in texts."""
         return "standard input" if self.data == "-" else self.data
 
-    def problem(self, likelihood: str | None, kernel: str, inducing: int | None = None) -> Problem:
+    def problem(self, likelihood: str | None, kernel: str) -> Problem:
         """The problem, with notes on how the columns of the table are used."""
         problem = self.problems(*self.read(), [kernel])(likelihood, kernel)
-        announce(problem, likelihood, inducing)
+        announce(problem, likelihood)
         return problem
 
     def read(self) -> tuple[Table, Roles]:
@@ -215,7 +217,7 @@ IMPLIED = {
 }
 
 
-def announce(problem: Problem, likelihood: str | None, inducing: int | None = None) -> None:
+def announce(problem: Problem, likelihood: str | None) -> None:
     """Notes on how the columns of a table are used."""
     target = problem.target
     asked = likelihood or problem.roles.implied
@@ -230,7 +232,11 @@ def announce(problem: Problem, likelihood: str | None, inducing: int | None = No
     for name in problem.left_out:
         why = "never changes" if problem.kernel in KERNELS else "is in no term"
         note(f"note: column {name} {why}: left out")
-    if (n := len(problem.raw)) > MAX_QUICK_ROWS and inducing is None:
+
+
+def announce_time(n: int) -> None:
+    """A note on the time of exact inference from many rows."""
+    if n > MAX_QUICK_ROWS:
         note(
             f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
             "their square; fit --inducing 512 takes them by inducing points, --sample 1000 learns from 1000 of them"

@@ -16,6 +16,7 @@ from quantprop.core.parameters import declared, labels
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.components import AdditiveTerm
 from quantprop.inference.integrated import HyperparameterMarginal
+from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import MEAN, FixedEffect
 from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, written
@@ -29,12 +30,13 @@ LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
 
 
 def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
-    """−log p(y_i | all other rows) of every training row; NaN where the cavity is improper.
+    """−log p(y_i | all other rows) of every training row, of a stack by its weighted models; NaN where the cavity is
+    improper.
 
     For more than two classes the leave-one-out probabilities of the one-against-rest models are normalised, as in
     prediction.
     """
-    own = np.stack([fitted.solution.loo for fitted in model.fits], axis=1)
+    own = np.stack([one.loo for one in model.stacks or [fitted.solution for fitted in model.fits]], axis=1)
     if own.shape[1] == 1:
         return -own[:, 0]
     positive = np.stack([m.y_train_ for m in model.estimator.base_estimator_.estimators_], axis=1) == 1  # pyright: ignore
@@ -45,7 +47,7 @@ def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
 
 def influence(model: TableModel) -> Float[np.ndarray, " n"]:
     """The change of the latent function at each row caused by the row itself, in nats; summed over the models of
-    classes, and over all functions of a joint model.
+    classes, and over all functions of a joint model. Of a stack it is that of its heaviest model.
     """
     moved = [
         _all_moved(fitted.solution) if isinstance(fitted.solution, ClassSolution) else _moved(fitted.solution)
@@ -113,9 +115,10 @@ def trust(solution: Solution | ClassSolution) -> Trust:
 
 def relevance(model: TableModel, which: int = 0) -> dict[str, float]:
     """Lengthscales of the standardised features under ARD, from the shortest, whose feature counts most; none under one
-    lengthscale for all.
+    lengthscale for all, of terms, and of an additive kernel, whose components say more.
     """
-    if columns_of(model.fits[which].model.kernel):  # of terms, each with lengthscales of its own
+    fitted = model.fits[which]
+    if columns_of(fitted.model.kernel) or _is_additive(fitted):
         return {}
     found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
     if len(found) != len(model.encoding.features) or len(found) == 1:
@@ -195,12 +198,20 @@ def has_terms(model: TableModel) -> bool:
     return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
 
 
-def has_components(model: TableModel) -> bool:
-    """True if a model's kernel has one additive term, alone or times a constant, and f is one function."""
-    found = [AdditiveTerm.of(term) for term in summands(model.fits[0].model.kernel)]
+def additive(model: TableModel, which: int = 0) -> Fitted | None:
+    """The fit whose components can be shown: a model with one additive term, or the one in its stack; None if f is not
+    a sum of curves and surfaces, or not one function.
+    """
+    fits = [one.fitted for one in model.stacks[which].members] if model.stacks else [model.fits[which]]
+    return next((one for one in fits if _is_additive(one)), None)
+
+
+def _is_additive(fitted: Fitted) -> bool:
+    """True if the kernel has one additive term, alone or times a constant, and f is one function."""
+    found = [AdditiveTerm.of(term) for term in summands(fitted.model.kernel)]
     others = [other for term in found if term is not None for other in term.others]
     one = len(found) - found.count(None) == 1 and all(isinstance(other, Constant) for other in others)
-    return one and isinstance(model.fits[0].solution, Solution)
+    return one and isinstance(fitted.solution, Solution)
 
 
 def term_summary(model: TableModel, which: int = 0) -> TermSummary:
