@@ -334,14 +334,16 @@ def test_compare_scores_rows_that_were_not_learned_from(compared, data):
     assert qp["seconds_to_compile"] >= 0  # 0 where another test has compiled the programs
     assert qp["seconds"] > 0
     rows = {one.method: one.rows["ntll"] for one in found.all}
-    constant, linear = said["baselines"]
+    constant, linear, boosting = said["baselines"]
     shares = [
         -np.log(np.where(came[test], came[train].mean(), 1 - came[train].mean())) for train, test in division.splits
     ]
     assert (constant["method"], linear["method"]) == ("constant", "linear")
     assert constant["ntll"] == pytest.approx(np.mean(shares), abs=0.01)
-    less = np.concatenate(rows["linear"]) - np.concatenate(rows["qp"])
-    assert linear["ntll_less_first"] == pytest.approx(less.mean(), abs=1e-12)
+    for one in (linear, boosting):
+        less = np.concatenate(rows[one["method"]]) - np.concatenate(rows["qp"])
+        assert one["ntll_less_first"] == pytest.approx(less.mean(), abs=1e-12)
+    assert (boosting["method"], boosting["converged"]) == ("boosting", None)
 
 
 LEAKS = re.compile(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from quantprop import kernels
+from quantprop.comparison import boosting
 from quantprop.comparison.scores import (
     ClassForecast,
     Estimate,
@@ -36,7 +37,8 @@ Report = Callable[[str, int, int], None]  # method, fits done, fits in all
 
 WIDE_VARIANCE = Parameter(100.0, fixed=True)  # a variance that allows any value of f that data could ask for
 OFFSET = kernels.Constant(WIDE_VARIANCE)
-BASELINES = ("constant", "linear")
+LINEAR, BOOSTING = "linear", "boosting"
+BASELINES = ("constant", LINEAR, BOOSTING)
 
 
 def linear_kernel(problem: Problem) -> kernels.Kernel:
@@ -63,7 +65,7 @@ class Division:
 @dataclass(frozen=True)
 class Fold:
     """One fit: how many rows it learned from, those it was scored on and how they were forecast, how long learning
-    took (without compiling) and whether it converged.
+    took (without compiling) and whether it converged (True of boosting).
     """
 
     learned: int
@@ -75,12 +77,14 @@ class Fold:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """One method or baseline: its folds, how long its programs took to compile, and the model that is shown."""
+    """One method or baseline: its folds, how long its programs took to compile, and the model that is shown (None of
+    boosting).
+    """
 
     method: str
     folds: tuple[Fold, ...] = field(repr=False)
     compiling: float
-    model: TableModel = field(repr=False)
+    model: Any = field(repr=False)
 
     @property
     def forecast(self) -> Forecast:
@@ -202,8 +206,9 @@ def compare(
     """Fit every method on each split, and once more on the rows to show.
 
     Two baselines are fitted by the first method: the same likelihood with f constant, and with f linear in the features
-    (a generalised linear model: probit, logistic, Poisson regression and so on). Warnings of fits are suppressed: each
-    fit's status reports why it stopped, and is shown.
+    (a generalised linear model: probit, logistic, Poisson regression and so on). A third is scikit-learn's gradient
+    boosting by histograms, with its own settings. Warnings of fits are suppressed: each fit's status reports why it
+    stopped, and is shown.
 
     Args:
         problem: A learning problem, as returned by `tables.problem`.
@@ -230,7 +235,8 @@ def compare(
                 run = stack.enter_context(ThreadPoolExecutor(threads)).map
             evaluated = tuple(run(evaluate, methods, methods, repeat({})))
             baselines = tuple(run(evaluate, BASELINES, repeat(methods[0]), simpler))  # by programs compiled by now
-        return Comparison(problem, division, evaluated, baselines, _posteriors(evaluated))
+        boosted = _boosted(problem, division, report)
+        return Comparison(problem, division, evaluated, (*baselines, boosted), _posteriors(evaluated))
 
 
 def _evaluated(
@@ -255,6 +261,18 @@ def _evaluated(
     shown = shown or problem.fit(method, division.shown, **settings)
     report(name, total, total)
     return Evaluated(name, tuple(done), max(cold - done[0].seconds, 0.0), shown)  # programs may be there already
+
+
+def _boosted(problem: Problem, division: Division, report: Report) -> Evaluated:
+    """Gradient boosting on every split."""
+    done: list[Fold] = []
+    for train, test in division.splits:
+        report(BOOSTING, len(done), len(division.splits))
+        start = time.perf_counter()
+        found = boosting.forecast(problem, train, test)
+        done.append(Fold(len(train), test, found, time.perf_counter() - start, True))
+    report(BOOSTING, len(done), len(done))
+    return Evaluated(BOOSTING, tuple(done), 0.0, None)
 
 
 def forecast_of(problem: Problem, model: TableModel, rows: np.ndarray) -> Forecast:

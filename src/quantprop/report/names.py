@@ -13,7 +13,7 @@ from quantprop.likelihoods import by_name
 
 METHODS = {
     "qp": "QP", "ep": "EP", "vb": "VB", "laplace": "Laplace", "power-ep": "power EP", "constant": "constant",
-    "linear": "linear model",
+    "linear": "linear model", "boosting": "gradient boosting",
 }  # fmt: skip
 SCORES = {
     "error": "test error", "rmse": "RMSE", "mae": "MAE", "ntll": "NTLL", "brier": "Brier", "calibration": "calibration",

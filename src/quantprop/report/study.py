@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from quantprop.comparison import ClassForecast, Comparison, Evaluated
+from quantprop.comparison.boosting import described
 from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
 from quantprop.report.figures import gallery, pictures
 from quantprop.report.names import (
@@ -80,7 +81,7 @@ class Study:
 
 def _fitted(found: Comparison) -> str:
     target, encoding = found.problem.target, found.problem.encoding
-    fits = [fold for one in found.all for fold in one.folds]
+    fits = [fold for one in found.all if one.model is not None for fold in one.folds]
     failed = sum(not fold.converged for fold in fits)
     why = "they never change" if found.problem.kernel in KERNELS else "they are in no term"
     left = f" Left out, since {why}: {', '.join(found.problem.left_out)}." if found.problem.left_out else ""
@@ -140,7 +141,8 @@ def _baselines(found: Comparison) -> str:
     known = f", which is {REGRESSIONS[likelihood]}" if likelihood in REGRESSIONS else ""
     return (
         f"Two simpler models stand beside the methods, with the same likelihood, by {first}: the constant has the same "
-        f"f in all rows, the linear model an f that is linear in the features{known}."
+        f"f in all rows, the linear model an f that is linear in the features{known}. Gradient boosting is that "
+        f"of scikit-learn by histograms, as it comes, with {described(likelihood)}."
     )
 
 
@@ -156,6 +158,8 @@ def _errors(found: Comparison) -> str:
 def _endings(found: Comparison) -> Markup:
     rows = []
     for one in found.all:
+        if one.model is None:
+            continue
         fits = one.model.fits
         worst = next((fitted for fitted in fits if not fitted.converged), fits[0])
         evidence = sum(fitted.solution.log_evidence for fitted in fits)
@@ -175,7 +179,7 @@ def _trusted(found: Comparison) -> Markup:
 
 
 def _share(one: Evaluated) -> str:
-    return f"{sum(fold.converged for fold in one.folds)} of {len(one.folds)}"
+    return "" if one.model is None else f"{sum(fold.converged for fold in one.folds)} of {len(one.folds)}"
 
 
 def _numbers(found: Comparison) -> Markup:
@@ -218,7 +222,7 @@ def records(found: Comparison, which: Sequence[Evaluated] = ()) -> list[dict[str
             "calibration_if_perfect_95": one.perfect[1],
             "seconds": one.seconds,
             "seconds_to_compile": one.compiling,
-            "converged": sum(fold.converged for fold in one.folds),
+            "converged": None if one.model is None else sum(fold.converged for fold in one.folds),
             "folds": len(one.folds),
         }
         for one in which or found.methods
