@@ -11,7 +11,7 @@ from jaxtyping import Float
 from quantprop.learning.landscape import Point
 
 MAX_ROUNDS = 5  # per start
-MEMORY_PAIRS = 10  # stored pairs of a step and the change of the gradient
+MEMORY_PAIRS = 40  # stored pairs of a step and the change of the gradient
 
 
 class Trials(Protocol):
