@@ -192,10 +192,10 @@ def test_methods_and_schedules_must_exist():
     for method in (VB(), Laplace()):
         kind = type(method).__name__
         refused(f"sequential … {kind}", PROBIT, X, Y, method, schedule="sequential")
-        refused(f"{kind} does not exist for the heaviside … use", Model(KERNEL, likelihoods.Heaviside()), X, Y, method)
-    refused("Laplace does not exist for the heaviside", Model(KERNEL, likelihoods.Heaviside(0.1)), X, Y, Laplace())
+        refused(f"{kind} does not support the heaviside … use", Model(KERNEL, likelihoods.Heaviside()), X, Y, method)
+    refused("Laplace does not support the heaviside", Model(KERNEL, likelihoods.Heaviside(0.1)), X, Y, Laplace())
     kinked = Model(KERNEL, likelihoods.DoubleExponential())
-    refused("Laplace does not exist for the double-exponential", kinked, X, X[:, 0], Laplace())
+    refused("Laplace does not support the double-exponential", kinked, X, X[:, 0], Laplace())
     refused("tol must be a positive number", PROBIT, X, Y, tol=0.0)
     refused("max_sweeps must be an integer and at least 1", PROBIT, X, Y, max_sweeps=0)
     for power in (0.0, -0.5, 1.5):

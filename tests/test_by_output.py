@@ -193,12 +193,12 @@ def test_what_is_wrong_is_said():
     with pytest.raises(ValueError, match="outside the support of the by-output likelihood"):
         infer(model, X, wrong, "laplace")
     solution = infer(model, X, Y, "laplace")
-    with pytest.raises(ValueError, match="output must be one of 0, 1, the output of all new rows"):
+    with pytest.raises(ValueError, match="output must be one of 0, 1, which applies to all new rows"):
         solution.predict_y(X[:2])
     for output in (1.0, True, X[:2, 1]):  # a number of the column of X, say
-        with pytest.raises(ValueError, match="output must be one of 0, 1, the output of all new rows"):
+        with pytest.raises(ValueError, match="output must be one of 0, 1, which applies to all new rows"):
             solution.predict_y(X[:2], output=output)
-    with pytest.raises(ValueError, match="output was given, but the probit likelihood has one only"):
+    with pytest.raises(ValueError, match="output was given, but the probit likelihood has a single output"):
         infer(Model(kernels.SquaredExponential(), likelihoods.Probit()), T[1][:, None], CLASSES, "ep").predict_y(
             [[0.0]], output=1
         )

@@ -335,9 +335,9 @@ def test_weights_are_repeated_rows(by_ep):
     ("model", "y", "more", "words"),
     [
         (JOINT, Y + 0.5, {}, r"y\[0\] = 0.5 is outside the support"),
-        (JOINT, Y, {"weights": np.full(10, 0.5)}, "weights must be whole numbers"),
+        (JOINT, Y, {"weights": np.full(10, 0.5)}, "weights must be integers"),
         (Model(KERNEL, likelihoods.MultinomialProbit(2)), Y, {}, "classes - 1|classes − 1"),
-        (Model(EACH, likelihoods.MultinomialProbit()), Y + 1, {}, "classes: y shows 4"),
+        (Model(EACH, likelihoods.MultinomialProbit()), Y + 1, {}, "the number of classes differs: 4 in y"),
         (Model(KERNEL, likelihoods.MultinomialProbit(), Parameter(1.0)), Y, {}, "cancels"),
         (Model(KERNEL, likelihoods.MultinomialProbit(), process=Markov()), Y, {}, "process must be Dense"),
         (JOINT, Y, {"exposure": 2.0}, "exposure was given"),
@@ -346,7 +346,7 @@ def test_weights_are_repeated_rows(by_ep):
             Model(EACH, likelihoods.Probit()),
             np.sign(Y - 0.5),
             {},
-            "PerClass has a function for each class, and the probit",
+            "PerClass has one latent function per class, but the probit",
         ),
     ],
 )

@@ -232,11 +232,11 @@ def test_other_backends_give_what_the_dense_one_gives(process):
 @pytest.mark.parametrize("method", [VB(), Laplace(), PowerEP(0.5), QP(1.0)], ids=repr)
 def test_other_methods_are_refused_by_name(method):
     solution = infer(Model(KERNEL, likelihoods.Probit()), X, LABELS, "ep", max_sweeps=2)
-    with pytest.raises(ValueError, match=r"corrections exist for EP and QP.*method='ep'"):
+    with pytest.raises(ValueError, match=r"corrections are supported for EP and QP.*method='ep'"):
         replace(solution, method=method).corrected()
     with pytest.raises(ValueError, match="did not converge"):
         solution.corrected()
-    with pytest.raises(ValueError, match="holds no observations"):
+    with pytest.raises(ValueError, match="has no observations"):
         replace(solution, data=None, status=replace(solution.status, reason="converged")).corrected()
 
 
@@ -244,12 +244,12 @@ def test_several_classes_are_refused_by_name():
     """Of corrections; a number for trust says why there is none, and how many modes there are."""
     kernel = kernels.SquaredExponential(2.0)
     solution = infer(Model(kernel, likelihoods.MultinomialProbit(3)), X, np.arange(9) % 3, "ep")
-    with pytest.raises(ValueError, match="one latent function"):
+    with pytest.raises(ValueError, match="several classes jointly"):
         solution.corrected()
     said = trust(solution)
     assert np.isnan(said.shift)
     assert said.doubt.shape == (9,)
-    assert str(said).startswith("no correction: corrections exist for models of one latent function")
+    assert str(said).startswith("no correction: corrections are not supported for several classes")
     assert str(said).endswith("no other mode was found")
 
 

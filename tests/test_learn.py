@@ -121,7 +121,7 @@ def test_the_leave_one_out_objective_is_the_sum_of_loo():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"objective": "elbo"}, "exists for VB only"),
+        ({"objective": "elbo"}, "is supported for VB only"),
         ({"objective": "likelihood"}, "objective must be one of"),
         ({"gradient": "numeric"}, "gradient must be"),
         ({"restarts": -1}, "restarts must be an integer and at least 0"),

@@ -109,7 +109,7 @@ def test_forecast_draws_a_fan_and_the_data():
     median, data = ax.lines
     np.testing.assert_allclose(median.get_xydata(), [[1.0, 0.1], [2.0, 0.7], [3.0, 0.3]], rtol=1e-8)
     np.testing.assert_array_equal(data.get_xydata(), [[0.0, 0.2], [1.0, 0.4]])
-    for bad, message in (({"times": times[:2]}, "times must be those"), ({"levels": (1.0,)}, "levels must be")):
+    for bad, message in (({"times": times[:2]}, "times must have one entry"), ({"levels": (1.0,)}, "levels must be")):
         with pytest.raises(ValueError, match=message):
             plots.forecast(**({"times": times, "predictive": found} | bad))
 
@@ -139,7 +139,7 @@ def test_decomposition_draws_every_term_with_its_bands_and_the_rest():
     season = plots.effect(found, "periodic(0, period=7)")
     np.testing.assert_allclose(season.lines[0].get_xdata()[[0, -1]], [0.0, 7.0])
     of_two = infer(Model(kernel + kernels.Linear().on(1), likelihoods.Gaussian(0.1)), found.X, y, "ep")
-    with pytest.raises(ValueError, match="all see one column of X"):
+    with pytest.raises(ValueError, match="all depend on one column of X"):
         plots.decomposition(of_two)
 
 
@@ -235,7 +235,7 @@ def test_reliability_by_hand(coding):
     ("probability", "outcome", "more", "message"),
     [
         ([0.5, 1.5], [0, 1], {}, r"lie in \[0, 1\]; got 1.5"),
-        ([0.5], [0, 1], {}, "equally long, at least 1; got 1 and 2"),
+        ([0.5], [0, 1], {}, "the same length, at least 1; got 1 and 2"),
         ([0.5], [2], {}, "0 and 1, or −1 and 1"),
         ([0.5], [1], {"bins": 0}, "at least 1; got 0"),
         ([np.nan], [1], {}, "NaN"),
@@ -370,7 +370,7 @@ def _moments(f: np.ndarray, density: np.ndarray) -> tuple[float, float]:
 
 
 def test_site_takes_one_datum():
-    with pytest.raises(ValueError, match=r"one datum with one cavity; got shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"one observation with one cavity; got shape \(2,\)"):
         plots.site(likelihoods.Probit(), [1, -1], (0.0, 1.0))
 
 

@@ -186,7 +186,7 @@ def test_models_that_have_not_converged_are_named(numbers):
     early = fit(Model(smooth(0.1), likelihoods.Gaussian(2.0)), X, Y, "ep", max_evaluations=2)
     found = stack({**numbers, "early": early})
     assert "max-evaluations" in found.left_out["early"]
-    with pytest.raises(ValueError, match="no model can enter the stack: model 1: learning ended max-evaluations"):
+    with pytest.raises(ValueError, match="no model could be stacked: model 1: learning ended max-evaluations"):
         stack([early])
 
 

@@ -35,10 +35,10 @@ def model(kernel, noise=0.5):
 
 
 @pytest.mark.parametrize(
-    ("x", "word"), [(SECONDS, "diagonal"), (np.repeat(SECONDS[:15], 2, axis=0), "diagonal"), (1e-6 * X, "flat")]
+    ("x", "word"), [(SECONDS, "diagonal"), (np.repeat(SECONDS[:15], 2, axis=0), "diagonal"), (1e-6 * X, "constant")]
 )
 def test_a_fit_that_starts_blind_says_so(x, word):
-    with pytest.warns(KernelWarning, match=f"fit: the kernel starts {word}"):
+    with pytest.warns(KernelWarning, match=f"fit: the initial kernel is {word}"):
         fit(model(kernels.SquaredExponential()), x, np.resize(Y, len(x)), "ep", max_evaluations=1)
 
 

@@ -99,7 +99,7 @@ def test_a_backend_that_cannot_tell_terms_apart_says_so(probit):
     from priors.lowrank import LowRank
 
     model = Model(SUM, likelihoods.Probit(), process=LowRank(X[:10]))
-    with pytest.raises(TypeError, match="LowRank cannot tell the terms of a sum apart: use process=Dense"):
+    with pytest.raises(TypeError, match="LowRank cannot separate the terms of a sum: use process=Dense"):
         infer(model, X, np.sign(Y), "ep").terms(X)
 
 

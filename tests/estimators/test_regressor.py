@@ -182,7 +182,7 @@ def test_no_estimator_predicts_nan(name):
     ways += [lambda x: model.predict_proba(x, x)] if name == "ranker" else []
     assert len(ways) >= 2
     for way in ways:
-        with pytest.raises(np.linalg.LinAlgError, match="is not finite: inference ended improper-start"):
+        with pytest.raises(np.linalg.LinAlgError, match="is not finite: inference stopped with status improper-start"):
             way(NEW)
 
 

@@ -77,7 +77,7 @@ def test_noise_below_the_rounding_of_the_kernel_matrix():
     """84: B had no Cholesky factor at the likelihood's own sites. Four equal rows know f to half their noise."""
     model = Model(kernels.SquaredExponential(1e8, 1.0), likelihoods.Gaussian(1e-5))
     y = RNG.normal(size=(5, 4))
-    with pytest.warns(PrecisionWarning, match="1e[+]18 times as precisely"):
+    with pytest.warns(PrecisionWarning, match="1e[+]18 times as precise"):
         solution = infer(model, np.repeat(np.arange(5.0)[:, None], 4, axis=0), y.ravel(), "laplace")
     assert finite(solution)
     np.testing.assert_allclose(solution.marginals.variance, 0.25e-10, rtol=1e-3)
@@ -108,7 +108,7 @@ def test_a_kernel_that_is_no_covariance_is_named():
     x = RNG.normal(size=(30, 3))
     solution = infer(Model(kernels.Periodic(4.0, 0.5, 1.0), likelihoods.Probit()), x, np.sign(x[:, 0]), "laplace")
     assert solution.status.reason == "no-covariance"
-    assert "Periodic is one of a single feature" in str(solution.status)
+    assert "Periodic is valid for a single column" in str(solution.status)
 
 
 @pytest.mark.campaign
@@ -184,7 +184,7 @@ def test_contradictory_labels_have_no_fixed_point_of_qp():
     _, ep = contradictory(3, 2, 7.46e-6, projections.KL())
     _, qp = contradictory(3, 2, 7.46e-6, projections.Wasserstein(2))
     assert ep > 0 > qp
-    with pytest.warns(FixedPointWarning, match="the solution is that of EP"):
+    with pytest.warns(FixedPointWarning, match="the solution is from EP"):
         solution = replayed(1378)
     assert solution.converged
     assert solution.method == EP()
@@ -201,7 +201,7 @@ def test_a_posterior_that_collapses_is_no_prior_without_variance(number):
     """8098, 3378, 4498, 9618: QP's sweeps shrank marginals to 0, which was taken for a kernel that gives no variance,
     so that neither a path nor EP was asked; 1938 ended with NaN.
     """
-    with pytest.warns(FixedPointWarning, match="the solution is that of EP"):
+    with pytest.warns(FixedPointWarning, match="the solution is from EP"):
         solution = replayed(number)
     assert solution.converged, solution.status
     assert finite(solution)

@@ -196,12 +196,12 @@ def test_a_level_unseen_in_training_has_an_effect_of_its_own():
         (lambda: Additive(2, factors=((0, 1), (1,))), "must not share a column"),
         (lambda: Additive(2, lengthscale=[1.0] * 3).measured(X), r"lengthscale must be .* shape \(5,\); got \(3,\)"),
         (lambda: Additive(2, relevance=[1.0] * 3).measured(X), r"relevance must be .* shape \(4,\); got \(3,\)"),
-        (lambda: Additive(2).gram(X), "learn with fit, which chooses it"),
+        (lambda: Additive(2).gram(X), "use fit, which estimates it"),
         (
             lambda: Additive(1, factors=((0, 1),)).measured(np.array([[1.0, 1.0], [0.0, 0.0]])),
             "exclude each other, and row 0",
         ),
-        (lambda: infer(Model(Additive(2), likelihoods.Gaussian()), X, X[:, 0], "ep"), "learn with fit"),
+        (lambda: infer(Model(Additive(2), likelihoods.Gaussian()), X, X[:, 0], "ep"), "use fit"),
     ],
 )
 def test_mistakes_are_said(make, said):
@@ -245,8 +245,9 @@ def test_it_is_one_term_in_files_and_in_the_language():
 @pytest.mark.parametrize(
     ("text", "position", "said"),
     [
-        ("additive(*, a)", 1, "stands alone"), ("se(*)", 1, "stands alone"), ("additive(a, order=4)", 13, "1, 2 or 3"),
-        ("additive(a, ard=true)", 13, "no option 'ard'"), ("additive(a, variance=[1, 2])", 13, "3 numbers"),
+        ("additive(*, a)", 1, "the only column"), ("se(*)", 1, "the only column"),
+        ("additive(a, order=4)", 13, "1, 2 or 3"), ("additive(a, ard=true)", 13, "no option 'ard'"),
+        ("additive(a, variance=[1, 2])", 13, "3 numbers"),
     ],
 )  # fmt: skip
 def test_errors_in_terms_point_at_the_place(text, position, said):

@@ -92,7 +92,7 @@ def test_white_noise_on_columns_is_of_the_datum():
         (lambda: SE(1.0, [1.0, 2.0]).on([0, 1, 2], ard=True), "one per column \\(3\\); got 2"),
         (lambda: SE().on(7).gram(X), "column 7 does not exist: X has 4 columns"),
         (lambda: SE().on("age").gram(X), "'age' is a name, and X is an array without names"),
-        (lambda: kernels.Coregion().on(3).gram(X), "levels is not known"),
+        (lambda: kernels.Coregion().on(3).gram(X), "levels is not set"),
         (lambda: kernels.Coregion(1, 3).on([0, 3]).gram(X), "one column of codes; got 2"),
         (lambda: kernels.Coregion(1, 3, own=[1.0]), "own must have shape \\(3,\\)"),
         (lambda: kernels.located(SE().on("ages"), ("age", "dose")), "no column 'ages'; it has 'age', 'dose'"),

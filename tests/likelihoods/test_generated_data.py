@@ -331,10 +331,10 @@ def test_three_data_sets_of_every_model(name, method, seed):
 @pytest.mark.parametrize(
     ("likelihood", "method", "reason"),
     [
-        (likelihoods.Heaviside(), "vb", r"VB does not exist for the heaviside likelihood: .*use EP or QP"),
-        (likelihoods.Heaviside(), "laplace", r"Laplace does not exist for the heaviside likelihood: .*use EP, QP"),
-        (likelihoods.Heaviside(0.05), "laplace", r"Laplace does not exist for the heaviside likelihood: .*use EP, QP"),
-        (likelihoods.DoubleExponential(), "laplace", r"Laplace does not exist for the double-exponential .*use EP, QP"),
+        (likelihoods.Heaviside(), "vb", r"VB does not support the heaviside likelihood: .*use EP or QP"),
+        (likelihoods.Heaviside(), "laplace", r"Laplace does not support the heaviside likelihood: .*use EP, QP"),
+        (likelihoods.Heaviside(0.05), "laplace", r"Laplace does not support the heaviside likelihood: .*use EP, QP"),
+        (likelihoods.DoubleExponential(), "laplace", r"Laplace does not support the double-exponential .*use EP, QP"),
     ],
 )
 def test_a_method_that_does_not_exist_says_so(likelihood, method, reason):

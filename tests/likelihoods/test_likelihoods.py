@@ -344,7 +344,7 @@ def test_impossible_data_are_named(likelihood, y, bad, scales):
             lambda: likelihoods.ZeroInflatedNegativeBinomial(0.1, 1.0, "log"),
             "ZeroInflatedNegativeBinomial: link must be one of exp",
         ),
-        (lambda: likelihoods.Warped(1.0, [0.5, 0.5]), "heights, widths and centres must be as many"),
+        (lambda: likelihoods.Warped(1.0, [0.5, 0.5]), "heights, widths and centres must have the same length"),
         (lambda: likelihoods.Warped(1.0, [-0.5], [1.0], [0.0]), "heights must be positive"),
         (lambda: likelihoods.Warped(1.0, [0.5], [0.0], [0.0]), "widths must be positive"),
     ],

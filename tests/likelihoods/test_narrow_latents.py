@@ -108,5 +108,5 @@ ALL = [
 def test_cdf_at_infinity(likelihood):
     got = predictive(likelihood, np.array([0.3, 0.3, 0.3]), np.array([0.5, 0.5, 0.0]))
     np.testing.assert_array_equal(got.cdf(np.array([-np.inf, np.inf, np.inf])), [0.0, 1.0, 1.0])
-    with pytest.raises(ValueError, match="y must hold numbers; got NaN"):
+    with pytest.raises(ValueError, match="y must not contain NaN"):
         got.cdf(np.array([0.0, np.nan, 1.0]))

@@ -86,7 +86,7 @@ def test_points_and_mean_stay_and_dense_is_refused():
     assert (after.mean.value, after.mean.fixed) == (0.1, True)
     np.testing.assert_array_equal(after.process.points, Z)
     assert not after.process.learn
-    with pytest.raises(TypeError, match=r"Dense cannot keep rows as a message: use process=Inducing\(512\)"):
+    with pytest.raises(TypeError, match=r"Dense cannot summarise earlier rows: use process=Inducing\(512\)"):
         infer(Model(KERNEL, likelihoods.Probit()), X, LABELS, "ep").as_prior()
 
 

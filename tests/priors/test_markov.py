@@ -358,7 +358,7 @@ def test_columns_that_are_not_time_say_what_to_do():
     x, y = series(40, "probit")
     wide = np.hstack([x, np.cos(x)])
     for kernel, message in (
-        (kernels.Matern32(), r"got 2: say which it is, kernel.on\(0\).*mean=means.Linear"),
+        (kernels.Matern32(), r"got 2: select it with kernel.on\(0\).*mean=means.Linear"),
         (kernels.Matern32().on(0) + kernels.Linear().on(1), r"got one of columns 0, 1.*mean=means.Linear"),
         (kernels.Matern32().on(2), r"column 2 does not exist: X has 2 columns"),
     ):

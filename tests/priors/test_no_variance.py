@@ -19,7 +19,7 @@ def test_it_is_said_and_weight_0_helps(name):
     model = Model(kernels.Linear(2.0), likelihoods.Probit(), 0.3, PROCESSES[name])
     known = infer(model, X, Y, "ep")
     assert known.status.reason == "no-variance"
-    assert "weights of 0" in known.status.remedy
+    assert "weights to 0" in known.status.remedy
     assert known.marginals.variance[0] == 0.0
     left = infer(model, X, Y, "ep", weights=WITHOUT)
     rest = infer(Model(kernels.Linear(2.0), likelihoods.Probit(), 0.3), X[1:], Y[1:], "ep")

@@ -62,12 +62,12 @@ def refuse_others(values: Any, name: str) -> None:
         if kind in "mM":
             days = "(d - d.min()) / np.timedelta64(1, 'D')" if kind == "M" else "d / np.timedelta64(1, 'D')"
             raise ValueError(
-                f"{where} holds {'dates' if kind == 'M' else 'durations'}: make numbers of them first, in a unit of "
-                f"your choice; {days} gives days"
+                f"{where} holds {'dates' if kind == 'M' else 'durations'}: convert them to numbers in a unit of your "
+                f"choice; {days} gives days"
             )
         for at, entry in np.ndenumerate(np.asarray(part)) if kind == "O" else ():
             if isinstance(entry, int) and abs(entry) > sys.float_info.max:
-                raise ValueError(f"{where}{list(at) or ''} is an integer beyond 1e308: give {name} in a larger unit")
+                raise ValueError(f"{where}{list(at) or ''} is an integer above 1e308: express {name} in a larger unit")
 
 
 def _kind_of(part: Any) -> str:
@@ -97,7 +97,7 @@ def refuse_sizes(array: np.ndarray, name: str, all_rows: bool = True) -> None:
     largest = np.ravel(np.max(sizes, axis=0, initial=0.0))
     if all_rows and (bad := (largest > 0) & (largest < SMALLEST)).any():
         column = f"{name}[:, {np.argmax(bad)}]" if array.ndim > 1 else name
-        raise ValueError(f"{column} has no number above {largest[bad][0]:g}: squares of such underflow; {remedy}")
+        raise ValueError(f"{column} has no value above {largest[bad][0]:g}, so its squares underflow; {remedy}")
 
 
 def real_array(values: Any, name: str, ndim: int | None = None) -> Float[np.ndarray, "..."]:
@@ -129,7 +129,7 @@ def inputs(values: Any, name: str, features: int | None = None) -> Float[np.ndar
     array = array[:, None] if array.ndim == 1 else array
     refuse_sizes(array, name, all_rows=False)
     if array.ndim != 2:
-        raise ValueError(f"{name} must be a matrix with one row per datum; got shape {array.shape}")
+        raise ValueError(f"{name} must be a matrix with one row per observation; got shape {array.shape}")
     if 0 in array.shape:
         raise ValueError(f"{name} must have at least one row and one column; got shape {array.shape}")
     if features is not None and array.shape[1] != features:
@@ -142,7 +142,7 @@ def spread(array: np.ndarray, shape: tuple[int, ...], name: str) -> np.ndarray:
     try:
         return np.broadcast_to(array, shape).copy()
     except ValueError:
-        raise ValueError(f"{name} must have shape {shape}, or be one number for all; got shape {array.shape}") from None
+        raise ValueError(f"{name} must have shape {shape}, or be a single number; got shape {array.shape}") from None
 
 
 def positive_rows(values: Any, name: str, shape: tuple[int, ...], zero_allowed: bool = False) -> np.ndarray:

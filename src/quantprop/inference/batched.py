@@ -47,7 +47,7 @@ def predict_many(solutions: Sequence[Solution], Xnew: Sequence[Any]) -> list[Nor
         raise ValueError(f"Xnew must have one entry per solution (solutions: {len(solutions)}); got {len(Xnew)}")
     for i, solution in enumerate(solutions):
         if solution.posterior is not None:
-            raise ValueError(f"solutions[{i}] holds a part of its rows only: use its own predict")
+            raise ValueError(f"solutions[{i}] holds only some of its rows: use its own predict method")
     new = [inputs(x, "Xnew", features=s.X.shape[1]) for s, x in zip(solutions, Xnew, strict=True)]
     latents = predict_given_means(solutions, new)
     return [with_mean_uncertainty(*each) for each in zip(solutions, new, latents, strict=True)]

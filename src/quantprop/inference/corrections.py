@@ -193,7 +193,7 @@ def correct(solution: Solution) -> Corrected:
     by, evidence, marginals, change = to_numpy(found)
     marginals, change = jax.tree.map(lambda column: column[:n], (marginals, change))
     if not np.isfinite(evidence):
-        raise ValueError("corrections need proper cavities, and some are not: leave out the rows whose loo is NaN")
+        raise ValueError("corrections need proper cavities: leave out the rows whose loo is NaN")
     doubt = 0.5 * np.sqrt(change.mean**2 + change.variance**2 / 2.0 + change.skewness**2 / 6.0)
     corrected = _skewed(marginals, change, "X")
     return Corrected(solution.log_evidence + float(evidence), corrected, doubt, solution, by)
@@ -206,23 +206,25 @@ def _check(solution: Solution) -> None:
     known = matched and (isinstance(method.projection, KL) or method.projection == Wasserstein(2.0))
     if not known:
         raise ValueError(
-            f"corrections exist for EP and QP, whose tilted densities have the posterior's means; got {method!r}: "
-            "infer with method='ep'"
+            "corrections are supported for EP and QP, whose tilted densities have the posterior's means; got "
+            f"{method!r}: infer with method='ep'"
         )
     if not solution.converged:
         raise ValueError(f"corrections expand around a fixed point, and inference did not converge: {solution.status}")
     if solution.posterior is not None:
         raise ValueError(
-            "corrections need all rows in one place, and these were divided among devices: infer once more on one "
+            "corrections need all rows in one place, and these were divided among devices: run infer again on one "
             "device, or in one process, from fitted.model"
         )
     if solution.data is None:
-        raise ValueError("the solution holds no observations (its file is of an earlier version): infer it again")
+        raise ValueError(
+            "the solution has no observations (its file was written by an earlier version): run infer again"
+        )
     several = solution.weights is not None and (solution.weights > 1.0).any()
     if several and solution.model.process.copies_apart:
         raise ValueError(
-            f"with {type(solution.model.process).__name__} a row of weight above 1 is several values, which "
-            "corrections do not tell apart: repeat the rows (np.repeat(X, weights, axis=0), y likewise)"
+            f"with {type(solution.model.process).__name__} a row of weight above 1 stands for several observations, "
+            "which corrections cannot separate: repeat the rows (np.repeat(X, weights, axis=0), y likewise)"
         )
 
 
@@ -270,7 +272,8 @@ def _skewed(gaussian: Normal, by: Any, name: str) -> Skewed:
         row = int(np.argmin(growth))
         raise ValueError(
             f"the correction leaves no variance at row {row} of {name} ({growth[row]:.2g} of the Gaussian's): the "
-            "expansion does not hold, and the Gaussian posterior is not to be trusted; sample it (quantprop.reference)"
+            "expansion fails, and the Gaussian posterior should not be trusted; sample the posterior "
+            "(quantprop.reference)"
         )
     sd = np.sqrt(gaussian.variance)
     return Skewed(gaussian.mean + sd * by.mean, gaussian.variance * growth, by.skewness / growth**1.5)

@@ -40,8 +40,8 @@ def is_multi_class(model: Model) -> bool:
         return True
     if isinstance(model.kernel, PerClass) and not isinstance(model.process, (Classes, ClassesInducing)):
         raise ValueError(
-            f"kernel: PerClass has a function for each class, and the {model.plain_likelihood.name} likelihood sees "
-            "one: give MultinomialProbit or Softmax, or a kernel of one function"
+            f"kernel: PerClass has one latent function per class, but the {model.plain_likelihood.name} likelihood "
+            "takes one: use MultinomialProbit or Softmax, or a kernel of one function"
         )
     return False
 
@@ -52,8 +52,8 @@ def factors_of(model: Model, x: Float[np.ndarray, "n d"], y: Any, weights: Any =
     labels = encode(likelihood, observed(y, likelihood, len(x)), (len(x),)).y.astype(int)
     total = row_weights(weights, len(x))
     if (total != np.rint(total)).any():
-        raise ValueError(f"weights must be whole numbers for the {likelihood.name} likelihood, whose rows of weight w "
-                         "are written w times; round them")  # fmt: skip
+        raise ValueError(f"weights must be integers for the {likelihood.name} likelihood, which repeats a row of "
+                         "weight w w times; round them")  # fmt: skip
     copies = total.astype(int)
     model = _of_factors(model, labels)
     x, labels = np.repeat(x, copies, axis=0), np.repeat(labels, copies)
@@ -75,14 +75,14 @@ def _of_factors(model: Model, labels: np.ndarray) -> Model:
     if known is None and seen > 2 and len(codes) < seen:
         missing = int(np.setdiff1d(np.arange(len(codes) + 1), codes)[0])
         raise ValueError(f"y has no row of class {missing}, but of class {seen - 1}: number the classes 0, 1, ... "
-                         f"without gaps, or give their number, {type(likelihood).__name__}(classes)")  # fmt: skip
+                         f"without gaps, or pass their number, {type(likelihood).__name__}(classes)")  # fmt: skip
     classes = max(seen, 2) if known is None else known
     if likelihood.classes not in (None, classes) or seen > classes:
-        raise ValueError(f"classes: y shows {seen}, the kernel and the likelihood have {classes} and "
-                         f"{likelihood.classes}; give the same number")  # fmt: skip
+        raise ValueError(f"the number of classes differs: {seen} in y, {classes} in the kernel, {likelihood.classes} "
+                         "in the likelihood")  # fmt: skip
     if not isinstance(model.mean, (PerClassMean, int, float, np.number)):
-        raise ValueError("mean: one that all classes share cancels in every difference; leave it out, or give one mean "
-                         "a class, means.PerClass((m_0, m_1, ...))")  # fmt: skip
+        raise ValueError("mean: a mean shared by all classes cancels in every difference; omit it, or pass one mean "
+                         "per class, means.PerClass((m_0, m_1, ...))")  # fmt: skip
     mean = model.mean if isinstance(model.mean, PerClassMean) else 0.0
     if isinstance(mean, PerClassMean) and len(mean.means) != classes:
         raise ValueError(f"mean: PerClass has {len(mean.means)} means for {classes} classes")

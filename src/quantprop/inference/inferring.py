@@ -90,7 +90,8 @@ def infer(
     method = method_by_name(method)
     if schedule == "sequential" and not isinstance(method, EP):
         raise ValueError(
-            f"the sequential schedule exists for EP, QP and power EP; {type(method).__name__} is parallel only"
+            f"schedule='sequential' is supported for EP, QP and power EP only; got {type(method).__name__}: use "
+            "schedule='parallel'"
         )
     given, task = model, prepare(model, X, y, method, weights, exposure, trials)
     model = task.model
@@ -136,7 +137,7 @@ def _solve(
     if schedule == "sequential":
         if len(start.nu) > problem.prior.largest_joint:
             raise ValueError(
-                f"the sequential schedule needs the joint posterior of all rows, which this process has up to "
+                "schedule='sequential' needs the joint posterior of all rows, which this process provides only up to "
                 f"{problem.prior.largest_joint} rows; use schedule='parallel'"
             )
         return _sequential(problem, start, tol, max_sweeps), schedule
@@ -191,8 +192,8 @@ def _by_stand_in(
     if REASONS[int(found.reason)] != "converged":
         return problem, out, schedule
     warnings.warn(
-        f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is that of "
-        f"{stand_in!r}, as solution.method says",
+        f"{method!r} did not reach a fixed point ({REASONS[int(out.reason)]}): the solution is from {stand_in!r} "
+        "instead (see solution.method)",
         FixedPointWarning,
         stacklevel=5,
     )
@@ -212,9 +213,9 @@ def _warn_of_lost_digits(problem: InferenceProblem, sites: Natural) -> None:
     contrast = float(_contrast(problem.prior, sites.tau))
     if contrast > MAX_CONTRAST:
         warnings.warn(
-            f"the data know f {contrast:.0e} times as precisely as the prior: rounding may change the posterior by "
-            f"{np.finfo(float).eps * contrast:.0e} standard deviations, whatever the status says; use a smaller kernel "
-            "variance, a larger noise, or smaller weights",
+            f"the likelihood is {contrast:.0e} times as precise as the prior: rounding errors may shift the posterior "
+            f"by {np.finfo(float).eps * contrast:.0e} standard deviations, even if the status is 'converged'; use a "
+            "smaller kernel variance, a larger noise, or smaller weights",
             PrecisionWarning,
             stacklevel=5,
         )

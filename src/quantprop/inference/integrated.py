@@ -27,10 +27,10 @@ INTERVAL_LEVEL = 0.95
 _REMEDIES = {
     "converged": "",
     "nothing-to-integrate": "",
-    "few-effective-points": "few of the points carry the weight, so that means and intervals of hyperparameters are "
-    "rough: raise max_points, or give the parameters priors (Parameter(prior=LogNormal(...)))",
-    "no-mode": "no maximum of the posterior of the hyperparameters was found: the result is the fit alone; fit again, "
-    "or give the parameters priors (Parameter(prior=LogNormal(...)))",
+    "few-effective-points": "a few points carry most of the weight, so means and intervals of hyperparameters are "
+    "inaccurate: raise max_points, or give the parameters priors (Parameter(prior=LogNormal(...)))",
+    "no-mode": "no maximum of the posterior of the hyperparameters was found: the result is the point estimate; fit "
+    "again, or give the parameters priors (Parameter(prior=LogNormal(...)))",
 }
 
 

@@ -53,10 +53,8 @@ class Modes:
         if len(self.starts) == 1:
             return f"no other mode was found{rest}"
         ends = ", ".join(f"{e:.3f} from {s}" for e, s in zip(self.log_evidences[1:], self.starts[1:], strict=True))
-        said = (
-            "several modes: means, variances and evidence are those of one" if self.several else "one mode that matters"
-        )
-        return (f"{said}; log evidence {self.log_evidences[0]:.3f} here, {ends}: other modes hold "
+        said = "several modes: means, variances and evidence describe only one" if self.several else "one dominant mode"
+        return (f"{said}; log evidence {self.log_evidences[0]:.3f} here, {ends}: other modes have "
                 f"{100.0 * self.others:.3g} %{rest}")  # fmt: skip
 
 
@@ -68,7 +66,9 @@ def modes_of(solution: Solution) -> Modes:
     if likelihood.log_concave:  # times a Gaussian: one mode
         return here
     if solution.data is None:
-        raise ValueError("the solution holds no observations (its file is of an earlier version): infer it again")
+        raise ValueError(
+            "the solution has no observations (its file was written by an earlier version): run infer again"
+        )
     model, (weight, _, sites, _) = solution.model, padded_rows(solution)
     prior = model.process.refined(padded_prior(model, solution.X))
     data = pad(solution.data, bucket(len(solution.X)))

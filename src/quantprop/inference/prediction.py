@@ -116,7 +116,7 @@ def process_after(solution: Solution) -> Process:
     """The process of a solution's model, its rows replaced by a message from their sites."""
     model, by = solution.model, padded_rows(solution)
     if not model.process.takes_further_rows:
-        raise TypeError(f"{type(model.process).__name__} cannot keep rows as a message: use process=Inducing(512)")
+        raise TypeError(f"{type(model.process).__name__} cannot summarise earlier rows: use process=Inducing(512)")
     prior = padded_prior(model, solution.X)
     return model.process.after(to_numpy(_message(prior, by.share, by.sites, solution.log_evidence)))
 
@@ -174,8 +174,8 @@ def proper(latent: Any, status: Any) -> Any:
     bad = ~(np.isfinite(latent.mean) & np.isfinite(latent.variance))
     if bad.any():
         raise np.linalg.LinAlgError(
-            f"the posterior of f at row {int(np.argwhere(bad)[0][0])} of the new inputs is not finite: inference ended "
-            f"{status}; if it converged, these inputs are too large for the kernel"
+            f"the posterior of f at row {int(np.argwhere(bad)[0][0])} of the new inputs is not finite: inference "
+            f"stopped with status {status}; if it converged, these inputs are too large for the kernel"
         )
     return latent
 

@@ -81,7 +81,7 @@ class Predictive:
         """P(Y ≤ y), for any real y, and for ±inf."""
         at = spread(real_array(y, "y"), np.shape(self.latent.mean), "y")
         if np.isnan(at).any():
-            raise ValueError("cdf: y must hold numbers; got NaN. Leave out rows without a y")
+            raise ValueError("cdf: y must not contain NaN: leave out rows without y")
         out, finite = np.where(at > 0, 1.0, 0.0), np.isfinite(at)
         out[finite] = _cdf(self.likelihood, *_some(self._data(at), self._marginal, finite), FINE)
         return out
@@ -153,7 +153,7 @@ def ahead(X: Float[np.ndarray, "n d"], horizon: int, step: float | None) -> Floa
         )
     times = np.unique(X[:, 0])
     if step is None and len(times) < 2:
-        raise ValueError("forecast needs two different times to know a step: give step=")
+        raise ValueError("forecast needs two different times to infer the step: pass step=")
     by: Any = np.median(np.diff(times)) if step is None else step
     return times[-1] + by * np.arange(1, horizon + 1)
 

@@ -145,7 +145,7 @@ class Solution:
         True
         """
         if not np.isfinite(self.log_evidence):
-            raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be a prior")
+            raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be used as a prior")
         return replace(self.model, mean=as_fixed(self.model.mean), process=process_after(self))
 
     def terms(self, Xnew: Any) -> Effects:

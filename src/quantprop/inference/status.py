@@ -13,26 +13,28 @@ REMEDIES = {
     # of inference
     "converged": "",
     "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
-    "stalled": "the steps had to be made ever smaller: try another start (sites=, say those of another method), a "
-    "smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below 1)",
-    "improper-cavities": "some data pull so far from the rest that the rest gives no proper cavity: try "
+    "stalled": "the steps became too small to make progress: try another start (sites=, for example those of another "
+    "method), a smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below "
+    "1)",
+    "improper-cavities": "some observations disagree so strongly with the rest that they have no proper cavity: try "
     "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
-    "no-variance": "the kernel gives some rows no variance (Linear or IntegratedWiener where x is 0, Difference of "
-    "equal inputs), so that f is known there and their data say nothing: leave them out (weights of 0), or, for the "
-    "first two, add Constant() to the kernel",
+    "no-variance": "the kernel gives f zero variance at some rows (Linear or IntegratedWiener where x is 0, "
+    "Difference of equal inputs), so their observations carry no information: set their weights to 0, or, for the "
+    "first two kernels, add Constant() to the kernel",
     "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
-    "another kernel (Periodic is one of a single feature: give it one column, and other kernels the others)",
-    "improper-start": "the starting sites give no proper posterior: give other sites, or a smaller kernel variance",
-    "not-finite": "the fixed point was reached, but double precision does not hold the evidence, or log densities of "
-    "some rows (solution.loo): y is too large for the scales of likelihood and kernel; divide it by its size",
+    "another kernel (Periodic is valid for a single column: apply it to one, and other kernels to the others)",
+    "improper-start": "the starting sites give an improper posterior: pass other sites, or set a smaller kernel "
+    "variance",
+    "not-finite": "the fixed point was reached, but the evidence or the log densities of some rows (solution.loo) "
+    "are not finite in double precision: y is too large for the scales of likelihood and kernel; rescale y",
     # of learning
     "max-evaluations": "raise max_evaluations",
-    "small-gain": "steps gained next to nothing although more may be left: fit again from fitted.model, or with "
-    "restarts; with a smaller ftol or a larger gtol if these were changed",
-    "no-progress": "the line search could not improve along the gradient: inference may fail close by (see the trace), "
-    "or the gradient be partial; fit again with restarts, or with gradient='exact'",
-    "inference-failed": "inference did not converge at the start, or the equation for its gradient did not: "
-    "see the trace and solution.status; gradient='partial' needs no such equation",
+    "small-gain": "the last steps gained almost nothing, although more may be left: fit again from fitted.model, or "
+    "with restarts; if you changed ftol or gtol, use a smaller ftol or a larger gtol",
+    "no-progress": "the line search found no better point along the gradient: inference may fail nearby (see the "
+    "trace), or the gradient may be partial; fit again with restarts, or with gradient='exact'",
+    "inference-failed": "inference, or the equation for its gradient, did not converge at the starting point: see "
+    "the trace and solution.status; gradient='partial' does not use this equation",
     "nothing-to-learn": "",
 }
 

@@ -87,9 +87,9 @@ def _mesh_for(process: Process) -> Mesh | None:
         return current()
     if several():
         raise ValueError(
-            f"{type(process).__name__} needs all rows in one place, and this is one of {jax.process_count()} processes "
-            "of a jax.distributed job, each with rows of its own: use process=Inducing(points), whose rows are divided "
-            "among them, or a process without jax.distributed.initialize"
+            f"{type(process).__name__} needs all rows in one process, and this is one of {jax.process_count()} "
+            "processes of a jax.distributed job, each with its own rows: use process=Inducing(points), which supports "
+            "this, or do not call jax.distributed.initialize"
         )
     return None
 
@@ -138,8 +138,8 @@ def _check_copies(model: Model, x: np.ndarray, total: np.ndarray) -> None:
     if not model.process.copies_apart and repeated.any() and has_white_noise(model.plain_kernel, x[repeated]):
         raise ValueError(
             f"{first_bad(repeated, total, 'weights')}: with white noise in the kernel, weights must be at most 1, "
-            "since equal rows are data with noise of their own; repeat the rows (np.repeat(X, weights, axis=0), y "
-            "likewise), or leave the noise to the likelihood"
+            "since equal rows have independent noise; repeat the rows (np.repeat(X, weights, axis=0), y likewise), or "
+            "use the likelihood's noise"
         )
 
 
@@ -160,13 +160,13 @@ def task_of(solution: Any) -> Task:
     """The rows behind a solution, prepared again; raises if this process does not have all that it was learned from."""
     data = solution.data
     if data is None:
-        raise ValueError("fitted holds no observations (its file is of an earlier version): fit it again")
+        raise ValueError("fitted has no observations (its file was written by an earlier version): fit again")
     exposure, trials = (None if (column == 1.0).all() else column for column in (data.exposure, data.trials))
     task = prepare(solution.model, solution.X, data.y, solution.method, solution.weights, exposure, trials)
     if solution.posterior is not None and task.mesh is None:
         raise ValueError(
-            "fitted holds a part of its rows only (they were divided among processes, or read from a file): use it in "
-            "the job that learned it, or learn from a sample of the rows"
+            "fitted holds only some of its rows (they were divided among processes, or read from a file): use it in "
+            "the job that fitted it, or fit a sample of the rows"
         )
     return task
 

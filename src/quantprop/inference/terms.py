@@ -191,8 +191,8 @@ def learned_mean(solution: Solution) -> LearnedMean:
         return LearnedMean(model, names, values, np.zeros((0, 0)), [])
     if solution.posterior is not None:
         raise ValueError(
-            "standard errors of a mean need all rows in one place, and these were divided among devices: infer once "
-            "more on one device, or in one process, from fitted.model"
+            "standard errors of a mean need all rows in one place, and these were divided among devices: run infer "
+            "again on one device, or in one process, from fitted.model"
         )
 
     def greater(column: int) -> Model:

@@ -158,8 +158,8 @@ class Additive(Kernel):
     @property
     def _factors(self) -> tuple[tuple[int, ...], ...]:
         if not self.kinds or self.factors is None:
-            raise ValueError("Additive: the distribution of its columns is not known: learn with fit, which chooses it "
-                             "from the rows, or use kernel.measured(X)")  # fmt: skip
+            raise ValueError("Additive: the distribution of its columns is not set: use fit, which estimates it from "
+                             "the rows, or kernel.measured(X)")  # fmt: skip
         return self.factors
 
     def points(self) -> tuple[Float[np.ndarray, "m d"], Float[np.ndarray, "count m"]]:
@@ -280,7 +280,7 @@ def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) 
         middle = 0.5 * (x.min(axis=0) + x.max(axis=0))
         high = x > middle
         if (high.sum(axis=1) > 1).any():
-            raise ValueError(f"Additive: the columns of one factor are levels that exclude each other, and row "
+            raise ValueError("Additive: the columns of one factor are levels that exclude each other, and row "
                              f"{int(np.argmax(high.sum(axis=1) > 1))} of X has two")  # fmt: skip
         weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
         return _Distribution(LEVELS if high.any() else CONSTANT, middle, weights)

@@ -134,7 +134,7 @@ def check_size(kernel: Any, is_kernel: Callable[[Any], bool]) -> None:
         if not level:
             return
         if terms + len(level) > MAX_TERMS:
-            raise KernelSizeError(f"kernel: more than {MAX_TERMS} terms: one can take several columns: "
+            raise KernelSizeError(f"kernel: more than {MAX_TERMS} terms: one term can take several columns: "
                                   "SquaredExponential().on(columns, ard=True)")  # fmt: skip
     raise KernelSizeError(f"kernel: more than {MAX_DEPTH} kernels inside each other")
 
@@ -274,7 +274,7 @@ class Columns(Kernel):
         if bad:
             raise TypeError(f"columns must be names or positions from 0; got {bad[0]!r}")
         if self.names and len(self.names) != len(self.columns):
-            raise ValueError(f"names must be as many as columns, {len(self.columns)}; got {len(self.names)}")
+            raise ValueError(f"names must have one entry per column, {len(self.columns)}; got {len(self.names)}")
 
     def _expression(self, form: Form) -> str:
         text = expression(self.kernel, form)
@@ -287,7 +287,7 @@ class Columns(Kernel):
         for column in self.columns:
             if isinstance(column, str):
                 raise ValueError(
-                    f"column {column!r} is a name, and X is an array without names: give its position, or fit a "
+                    f"column {column!r} is a name, and X is an array without names: pass its position, or fit a "
                     "GaussianProcessRegressor or GaussianProcessClassifier to a frame"
                 )
             if column >= features:
@@ -295,7 +295,7 @@ class Columns(Kernel):
         return x[..., jnp.array(self.columns)]
 
     def by_column(self, count: int) -> Kernel:
-        raise ValueError(f"ard: {self!r} has its columns already; say ard=True where these are given")
+        raise ValueError(f"ard: {self!r} already has its columns; pass ard=True to the call that sets them")
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.kernel(self.of(x), self.of(z))

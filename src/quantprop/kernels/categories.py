@@ -103,8 +103,8 @@ class Coregion(Kernel):
     def covariance(self) -> Float[Array, "levels levels"]:
         """W Wᵀ + diag(own)."""
         if self.levels is None:
-            raise ValueError("Coregion: levels is not known: give it (Coregion(rank, levels)), or fit an estimator, "
-                             "which counts them")  # fmt: skip
+            raise ValueError("Coregion: levels is not set: pass Coregion(rank, levels), or fit an estimator, which "
+                             "counts them")  # fmt: skip
         weights = jnp.asarray(self.weights)
         return weights @ weights.T + jnp.diag(jnp.asarray(self.own))
 

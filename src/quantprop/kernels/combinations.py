@@ -82,7 +82,7 @@ def halves(x: Any) -> tuple[Any, Any]:
     """x and x' of rows [x, x'], or of one row."""
     columns = jnp.shape(x)[-1]
     if columns % 2:
-        raise ValueError(f"Difference sees rows [x, x'], with as many columns for x' as for x; got {columns} columns")
+        raise ValueError(f"Difference takes rows [x, x'], with as many columns for x' as for x; got {columns} columns")
     return x[..., : columns // 2], x[..., columns // 2 :]
 
 

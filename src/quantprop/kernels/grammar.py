@@ -103,8 +103,8 @@ def _tokens(text: str) -> list[Token]:
         match = TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             at += len(text[at:]) - len(text[at:].lstrip())
-            meaningless = f"{text[at]!r} has no meaning here"
-            raise TermError(text, at, "a quote opens and is never closed" if text[at] in "\"'" else meaningless)
+            meaningless = f"{text[at]!r} is not part of a formula"
+            raise TermError(text, at, "this quote is never closed" if text[at] in "\"'" else meaningless)
         found.append(Token(match.lastgroup, match.group(match.lastgroup), match.start(match.lastgroup)))
         at = match.end()
     return [*found, Token("end", "", len(text))]
@@ -136,12 +136,12 @@ class _Reader:
 
     def expect(self, mark: str, expected: str) -> None:
         if not self.marked(mark):
-            self.fail(self.next, f"{expected} must follow here, not {self.next}")
+            self.fail(self.next, f"expected {expected}, not {self.next}")
 
     def whole(self) -> Tree:
         tree = self.sum()
         if self.next.kind != "end":
-            self.fail(self.next, f"'+', '*' or the end must follow here, not {self.next}")
+            self.fail(self.next, f"expected '+', '*' or the end, not {self.next}")
         return tree
 
     def sum(self) -> Tree:
@@ -159,7 +159,7 @@ class _Reader:
             return base
         token = self.take()
         if token.kind != "number" or not 0 < float(token.text) < 100:
-            self.fail(token, f"a power is a number between 0 and 100, not {token}")
+            self.fail(token, f"expected a power between 0 and 100, not {token}")
         return Chain("**", (base,), float(token.text))
 
     def atom(self) -> Tree:
@@ -167,16 +167,16 @@ class _Reader:
         if self.marked("("):
             self.depth += 1
             if self.depth > MAX_BRACKETS:
-                self.fail(token, f"more than {MAX_BRACKETS} brackets inside each other")
+                self.fail(token, f"brackets nested more than {MAX_BRACKETS} deep")
             inside = self.sum()
             self.expect(")", "')'")
             self.depth -= 1
             return inside
         if self.take().kind != "word":
-            self.fail(token, f"a term such as se(age) must stand here, not {token}")
+            self.fail(token, f"expected a term such as se(age), not {token}")
         self.terms += 1
         if self.terms > MAX_TERMS:
-            several = "one can take several columns, as se(age, dose, ard=true) does"
+            several = "one term can take several columns, as in se(age, dose, ard=true)"
             self.fail(token, f"more than {MAX_TERMS} terms: {several}")
         self.expect("(", f"'(' after {token.text!r}, as in {token.text}(age),")
         return self.call(token)
@@ -189,11 +189,11 @@ class _Reader:
             token = self.take()
             if token.kind == "word" and self.marked("=", "~"):
                 if token.text in options:
-                    self.fail(token, f"{token.text!r} was given before")
+                    self.fail(token, f"{token.text!r} is given twice")
                 fixed = self.tokens[self.at - 1].text == "="
                 options[token.text] = Option(self.value(), fixed, token.at)
             elif options:
-                self.fail(token, f"an option such as lengthscale=2 must stand here, not {token}: columns come first")
+                self.fail(token, f"expected an option such as lengthscale=2, not {token}: columns come first")
             else:
                 columns.append(Named(self.column(token), token.at))
             done = self.marked(")")
@@ -211,7 +211,7 @@ class _Reader:
             return int(token.text)
         if token.kind == "mark" and token.text == "*":
             return EVERY
-        self.fail(token, f"a column must stand here, by name or position, not {token}")
+        self.fail(token, f"expected a column, by name or position, not {token}")
 
     def value(self) -> float | tuple[float, ...] | bool:
         if self.next.kind == "word" and self.next.text in ("true", "false"):
@@ -227,5 +227,5 @@ class _Reader:
     def number(self) -> float:
         token = self.take()
         if token.kind != "number" or abs(float(token.text)) > 1e300:
-            self.fail(token, f"a number must stand here, not {token}")
+            self.fail(token, f"expected a number, not {token}")
         return float(token.text)

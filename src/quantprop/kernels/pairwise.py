@@ -99,8 +99,8 @@ def _fixed(leaf: Any, name: str) -> Any:
     except TypeError:
         kind = f"an array of {leaf.dtype}" if hasattr(leaf, "dtype") else repr(leaf)
         raise TypeError(
-            f"Pairwise: {name} is {kind}, which is neither learned nor hashable: keep it in the function (a closure or "
-            "functools.partial), or give numbers as floats"
+            f"Pairwise: {name} is {kind}, which is neither learned nor hashable: put it into the function (a closure "
+            "or functools.partial), or pass numbers as floats"
         ) from None
     return leaf
 

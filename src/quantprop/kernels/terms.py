@@ -175,7 +175,7 @@ class _Builder:
         if all(named.column != EVERY for named in call.columns):
             return tuple(self.position(*named) for named in call.columns)
         if kind.make is not Additive or len(call.columns) > 1:
-            self.fail(call.at, "'*' stands alone, as in additive(*)")
+            self.fail(call.at, "'*' must be the only column, as in additive(*)")
         others = {named.column for other in terms_of(parsed(self.text)) for named in other.columns}
         found = tuple(i for i, name in enumerate(self.names) if name not in others)
         if self.names and not found:
@@ -210,7 +210,7 @@ class _Builder:
         option, columns, may_differ = call.options[name], len(call.columns), KINDS[call.kind].ard
         value = np.asarray(option.value, dtype=np.float64)
         if value.ndim and not (name == "lengthscale" and may_differ and len(value) == columns):
-            self.fail(option.at, f"{name} must be one number" + f" or one per column ({columns})" * may_differ)
+            self.fail(option.at, f"{name} must be a single number" + f" or one per column ({columns})" * may_differ)
         if name == "lengthscale" and ard and not value.ndim:
             value = np.full(columns, value)
         return Parameter(value if value.ndim else float(value), fixed=option.fixed)
@@ -218,12 +218,12 @@ class _Builder:
     def coregion(self, call: Call) -> Coregion:
         rank, own, weights = (call.options.get(name) for name in ("rank", "own", "weights"))
         if rank is not None and (np.ndim(rank.value) or rank.value != int(rank.value)):
-            self.fail(rank.at, "rank must be a whole number")
+            self.fail(rank.at, "rank must be an integer")
         width = 1 if rank is None else int(rank.value)
         if own is None and weights is None:
             return Coregion(width)
         if own is None or weights is None:
-            self.fail(call.at, "coregion takes both of weights and own, or none of them")
+            self.fail(call.at, "coregion takes weights and own together, or neither")
         levels = int(np.size(own.value))
         if np.size(weights.value) != levels * width or levels < 2:
             self.fail(weights.at, f"weights must be {levels} × {width} numbers, level by level, and levels at least 2")

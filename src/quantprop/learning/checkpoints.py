@@ -70,7 +70,7 @@ class Checkpoint:
                 self.told += 1
                 return self.points[self.told - 1]
             if not self.told:
-                raise ValueError(_other(self.path, "its search started elsewhere"))
+                raise ValueError(_other(self.path, "its search started from other values"))
             del self.points[self.told :], self.tols[self.told :]  # of other settings of the search
         point = landscape.at(theta, tol)
         self.points.append(point)
@@ -100,7 +100,7 @@ def _write(document: ModelFile, path: str) -> None:
     try:
         write(document, path)
     except OSError as error:
-        words = "the checkpoint cannot be written; from the one before it, if there is one, the search can go on"
+        words = "the checkpoint cannot be written; the search can resume from the previous one, if there is one"
         raise OSError(error.errno, f"{error.strerror}: {words}", path) from error
 
 
@@ -185,7 +185,7 @@ def evaluated_at(landscape: Landscape, point: Point) -> Point:
 
 def _other(path: str, why: str) -> str:
     return (
-        f"{path} is a checkpoint of another search ({why}): give another file, or delete this one to start from the "
+        f"{path} is a checkpoint of another search ({why}): pass another file, or delete this one to start from the "
         "beginning"
     )
 

@@ -211,7 +211,9 @@ def starting_point(parts: Any) -> tuple[np.ndarray, np.ndarray]:
     bad = ~((theta >= bounds[:, 0]) & (theta <= bounds[:, 1]))
     if bad.any():
         i = int(np.argmax(bad))
-        raise ValueError(f"{labels(parts)[i]} starts outside its bounds; give a Parameter with wider bounds, or fixed")
+        raise ValueError(
+            f"{labels(parts)[i]} starts outside its bounds; pass a Parameter with wider bounds, or fixed=True"
+        )
     return theta, bounds
 
 

@@ -89,14 +89,14 @@ class Landscape:
     def __post_init__(self) -> None:
         if self.objective.name == "loo" and self.model.process.several_sites:
             raise ValueError(
-                "objective='loo' does not exist for three or more classes, whose data leave the posterior with several "
-                "sites each: use objective='evidence'; solution.loo has the leave-one-out densities"
+                "objective='loo' is not supported for three or more classes: use objective='evidence'; solution.loo "
+                "has the leave-one-out densities"
             )
         if self.objective.name == "loo" and leaves_residuals(self.model, self.method, self.task):
             raise ValueError(
-                f"objective='loo' does not exist for {type(self.method).__name__} with "
-                f"{type(self.model.process).__name__}, where its cavities are not those of leaving rows out: use EP or "
-                "QP, or objective='evidence'"
+                f"objective='loo' is not supported for {type(self.method).__name__} with "
+                f"{type(self.model.process).__name__}, whose cavities do not leave single rows out: use EP or QP, or "
+                "objective='evidence'"
             )
 
     @property

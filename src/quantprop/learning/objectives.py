@@ -65,7 +65,7 @@ class ELBO(Evidence):
     def check(self, method: Method) -> None:
         if not isinstance(method, VB):
             raise ValueError(
-                f"the objective 'elbo' exists for VB only; {type(method).__name__} has 'evidence' and 'loo'"
+                f"objective='elbo' is supported for VB only; {type(method).__name__} has 'evidence' and 'loo'"
             )
 
 

@@ -79,7 +79,7 @@ def stack(fitted: Sequence[Fitted] | Mapping[str, Fitted]) -> Stack:
             left_out[name] = f"{EQUAL_TO}{twin}"
     if not entering:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise ValueError(f"no model can enter the stack: {reasons}")
+        raise ValueError(f"no model could be stacked: {reasons}")
     rows = _row_weights(named[next(iter(entering))])
     weights = best_weights(np.stack([found.loo for found in entering.values()]), rows)
     members = (
@@ -98,18 +98,18 @@ def _check_same_data(named: Mapping[str, Fitted]) -> None:
                             f"got {type(one).__name__}")  # fmt: skip
         if as_factors(one).solution.posterior is not None:
             raise ValueError(f"fitted: the rows of {name} were divided among devices or read from a file; stack needs "
-                             "all of them in one place: learn from a sample of the rows")  # fmt: skip
+                             "all of them in one place: fit a sample of the rows")  # fmt: skip
         for what, of in _DATA.items():
             mine, other = (np.asarray(of(fit.solution), float) for fit in (one, named[first]))
             if not np.array_equal(mine, other, equal_nan=True):
-                raise ValueError(f"models must be learned from the same rows, but {what} of {name} and {first} differ")
+                raise ValueError(f"models must be fitted to the same rows, but {what} of {name} and {first} differ")
 
 
 def _targets(solution: Any) -> Any:
     if not isinstance(solution, Solution):
         return solution.y
     if solution.data is None:
-        raise ValueError("a model holds no observations (its file is of an earlier version): fit it again")
+        raise ValueError("a model has no observations (its file was written by an earlier version): fit it again")
     return solution.data.y
 
 

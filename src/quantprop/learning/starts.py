@@ -283,7 +283,7 @@ def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str]
     if np.abs(correlations).max(initial=0.0) < MIN_CORRELATION:
         return "diagonal (no two rows are correlated)", "longer"
     if correlations.min(initial=1.0) > 1.0 - MIN_CORRELATION:
-        return "flat (all rows are the same to it)", "shorter"
+        return "constant (all rows are perfectly correlated)", "shorter"
     return None
 
 
@@ -294,7 +294,7 @@ def warn_of_blindness(
     if blind is not None:
         problem, change = blind
         warnings.warn(
-            f"{name}: the kernel starts {problem} on these data, where its gradient vanishes: give it a {change} "
+            f"{name}: the initial kernel is {problem} on these data, so its gradient is zero: start from a {change} "
             f"lengthscale (typical distance between rows: {typical_distance(x):.3g}), scale the features, or {remedy}",
             KernelWarning,
             stacklevel=stacklevel,

@@ -111,11 +111,11 @@ def fit_streamed(
     method = method_by_name(method)
     if not isinstance(model.process, Inducing) or not isinstance(method, EP) or not method.stationary:
         raise ValueError(
-            "rows that do not fit in memory are learned from by process=Inducing(points) and EP or power EP, whose "
-            "gradients need no equation over all rows; for QP and others, take a sample of the rows, or more devices"
+            "fit_streamed supports process=Inducing(points) with EP or power EP, whose gradients need no equation over "
+            "all rows; for other methods use a sample of the rows, or more devices"
         )
     if several():
-        raise ValueError("fit_streamed is for one process: in a job, give each process its rows and use fit")
+        raise ValueError("fit_streamed runs in one process: in a job, pass each process its own rows and use fit")
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does

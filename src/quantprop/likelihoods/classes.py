@@ -43,8 +43,8 @@ class ClassLikelihood(Likelihood):
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
         """Inference is that of its factors, which `infer`, `fit` and `fit_many` make of it."""
-        raise TypeError(f"{type(self).__name__} has a latent function for each class: infer, fit and fit_many take it, "
-                        "and GaussianProcessClassifier(multi_class='joint')")  # fmt: skip
+        raise TypeError(f"{type(self).__name__} has one latent function per class: use infer, fit, fit_many or "
+                        "GaussianProcessClassifier(multi_class='joint')")  # fmt: skip
 
     def in_support(self, y: np.ndarray, trials: Any) -> np.ndarray:
         most = np.inf if self.classes is None else self.classes - 1

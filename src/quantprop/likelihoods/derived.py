@@ -126,8 +126,8 @@ class ByOutput(Likelihood):
             raise TypeError(f"ByOutput: likelihoods must be a tuple of likelihoods; got {self.likelihoods!r}")
         for part in self.likelihoods:
             if part.columns != 1 or not _is_scalar(part):
-                raise ValueError(f"ByOutput: {type(part).__name__} cannot be one of several outputs: each has one "
-                                 "number y and one latent value a row; fit it by itself")  # fmt: skip
+                raise ValueError(f"ByOutput: {type(part).__name__} cannot be one of several outputs, which have one "
+                                 "number y and one latent value per row; fit it separately")  # fmt: skip
 
     # --- what holds where it holds for all of them -------------------------------------------------------------------
 
@@ -221,10 +221,10 @@ def of_output(likelihood: Likelihood, output: int | None) -> Likelihood:
     """The likelihood of new observations: of a model with several outputs that of one of them."""
     if not isinstance(likelihood, ByOutput):
         if output is not None:
-            raise ValueError(f"output was given, but the {likelihood.name} likelihood has one only")
+            raise ValueError(f"output was given, but the {likelihood.name} likelihood has a single output")
         return likelihood
     known = range(len(likelihood.likelihoods))
     if not isinstance(output, int | np.integer) or isinstance(output, bool) or output not in known:
-        raise ValueError(f"output must be one of {', '.join(map(str, known))}, the output of all new rows: "
-                         f"predict_y(X, output=0), and so on; got {output!r}")  # fmt: skip
+        raise ValueError(f"output must be one of {', '.join(map(str, known))}, which applies to all new rows, as in "
+                         f"predict_y(X, output=0); got {output!r}")  # fmt: skip
     return likelihood.likelihoods[output]

@@ -66,7 +66,9 @@ class Warped(Likelihood):
     def __check_init__(self) -> None:
         sizes = {np.size(part.value if is_parameter(part) else part) for part in self._terms}
         if len(sizes) > 1:
-            raise ValueError("Warped: heights, widths and centres must be as many; got " + ", ".join(map(str, sizes)))
+            raise ValueError(
+                "Warped: heights, widths and centres must have the same length; got " + ", ".join(map(str, sizes))
+            )
         heights, widths = self.heights, self.widths
         if isinstance(heights, np.ndarray) and not np.all(heights > 0):
             raise ValueError(f"Warped: heights must be positive (leave a step out instead); got {heights}")
@@ -110,7 +112,7 @@ class Warped(Likelihood):
             y, settled = np.where(settled, y, ahead), settled | near
             if settled.all():
                 return y
-        raise RuntimeError(f"the inverse of a warp was not found in {ITERATIONS} steps of Newton's method")
+        raise RuntimeError(f"Newton's method did not invert the warp in {ITERATIONS} steps")
 
     def measured(self, centre: float, spread: float) -> Likelihood:
         if is_parameter(self.location) or is_parameter(self.unit) or (self.location, self.unit) != (0.0, 1.0):

@@ -48,12 +48,12 @@ class EP(Method):
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         if not likelihood.projectable:
-            raise ValueError(f"EP and QP do not exist for the {likelihood.name} likelihood: use "
+            raise ValueError(f"EP and QP do not support the {likelihood.name} likelihood: use "
                              "likelihoods.MultinomialProbit(), or VB or Laplace")  # fmt: skip
         if likelihood.singular and (self.power != 1.0 or weight.exponent is not None):
             raise ValueError(
-                f"the {likelihood.name} likelihood with this link takes power 1 and no weights between 0 and 1: "
-                "p(y | f) to a fractional power has a cusp at f = 0 that is not integrated accurately"
+                f"the {likelihood.name} likelihood with this link supports power 1 only, and no weights between 0 and "
+                "1: p(y | f) to a fractional power has a cusp at f = 0 that is not integrated accurately"
             )
 
     @property

@@ -30,8 +30,8 @@ class Laplace(Method):
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         if not likelihood.differentiable:
-            raise ValueError(f"Laplace does not exist for the {likelihood.name} likelihood: log p(y | f) has no second "
-                             "derivative where the mode may lie; use EP, QP or VB")  # fmt: skip
+            raise ValueError(f"Laplace does not support the {likelihood.name} likelihood: log p(y | f) has no second "
+                             "derivative at a possible mode; use EP, QP or VB")  # fmt: skip
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         def log_prob(f):

@@ -143,7 +143,7 @@ def _bracketed(t: np.ndarray, at: Places, fineness: Fineness) -> tuple[np.ndarra
         u, settled = np.where(settled, u, ahead), settled | near
         if settled.all():
             return u, _stretched(u, at, kappa)[1]
-    raise RuntimeError(f"the nodes of an average over f were not found in {ITERATIONS} steps of Newton's method")
+    raise RuntimeError(f"Newton's method did not find the nodes of an average over f in {ITERATIONS} steps")
 
 
 def _interpolated(t: np.ndarray, at: Places, fineness: Fineness) -> np.ndarray:

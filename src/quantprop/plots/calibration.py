@@ -38,7 +38,7 @@ def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None 
     """
     p, came = finite_array(probability, "probability", ndim=1), finite_array(outcome, "outcome", ndim=1)
     if p.shape != came.shape or not len(p):
-        raise ValueError(f"probability and outcome must be equally long, at least 1; got {len(p)} and {len(came)}")
+        raise ValueError(f"probability and outcome must have the same length, at least 1; got {len(p)} and {len(came)}")
     if ((p < 0) | (p > 1)).any():
         raise ValueError(f"probability must lie in [0, 1]; got {p[(p < 0) | (p > 1)][0]}")
     if not (np.isin(came, (0, 1)).all() or np.isin(came, (-1, 1)).all()):
@@ -83,7 +83,7 @@ def class_reliability(
     if np.shape(came) != (len(p),) or not np.isin(came, np.arange(p.shape[1])).all():
         raise ValueError(f"outcome must hold {len(p)} of 0, ..., {p.shape[1] - 1}, one for each row of probability")
     if ((p < 0) | (p > 1)).any() or len(labels) != p.shape[1]:
-        raise ValueError("probability must lie in [0, 1], and labels be as many as its columns")
+        raise ValueError("probability must lie in [0, 1], and labels must have one entry per column")
     styles = class_styles(labels)
     ax = axes_of(ax)
     calibrated(ax, -0.02, xlabel="forecast probability of the class")
@@ -195,7 +195,7 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
     y = _coded(predictive, y)
     most = int(y.max()) if most is None else most
     if most > 1000:
-        raise ValueError(f"most must be at most 1000 (a bar for each count); got {most}: give most=")
+        raise ValueError(f"most must be at most 1000 (one bar per count); got {most}: pass most=")
     k = np.arange(most + 1)
     below = np.array([0.0, *(predictive.cdf(float(count)).sum() for count in k)])
     expected, observed = np.diff(below), np.bincount(y[y <= most].astype(int), minlength=most + 1)

@@ -74,7 +74,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     solution = solution_of(source)
     found = panels(solution)
     if not found:
-        raise ValueError("the kernel has no term that sees columns of X: there is nothing to draw")
+        raise ValueError("the kernel has no term that depends on columns of X: there is nothing to draw")
     scale = scale_of(source, solution) if scale is None else scale
     axes = _grid(len(found)) if axes is None else axes
     if len(axes) != len(found):

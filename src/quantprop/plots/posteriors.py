@@ -213,7 +213,7 @@ def _data(solution: Solution, X: Any, y: Any, features: int, function: str) -> t
     x = inputs(X, "X")
     for name, columns in (("X", x.shape[1]), ("the model's X", solution.X.shape[1])):
         if columns != features:
-            raise ValueError(f"{function} draws over {features} column(s) of X; {name} has {columns}")
+            raise ValueError(f"{function} plots over {features} column(s) of X; {name} has {columns}")
     return x, _as_many(y, x)
 
 

@@ -57,7 +57,7 @@ def forecast(
     """
     at = finite_array(times, "times", ndim=1)
     if at.shape != np.shape(predictive.latent.mean):
-        raise ValueError(f"times must be those of the forecasts, {len(predictive.latent.mean)}; got {len(at)}")
+        raise ValueError(f"times must have one entry per forecast, {len(predictive.latent.mean)}; got {len(at)}")
     ax, order = axes_of(ax), np.argsort(at)
     for level in sorted(levels, reverse=True):
         ends = (predictive.quantile(0.5 - 0.5 * level)[order], predictive.quantile(0.5 + 0.5 * level)[order])
@@ -93,8 +93,8 @@ def decomposition(source: Any, *, scale: Scale | None = None, figure: Figure | N
     solution = solution_of(source)
     column, y = time_of(solution), _observed(solution)
     if column is None:
-        raise ValueError("a decomposition needs a kernel whose terms all see one column of X, time; plots.effects "
-                         "draws terms of several")  # fmt: skip
+        raise ValueError("a decomposition needs a kernel whose terms all depend on one column of X, time; "
+                         "plots.effects draws terms of several columns")  # fmt: skip
     scale = scale_of(source, solution) if scale is None else scale
     time, shift = solution.X[:, column], scale.centre.get(column, 0.0)
     at = np.unique(np.concatenate([time, np.linspace(time.min(), time.max(), CURVE_POINTS)]))

@@ -49,7 +49,7 @@ def site(
     scales = {"exposure": exposure, "trials": trials}
     kl, w2 = (project(likelihood, y, cavity, projection, **scales) for projection in (KL(), Wasserstein(2)))
     if np.ndim(kl.mean):
-        raise ValueError(f"site draws one datum with one cavity; got shape {np.shape(kl.mean)}")
+        raise ValueError(f"site draws one observation with one cavity; got shape {np.shape(kl.mean)}")
     f = _around((float(cavity[0]), float(cavity[1])), (float(kl.mean), float(kl.variance)))
     log_prob = _log_prob(values(likelihood), y, f, **scales)
     normals = [_normal(f, *cavity), _normal(f, kl.mean, kl.variance), _normal(f, w2.mean, w2.variance)]

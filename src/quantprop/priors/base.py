@@ -243,7 +243,7 @@ class Process(Record):
 
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
         """What ties values of one term of a sum at new inputs to those of the whole sum, `kernel`, at x."""
-        raise TypeError(f"{type(self).__name__} cannot tell the terms of a sum apart: use process=Dense()")
+        raise TypeError(f"{type(self).__name__} cannot separate the terms of a sum: use process=Dense()")
 
     def cross_terms(
         self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]

@@ -195,7 +195,7 @@ def _summary(by: Guide, state: ChainState, sums: Sums, draws: int) -> Draws:
     if rhat.max() > MAX_RHAT:
         warnings.warn(
             f"the chains disagree: R-hat is {rhat.max():.3f} at row {int(rhat.argmax())}; use more draws, or more "
-            "warmup; where p(y | f) is not log-concave the posterior may have several modes",
+            "warmup; if p(y | f) is not log-concave, the posterior may have several modes",
             ChainsDisagree,
             stacklevel=3,
         )

@@ -179,8 +179,8 @@ class ClassSolution:
     def corrected(self) -> NoReturn:
         """Refused: corrections are those of one latent function."""
         raise ValueError(
-            "corrections exist for models of one latent function, not for several classes jointly: use "
-            "GaussianProcessClassifier(multi_class='one_vs_rest'), each of whose models has them"
+            "corrections are not supported for several classes jointly: use "
+            "GaussianProcessClassifier(multi_class='one_vs_rest'), each of whose models supports them"
         )
 
     def modes(self) -> Modes:

@@ -85,7 +85,7 @@ def integrate(
     solution = fitted.solution
     if not isinstance(solution, Solution):
         raise ValueError(
-            "integrate takes models of one latent function; three or more classes are averaged by "
+            "integrate supports models of one latent function; for three or more classes use "
             "GaussianProcessClassifier(multi_class='one_vs_rest', hyperparameters='integrated')"
         )
     return integrated_over(fitted, task_of(solution), MAX_SWEEPS, max_points, seed, tol)

@@ -47,7 +47,7 @@ class _Rows(NamedTuple):
         """Raise where there is no such model."""
         check_name("Classes: rows", self.rows, LAYOUTS)
         if self.each < 2:
-            raise ValueError(f"Classes: classes must be 3 or more (two are one difference: Dense); got {self.classes}")
+            raise ValueError(f"Classes: classes must be 3 or more (for two use Dense); got {self.classes}")
 
     def data(self, n: int) -> int:
         """The number of data with n rows."""
@@ -133,8 +133,7 @@ class ClassesInducing(Process):
     def check(self, share: Float[np.ndarray, " n"]) -> None:
         if not np.isin(share, (0.0, 1.0)).all():
             raise ValueError(
-                "Inducing: powers other than 1 are not supported with several classes, whose data have several sites "
-                "with one unexplained value: use EP, QP, VB or Laplace"
+                "Inducing: powers other than 1 are not supported with several classes: use EP, QP, VB or Laplace"
             )
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:

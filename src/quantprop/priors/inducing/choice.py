@@ -26,8 +26,8 @@ def points_for(points: Any, x: Float[np.ndarray, "n d"], seed: int) -> Float[np.
     n, count = counted(len(x)), count_of(points)
     if count > n:
         raise ValueError(
-            f"Inducing: {count} points are more than the {n} rows of X: use Dense(), which is exact and cheaper there, "
-            "or fewer points"
+            f"Inducing: {count} points are more than the {n} rows of X: use Dense(), which is exact and cheaper, or "
+            "fewer points"
         )
     array = chosen(x, count, seed) if np.ndim(points) == 0 else np.asarray(points, dtype=np.float64)
     if array.shape[1] != x.shape[1]:
@@ -65,8 +65,8 @@ def chosen_among(
     if len(picked) < count:
         row, column = np.unravel_index(np.argmax(np.abs(scaled)), scaled.shape)
         raise ValueError(
-            f"Inducing: {count} points, but beside {rows[row, column]:g} in column {column} of X only {len(picked)} "
-            "rows differ by more than rounding errors: leave that row out, or give the column another scale"
+            f"Inducing: {count} points, but next to {rows[row, column]:g} in column {column} of X only {len(picked)} "
+            "rows differ by more than rounding errors: leave that row out, or rescale the column"
         )
     return rows[_middles(scaled, picked)]
 

@@ -65,7 +65,7 @@ class Inducing(Process):
             raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")
         if np.ndim(points) == 0:
             if not (is_number(points) and float(points).is_integer() and points >= 1):
-                raise ValueError(f"Inducing: points must be a whole number of at least 1, or an array; got {points}")
+                raise ValueError(f"Inducing: points must be an integer of at least 1, or an array; got {points}")
             return
         if np.iscomplexobj(points):
             raise TypeError("Inducing: points must be real numbers; got complex ones")
@@ -76,7 +76,7 @@ class Inducing(Process):
             row = int(np.argmin(np.isfinite(array).all(axis=1)))
             raise ValueError(f"Inducing: points[{row}] holds NaN or infinity; leave that row out")
         if len(np.unique(array, axis=0)) < len(array):
-            raise ValueError("Inducing: two rows of points are equal; give each once: np.unique(points, axis=0)")
+            raise ValueError("Inducing: two rows of points are equal; pass each once: np.unique(points, axis=0)")
 
     @property
     def _plain(self) -> Any:

@@ -45,9 +45,9 @@ class NotMarkov(ValueError):
 def form(kernel: Kernel, before: Times, now: Times, harmonics: int) -> Form:
     """The state-space form of a kernel, for steps between times that do not decrease; `harmonics` of periodic ones."""
     raise NotMarkov(
-        f"process=Markov() has no state-space form of {type(kernel).__name__}; it has those of Matern12, Matern32, "
-        "Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and sums and products of them: "
-        "use one of these (Matern52 is the nearest to SquaredExponential), or process=Dense()"
+        f"process=Markov() has no state-space form of {type(kernel).__name__}; it supports Matern12, Matern32, "
+        "Matern52, IntegratedWiener, Oscillation, Periodic, Constant, Linear, White, and their sums and products: use "
+        "one of these (Matern52 is the nearest to SquaredExponential), or process=Dense()"
     )
 
 
@@ -228,7 +228,7 @@ def _(kernel: kernels.Product, before, now, harmonics):
 @form.register
 def _(kernel: kernels.Power, before, now, harmonics):
     if kernel.exponent not in (1, 2, 3, 4):
-        raise NotMarkov(f"process=Markov() takes whole powers of kernels from 1 to 4; got {kernel.exponent}")
+        raise NotMarkov(f"process=Markov() takes integer powers of kernels from 1 to 4; got {kernel.exponent}")
     whole = kernel.base
     for _ in range(int(kernel.exponent) - 1):
         whole = kernels.Product(whole, kernel.base)

@@ -122,20 +122,20 @@ def time_column(kernel: Kernel, columns: int) -> int:
     seen = columns_of(kernel)
     if columns != 1 and bare(kernel):
         raise NotMarkov(
-            f"process=Markov() takes one column of X, time; got {columns}: say which it is, kernel.on(0), and give the "
+            f"process=Markov() takes one column of X, time; got {columns}: select it with kernel.on(0), and give the "
             "others linear effects, mean=means.Linear(coefficients, columns=...); or use process=Dense(), or "
             "process=Inducing() for many rows"
         )
     if len(seen) > 1:
         raise NotMarkov(
-            f"process=Markov() takes a kernel of one column of X, time; got one of columns "
+            "process=Markov() takes a kernel of one column of X, time; got one of columns "
             f"{', '.join(map(str, seen))}: give all but one of them linear effects, mean=means.Linear(coefficients, "
             "columns=...), or use process=Dense(), or process=Inducing() for many rows"
         )
     with jax.enable_x64(True):
         states = jax.eval_shape(lambda: form(kernel, jnp.zeros(1), jnp.zeros(1), 1).h).shape[0]
     if states == 0:
-        raise NotMarkov("process=Markov() has no use for a kernel of white noise alone: use process=Dense()")
+        raise NotMarkov("process=Markov() does not support a kernel of white noise alone: use process=Dense()")
     column = seen[0] if seen else 0
     if not isinstance(column, int) or column >= columns:
         raise NotMarkov(f"column {column!r} does not exist: X has {columns} columns, counted from 0")
