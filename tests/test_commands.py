@@ -444,6 +444,7 @@ def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, m
         (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "cannot ignore y: it is the target"),
         (["fit", "-", "--target", "y", "--likelihood", "cauchy"], b"x,y\n1,2\n2,3\n", 2, "must be one of probit"),
         (["fit", "-", "--target", "y", "--kernel", "rbf"], b"x,y\n1,2\n2,3\n", 2, "must be one of isotropic"),
+        (["fit", "-", "--target", "y", "--kernel", "grow"], b"x,y\n1,2\n2,3\n", 2, "replaced by --kernel auto"),
         (["fit", "-", "--target", "y", "--method", "mcmc"], b"x,y\n1,2\n2,3\n", 2, "got 'mcmc'"),
         (["fit", "-", "--target", "y", "--objective", "mse"], b"x,y\n1,2\n2,3\n", 2, "must be one of evidence, loo"),
         (["fit", "-", "--target", "y", "--dates", "iso"], b"x,y\n1,2\n2,3\n", 2, "must be one of number, parts"),

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from typer.testing import CliRunner
 
-from quantprop import comparison, tables
+from quantprop import tables
 from quantprop.cli import app
 
 ROWS = 24
@@ -72,12 +72,6 @@ def test_problem_refuses_only_what_terms_use():
     assert len(tables.problem(table, "y", kernel="se(x)", roles=tables.Roles(exposure="years")).raw) == ROWS
     with pytest.raises(tables.TableError, match=r"missing values in 1 of 24 rows \(by column: 'z' 1\)"):
         tables.problem(table, "y", kernel="se(z)")
-
-
-def test_terms_are_possible_in_columns_with_holes():
-    cells = ["1.5", "NA", "2.5", "3.5", "4.5", "5.5", "6.5", "7.5"]
-    table = tables.from_columns({"x": cells, "k": ["a", "b", "c", "", "a", "b", "c", "a"], "none": [""] * 8}, "a list")
-    assert comparison.possible_terms(table) == ("linear(x)", "group(k)", "se(x)")
 
 
 # --- frames ----------------------------------------------------------------------------------------------------------

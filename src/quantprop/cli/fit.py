@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import warnings
 from contextlib import AbstractContextManager, nullcontext
@@ -15,7 +14,6 @@ from typer import Option
 from quantprop.cli.explain import described, record
 from quantprop.cli.options import (
     AUTO,
-    GROW,
     MAX_QUICK_ROWS,
     SINGLE,
     Debug,
@@ -25,12 +23,11 @@ from quantprop.cli.options import (
     Method,
     Objective,
     TableOptions,
-    announce,
     announce_time,
     check_place,
     takes_table,
 )
-from quantprop.cli.screen import as_json, bars, evaluations, failure, note, plainly, prepared
+from quantprop.cli.screen import as_json, evaluations, failure, note, plainly, prepared
 
 if TYPE_CHECKING:
     from quantprop.tables import Problem, TableModel
@@ -77,7 +74,7 @@ def fit(
         kernel = _kernel(kernel, {"--series": series, "--checkpoint": checkpoint is not None,
                                   "--integrate": integrate, "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
-        problem = _grown(table, likelihood, method) if kernel == GROW else table.problem(likelihood, kernel)
+        problem = table.problem(likelihood, kernel)
         inducing = _points(problem, inducing)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= _treatment(problem, inducing, table.seed, series, integrate)
@@ -136,26 +133,6 @@ def _points(problem: Problem, inducing: int | None) -> int | None:
         "is more accurate and takes longer, --kernel shrunk fits one exact model"
     )
     return STACK_POINTS
-
-
-def _grown(table: TableOptions, likelihood: str | None, method: str) -> Problem:
-    """The problem with the sum of terms that a search finds; each step is printed."""
-    from quantprop import comparison
-
-    rows, roles = table.read()
-    terms = comparison.possible_terms(rows.without([table.target, *roles.columns.values()]))
-    problem_of = table.problems(rows, roles, terms)
-    with bars() as progress:
-        found = comparison.grow(lambda text: problem_of(likelihood, text), terms, method, progress)
-    for before, after in itertools.pairwise(found.steps):
-        gain = after.less(before)
-        note(f"note: {after.name}: gains {gain.value:.2f} nats of leave-one-out log density (standard error "
-             f"{gain.error:.2f})")  # fmt: skip
-    if len(found.steps) == 1:
-        raise RuntimeError("no term gains 2 nats and 2 standard errors over a constant: give --kernel a sum of terms")
-    problem = table.problems(rows, roles, [found.best.name])(likelihood, found.best.name)
-    announce(problem, likelihood)
-    return problem
 
 
 def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, integrate: bool) -> dict[str, Any]:

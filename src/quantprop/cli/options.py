@@ -27,7 +27,7 @@ METHODS = ("qp", "ep", "vb", "laplace", "power-ep")
 OBJECTIVES = ("evidence", "loo")
 AUTO, SINGLE = "auto", "isotropic"  # the default kernels: of several models that are stacked, and of one
 KERNELS = (SINGLE, "ard", "shrunk", "additive", AUTO)
-GROW = "grow"  # the kernel word that starts a search for terms
+REPLACED = {"grow": AUTO}  # kernels of earlier versions
 DATES = ("number", "parts")
 ROLES = ("upper", "event", "exposure", "trials", "weights")
 MAX_QUICK_ROWS = 2000  # a fit of more is announced as a long one, or takes inducing points
@@ -39,6 +39,8 @@ def one_of(words: tuple[str, ...], terms: bool = False) -> Callable[[Any], Any]:
 
     def check(given: Any) -> Any:
         for value in [given] if isinstance(given, str) else given or []:
+            if terms and value in REPLACED:
+                raise typer.BadParameter(f"{value!r} is replaced by --kernel {REPLACED[value]}")
             if value not in words and not (terms and "(" in value):
                 raise typer.BadParameter(
                     f"must be one of {', '.join(words)}{also}; got {value!r}{nearest(value, words)}"
@@ -75,8 +77,7 @@ OF_KERNEL = (
 GUESSED = "[guessed from the target, and said why]"
 Likelihood = Annotated[str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.  {GUESSED}")]
 Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.  {GUESSED}")]
-ALSO_GROW = "With grow, a sum of terms is searched for."
-Kernel = Annotated[str | None, choice((*KERNELS, GROW), f"{OF_KERNEL} {ALSO_GROW}  [auto]", terms=True)]
+Kernel = Annotated[str | None, choice(KERNELS, f"{OF_KERNEL}  [auto]", terms=True)]
 Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} Several are compared.  [isotropic]", terms=True)]
 Method = Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")]
 Objective = Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")]

@@ -1,9 +1,8 @@
 """Methods side by side on a table: cross-validated scores with their standard errors."""
 
-from quantprop.comparison.choice import Candidate, Choice, Growth, Standing, candidates, choose, grow, possible_terms
+from quantprop.comparison.choice import Candidate, Choice, Standing, candidates, choose
 from quantprop.comparison.compare import Comparison, Division, Evaluated, Fold, compare, folds, held_out
 from quantprop.comparison.scores import ClassForecast, Estimate, NumberForecast
 
-__all__ = ["Candidate", "Choice", "ClassForecast", "Comparison", "Division", "Estimate", "Evaluated", "Fold", "Growth",
-           "NumberForecast", "Standing", "candidates", "choose", "compare", "folds", "grow", "held_out",
-           "possible_terms"]  # fmt: skip
+__all__ = ["Candidate", "Choice", "ClassForecast", "Comparison", "Division", "Estimate", "Evaluated", "Fold",
+           "NumberForecast", "Standing", "candidates", "choose", "compare", "folds", "held_out"]  # fmt: skip

@@ -1,6 +1,4 @@
-"""Kernels and likelihoods compared by the leave-one-out log density that the cavities of one fit give; sums of terms
-grown one at a time while it gains significantly.
-"""
+"""Kernels and likelihoods compared by the leave-one-out log density that the cavities of one fit give."""
 
 from __future__ import annotations
 
@@ -14,26 +12,20 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.comparison.compare import OFFSET, Report
+from quantprop.comparison.compare import Report
 from quantprop.comparison.insight import surprise
 from quantprop.comparison.scores import Estimate
 from quantprop.estimators import GaussianProcessClassifier
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.solution import Solution
-from quantprop.kernels import Terms, columns_of
-from quantprop.kernels.terms import quoted
 from quantprop.likelihoods import Gaussian
 from quantprop.likelihoods.base import Datum
 from quantprop.runtime.precision import float64
-from quantprop.tables import Problem, Table, TableError, TableModel
-from quantprop.tables.encoding import is_dates, levels_of
-from quantprop.tables.reading import MISSING
+from quantprop.tables import Problem, TableModel
 
 UNRELIABLE = 0.4  # posterior variance of a row's log density (Vehtari, Gelman and Gabry 2017, section 2.2)
 NODES = 32
 DRAWS_OF_F = 400  # in multi-class models
-MIN_GAIN = 2.0  # nats, and standard errors, that a term must gain
-TOLERATED_LOSS = 2.0  # nats, or standard errors, by which a simpler term may fall behind the best and be taken
 
 
 @dataclass(frozen=True)
@@ -135,25 +127,19 @@ def choose(given: Sequence[Candidate], method: str = "qp", report: Report = lamb
         The candidates, best first.
     """
     _check_comparable(given)
-    found = learned(given, method, report, "models")
+    found = []
+    for i, candidate in enumerate(given):
+        report("models", i, len(given))
+        found.append(_standing(candidate, method))
+    report("models", len(given), len(given))
     return Choice(tuple(sorted(found, key=lambda one: -np.nan_to_num(one.total.value, nan=-np.inf))))
 
 
-def learned(given: Sequence[Candidate], method: str, report: Report, name: str) -> list[Standing]:
-    """Every candidate, learned from all rows; progress is reported under a name."""
-    found = []
-    for i, candidate in enumerate(given):
-        report(name, i, len(given))
-        found.append(standing(candidate, method))
-    report(name, len(given), len(given))
-    return found
-
-
-def standing(candidate: Candidate, method: str = "qp", **settings: Any) -> Standing:
-    """One candidate, learned from all rows; `settings` are the estimator's."""
+def _standing(candidate: Candidate, method: str) -> Standing:
+    """One candidate, learned from all rows."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # how each ended is in its status
-        model = candidate.problem.fit(method, **settings)
+        model = candidate.problem.fit(method)
     unit = float(np.log(getattr(model.estimator, "_y_std", 1.0) * model.units.scale))
     return Standing(candidate.name, model, -surprise(model) - unit * _have_density(model), unreliable(model))
 
@@ -215,99 +201,3 @@ def _spread(solution: Solution) -> Float[np.ndarray, " n"]:
     with np.errstate(invalid="ignore"):
         mean = logs @ weights
         return ((logs - mean[:, None]) ** 2) @ weights
-
-
-@dataclass(frozen=True)
-class Growth:
-    """The steps of a search, from no term to the sum that was found."""
-
-    steps: tuple[Standing, ...]
-
-    @property
-    def best(self) -> Standing:
-        """The sum that was found."""
-        return self.steps[-1]
-
-
-def possible_terms(table: Table) -> tuple[str, ...]:
-    """List a linear and a smooth term for every numeric or date column, and a group for every text column, simple ones
-    first.
-
-    Other columns, and text columns without repeated values, are skipped.
-
-    Args:
-        table: A table, as returned by `tables.read`, or a pandas or polars frame.
-
-    Returns:
-        The terms.
-    """
-    linear, smooth, groups = [], [], []
-    for name in table.names:
-        present = table.only([i for i, cell in enumerate(table.column(name)) if cell not in MISSING])
-        cells, column = present.column(name), quoted(name)
-        if len(set(cells)) < 2:
-            continue
-        try:
-            words = () if is_dates(cells) else levels_of(present, name)
-        except TableError:  # too many words for 0-1 columns, but not for a group
-            words = tuple(set(cells))
-        if not words:
-            linear.append(f"linear({column})")
-            smooth += [f"se({column})"] * (len(set(cells)) > 5)
-        elif len(words) == 2:
-            linear.append(f"linear({column})")
-        elif len(words) < len(cells):
-            groups.append(f"group({column})")
-    return (*linear, *groups, *smooth)
-
-
-def grow(
-    problem_of: Callable[[str], Problem],
-    terms: Sequence[str],
-    method: str = "qp",
-    report: Report = lambda name, done, total: None,
-    most: int = 10,
-) -> Growth:
-    """Start from a constant, repeatedly add the best term, and stop when none gains 2 nats and 2 standard errors.
-
-    Of terms that gain about as much as the best, the first is chosen, so simple ones should come first.
-
-    Args:
-        problem_of: Function of a kernel formula that makes a problem.
-        terms: Terms to try, simple ones first: `possible_terms`.
-        method: A method or its name: "qp", "ep", "power-ep", "vb", "laplace".
-        report: Called with (what is done, number done, total).
-        most: Maximum number of terms.
-
-    Returns:
-        The steps, with the problem and score of each.
-    """
-    left, chosen, steps = list(terms), [], []
-    if not left:
-        raise ValueError("terms: there is no column that could become a term")
-    steps.append(standing(Candidate("constant()", problem_of(left[0])), method, kernel=OFFSET))
-    while left and len(chosen) < most:
-        texts = [" + ".join([*chosen, term]) for term in left]
-        found = learned(
-            [Candidate(text, problem_of(text)) for text in texts], method, report, f"term {len(chosen) + 1}"
-        )
-        at = _taken(left, found, steps[-1])
-        if at is None:
-            break
-        steps.append(found[at])
-        chosen.append(left.pop(at))
-    return Growth(tuple(steps))
-
-
-def _taken(terms: Sequence[str], found: Sequence[Standing], before: Standing) -> int | None:
-    gains = [one.less(before) for one in found]
-    good = [i for i, gain in enumerate(gains) if gain.value > MIN_GAIN * max(1.0, gain.error)]
-    if not good:
-        return None
-    best = max(good, key=lambda i: gains[i].value)
-    columns = [columns_of(Terms(term).kernel()) for term in terms]
-    for i in good[: good.index(best)]:  # simpler terms of the same column
-        loss = found[best].less(found[i])
-        if columns[i] == columns[best] and loss.value < TOLERATED_LOSS * max(1.0, loss.error):
-            return i
-    return best
