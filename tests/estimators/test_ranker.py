@@ -210,3 +210,31 @@ def test_items_may_have_a_level_each():
     strength = GaussianProcessRanker("group(team)", method="ep").fit(teams, pairs).predict(teams)
     assert np.argmax(strength) == 0
     assert np.argmin(strength) == 3
+
+
+def test_a_stack_mixes_the_utilities_of_its_members(tmp_path):
+    """Gaussian conditioning for every member, as above, mixed by weight; probabilities are mixed too."""
+    found = GaussianProcessRanker("auto", method="ep").fit(X, PAIRS)
+    stack, parts = found.posterior_, []
+    for member in stack.members:
+        solution = member.fitted.solution
+        with jax.enable_x64(True):
+            k = np.asarray(solution.model.plain_kernel.kernel.gram(jnp.asarray(X)))
+        cross, (nu, tau) = k @ D.T, (solution.sites.nu, solution.sites.tau)
+        gain = np.linalg.solve(D @ cross + np.diag(1.0 / tau), cross.T).T
+        parts.append((gain @ (nu / tau), k - gain @ cross.T))
+    means, covariances = map(np.array, zip(*parts, strict=True))
+    expected = stack.weights @ means
+    within = np.tensordot(stack.weights, covariances + means[:, :, None] * means[:, None], 1)
+    mean, covariance = found.predict(X, return_cov=True)
+    assert len(stack.members) > 1
+    np.testing.assert_allclose(mean, expected, atol=1e-7)
+    np.testing.assert_allclose(covariance, within - np.outer(expected, expected), atol=1e-7)
+    np.testing.assert_allclose(found.predict(X, return_std=True)[1] ** 2, np.diagonal(covariance), atol=1e-12)
+    variances = np.diagonal(D @ covariances @ D.T, axis1=1, axis2=2)
+    p = stack.weights @ ndtr(means @ D.T / np.sqrt(1.0 + variances))
+    np.testing.assert_allclose(found.predict_proba(X[PAIRS[:, 0]], X[PAIRS[:, 1]]), p, atol=1e-8)
+    assert found.score(X, PAIRS) == pytest.approx(np.log(p).mean(), abs=1e-8)
+    np.testing.assert_array_equal(found.loo_, stack.loo)
+    found.save(tmp_path / "ranker.safetensors")
+    np.testing.assert_array_equal(load(tmp_path / "ranker.safetensors").predict(X), found.predict(X))

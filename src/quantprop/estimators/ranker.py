@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
@@ -14,7 +14,10 @@ from quantprop.estimators.core import build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess
+from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import predicted_of, proper
+from quantprop.inference.solution import Solution
+from quantprop.inference.stacked import Stack
 from quantprop.kernels import Difference
 from quantprop.kernels.combinations import Item, halves
 from quantprop.likelihoods.binary import Binary
@@ -31,8 +34,8 @@ class GaussianProcessRanker(GaussianProcess):
     the difference in every comparison.
 
     Args:
-        kernel: Kernel of the utility: of scikit-learn or of this library, a kernel formula, "ard", or None for a
-            constant times an RBF, both learned.
+        kernel: Kernel of the utility: of scikit-learn or of this library, a kernel formula, a name such as "ard" or
+            "auto" (a stack of several models), or None for a constant times an RBF, both learned.
         optimizer: "fmin_l_bfgs_b" selects the library's own search, None leaves the hyperparameters as they are; or a
             function as in scikit-learn.
         n_restarts_optimizer: Number of additional starts, drawn at random within the bounds.
@@ -88,10 +91,8 @@ class GaussianProcessRanker(GaussianProcess):
         """The mean of the utility of items, with its standard deviation or the covariance of all on request."""
         if return_std and return_cov:
             raise RuntimeError("At most one of return_std or return_cov can be requested.")
-        items, solution = self._new_inputs(X), self.solution_
-        kernel = Item(solution.model.plain_kernel.kernel)
-        found = predicted_of(solution._predictor, solution.model, kernel, solution.X, items, return_cov)
-        utility = proper(found, solution.status)
+        items, found = self._new_inputs(X), self.posterior_
+        utility = (Utilities(found) if isinstance(found, Stack) else Utility(found)).predict(items, return_cov)
         if return_cov:
             return utility.mean, utility.covariance
         return (utility.mean, np.sqrt(utility.variance)) if return_std else utility.mean
@@ -101,19 +102,39 @@ class GaussianProcessRanker(GaussianProcess):
         one, other = self._new_inputs(X), self._new_inputs(others)
         if len(one) != len(other):
             raise ValueError(f"X and others must have as many rows; got {len(one)} and {len(other)}")
-        return np.exp(self.solution_.predict_y(np.hstack([one, other])).log_prob(1.0))
+        return np.exp(self.posterior_.predict_y(np.hstack([one, other])).log_prob(1.0))
 
     def score(self, X, pairs, sample_weight=None):
         """The mean log probability of comparisons of items X, rows (winner, loser): the larger the better."""
         items = self._new_inputs(X)
         rows = compared(items, checked(pairs, len(items)))
         weights = row_weights(sample_weight, len(rows), "sample_weight")
-        return float(np.average(self.solution_.predict_y(rows).log_prob(1.0), weights=weights))
+        return float(np.average(self.posterior_.predict_y(rows).log_prob(1.0), weights=weights))
 
     @property
     def loo_(self):
         """Leave-one-out log probabilities of the comparisons."""
         return self.posterior_.loo
+
+
+class Utility(NamedTuple):
+    """The utility of items, given the posterior of its differences."""
+
+    solution: Solution
+
+    def predict(self, items: np.ndarray, full_cov: bool) -> Any:
+        """The posterior of the utility of items."""
+        by = self.solution
+        kernel: Any = by.model.plain_kernel
+        return proper(predicted_of(by._predictor, by.model, Item(kernel.kernel), by.X, items, full_cov), by.status)
+
+
+class Utilities(Mixture):
+    """The utility of items by a stack."""
+
+    def __init__(self, stack: Stack) -> None:
+        self.components = [Utility(solution) for solution in stack.components]
+        self.weights = stack.weights
 
 
 def compared(x: np.ndarray, pairs: np.ndarray) -> np.ndarray:
