@@ -63,7 +63,7 @@ def test_figure1_is_ep_and_qp_and_no_table(tmp_path):
         (["table1", "--variant", "papers"], "papers"),
         (["table1", "--split", "month"], "month"),
         (["figure1", "--methods", "vb"], "figure1"),
-        (["table1", "--jobs", "2", "--dask", "tcp://host:8786"], "give one of them"),
+        (["table1", "--jobs", "2", "--dask", "tcp://host:8786"], "pass one of them"),
     ],
 )
 def test_bad_options_are_named(tmp_path, words, message):

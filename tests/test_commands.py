@@ -125,7 +125,7 @@ def test_fit_says_what_it_did(fitted):
     assert about["converged"]
     assert about["features"][5:] == [SCRIPT, "$cost$"]
     assert "urteil: 2 different values (ja, nein, nie): probit likelihood (guessed" in result.stderr
-    assert "konst never changes" in result.stderr
+    assert "konst is constant" in result.stderr
 
 
 def test_fit_and_predict_equal_python_to_the_last_digit(folder, data):
@@ -205,15 +205,15 @@ def test_three_classes(folder):
     assert len(json.loads(call("explain", out, "--json").stdout)["models"]) == 3
     refused = call("predict", out, "-", "--quantiles", "0.1", stdin=b"x\n0.1\n")
     assert refused.exit_code == 2
-    assert "of classes, which have no quantiles" in " ".join(refused.output.split())
+    assert "predicts classes, which have no quantiles" in " ".join(refused.output.split())
 
 
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["--likelihood", "multinomial-probit", "--integrate"], "a model of each class against the others"),
-        (["--likelihood", "multinomial-probit", "--series"], "a model of each class against the others"),
-        (["--minutes", "3"], "give --checkpoint"),
+        (["--likelihood", "multinomial-probit", "--integrate"], "fit each class against the others"),
+        (["--likelihood", "multinomial-probit", "--series"], "fit each class against the others"),
+        (["--minutes", "3"], "pass --checkpoint"),
     ],
 )
 def test_options_that_do_not_go_together_are_wrong_usage(more, words):
@@ -262,7 +262,7 @@ def test_what_is_no_series_names_options_of_the_command_line():
     kernel = "matern32(day) + se(other)"
     result = call("fit", "-", "--target", "level", "--series", "--kernel", kernel, stdin=SERIES.encode())
     assert result.exit_code == 1
-    assert "leave out --series" in result.output
+    assert "omit --series" in result.output
 
 
 # --- numbers ---------------------------------------------------------------------------------------------------------
@@ -366,7 +366,7 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
         assert not LEAKS.findall(printed), printed
 
 
-COLUMNS = {"test error": "likeliest", "Brier": "half the squared", "RMSE": "root of the mean", "MAE": "mean absolute"}
+COLUMNS = {"test error": "likeliest", "Brier": "half the squared", "RMSE": "root mean squared", "MAE": "mean absolute"}
 
 
 @pytest.fixture(scope="module")
@@ -438,7 +438,7 @@ def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, m
             ["fit", "-", "--target", "y", "--drop-missing"],
             b"x,y\n1,\n2,\nNA,b\n",
             1,
-            "in column 'y', which the model cannot",
+            "in column 'y', which the model needs",
         ),
         (["fit", "-", "--target", "y", "--ignore", "q"], b"x,y\n1,2\n", 2, "no column 'q'"),
         (["fit", "-", "--target", "y", "--ignore", "y"], b"x,y\n1,2\n", 2, "cannot ignore y: it is the target"),
@@ -464,9 +464,9 @@ def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, m
         (["fit", "-", "--target", "y", "--out", "no/such/folder"], b"x,y\n1,2\n", 2, "--out"),
         (["fit", "-"], b"x,y\n1,2\n", 2, "--target"),
         (["predict", "MODEL", "-"], b"farbe\nrot\n", 1, "lacks the columns 'größe, cm', 'Flag'"),
-        (["predict", "MODEL", "-", "--exposure", "2"], b"x\n1\n", 2, "the model was learned without exposure"),
+        (["predict", "MODEL", "-", "--exposure", "2"], b"x\n1\n", 2, "the model was fitted without exposure"),
         (["predict", "MODEL", "DATA", "--key", "who"], None, 2, "no column 'who'"),
-        (["predict", "MODEL", "DATA", "--drop-missing", "--blank-missing"], None, 2, "give one of"),
+        (["predict", "MODEL", "DATA", "--drop-missing", "--blank-missing"], None, 2, "pass one of"),
         (["predict", "MODEL", "-", "--quantiles", "5"], b"x\n1\n", 2, "between 0 and 1"),
         (["predict", "DATA", "DATA"], None, 1, "is not a quantprop model"),
         (["explain", "DATA"], None, 1, "is not a quantprop model"),
@@ -577,7 +577,7 @@ def test_a_stack_predicts_and_is_explained(stacked):
 def test_a_stack_is_refused_where_one_model_is_needed(words, named):
     result = call("fit", "-", "--target", "level", "--kernel", "auto", *words, stdin=SERIES.encode())
     assert result.exit_code == 2, result.output
-    assert f"{named} takes one: leave it out" in " ".join(re.sub(r"[│╭╰─]", " ", result.output).split())
+    assert f"{named} needs one: omit it" in " ".join(re.sub(r"[│╭╰─]", " ", result.output).split())
 
 
 def test_options_that_take_one_model_have_one_kernel(folder):

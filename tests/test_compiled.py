@@ -48,7 +48,7 @@ def test_programs_that_others_may_have_written_are_not_read(mode, tmp_path):
     assert folders.read(store / "ours") == jaxs.get("theirs") == b"program"
     for file, read in ((store / "ours", folders.read), (store / "theirs-cache", lambda _: jaxs.get("theirs"))):
         file.chmod(mode)
-        with pytest.raises(PermissionError, match="others than its user could have written"):
+        with pytest.raises(PermissionError, match="users other than its owner could have written"):
             read(file)
     (store / "folder-cache").mkdir()
     with pytest.raises(OSError, match="folder-cache"):
@@ -174,4 +174,4 @@ def test_without_a_home_commands_go_on(monkeypatch, capsys):
     monkeypatch.setattr(Path, "home", nowhere)
     with screen.kept_programs():
         pass
-    assert "compiled programs are not kept: Could not determine home directory" in capsys.readouterr().err
+    assert "compiled programs are not stored: Could not determine home directory" in capsys.readouterr().err

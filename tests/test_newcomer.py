@@ -307,7 +307,7 @@ def test_missing_values(home, size):
         load("model.safetensors")
     clash = call("predict", "model.safetensors", data, "--drop-missing", "--key", "y")
     assert clash.exit_code == 2
-    assert "also the name of a column of forecasts" in said(clash)
+    assert "also the name of an output column" in said(clash)
 
 
 @BOTH
@@ -320,7 +320,7 @@ def test_categories_never_seen(home, size):
     assert "line 3: 'green' in column 'colour' is not one of the categories" in said(failing)
     rows, notes = forecasts(new, *advised(failing, "--blank-missing"), "--key", "colour")
     assert [(row["colour"], row["y"]) for row in rows] == [("red", "no"), ("green", ""), ("blue", "yes")]
-    assert "1 of 3 rows have missing values or categories that the model does not know" in notes
+    assert "1 of 3 rows have missing values or categories unseen in training" in notes
     left, _ = forecasts(new, *advised(failing, "--drop-missing"))
     assert [row["p(yes)"] for row in left] == [row["p(yes)"] for row in rows if row["y"]]
 

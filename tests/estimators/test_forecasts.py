@@ -43,7 +43,7 @@ def test_where_y_has_no_mean_the_median_is_predicted_aloud():
         mean = model.predict(X)
     np.testing.assert_allclose(mean, model.solution_.predict(X).mean, atol=1e-9)  # the noise is symmetric
     counts = SimpleNamespace(mean=np.array([2.0, np.inf]), median=np.array([1.5, 3.0]))
-    with pytest.warns(MomentWarning, match="give the kernel's variance a prior"):
+    with pytest.warns(MomentWarning, match="set a prior on the kernel's variance"):
         np.testing.assert_array_equal(_mean_or_median(counts), [2.0, 3.0])
     with pytest.warns(MomentWarning, match="infinite"):
         _, deviation = model.predict(X, return_std=True)

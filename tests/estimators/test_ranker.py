@@ -130,7 +130,7 @@ def test_comparisons_of_equal_items_are_left_out():
     expected = GaussianProcessRanker(KERNEL, optimizer=None, method="ep").fit(X, PAIRS)
     np.testing.assert_allclose(found.predict(X), expected.predict(X), atol=1e-10)
     assert found.log_marginal_likelihood_value_ == pytest.approx(expected.log_marginal_likelihood_value_, abs=1e-9)
-    with pytest.raises(ValueError, match="every comparison is of two items with equal features"):
+    with pytest.raises(ValueError, match="every comparison is between items with equal features"):
         GaussianProcessRanker(KERNEL).fit(np.ones((3, 2)), [[0, 1], [2, 1]])
     levels = GaussianProcessRanker(KERNEL + kernels.White(0.3), optimizer=None, method="ep")
     with warnings.catch_warnings():

@@ -88,7 +88,7 @@ def test_a_failed_fit_is_a_row_that_says_why(monkeypatch):
     assert row.status == "failed: the posterior is improper at row 3"
     failed = dataclasses.replace(made_up(FOLD, "ep"), te=None, status="failed: no posterior")
     assert carry_out(FOLD, "qp", failed).status.endswith("has none: failed: no posterior")
-    with pytest.raises(ValueError, match="carry out ep before it"):
+    with pytest.raises(ValueError, match="run ep first"):
         carry_out(FOLD, "qp")
 
 

@@ -136,7 +136,7 @@ def test_workers_of_this_machine():
 
 
 def test_a_fault_of_the_program_is_not_a_row():
-    with pytest.raises(ValueError, match="carry out ep before it"):
+    with pytest.raises(ValueError, match="run ep first"):
         list(Local(1).carry_out([Unit(Experiment("wine2"), ("qp",), None)]))
 
 

@@ -141,7 +141,7 @@ def test_a_changed_number_is_named_as_damage(valid, tmp_path):
     data = bytearray(valid)
     data[-3] ^= 1
     (tmp_path / "model").write_bytes(data)
-    with pytest.raises(ValueError, match="damaged: what it holds differs from the checksum"):
+    with pytest.raises(ValueError, match="damaged: its content does not match its checksum"):
         load(tmp_path / "model")
 
 

@@ -76,7 +76,7 @@ HOSTILE = {
     "extra field": (setter(variance_of, "__class__", "x"), "wrong fields"),
     "dunder field": (setter(lambda c: kernel_of(c)["fields"], "__init__", 1.0), "wrong fields"),
     "fields not a mapping": (setter(kernel_of, "fields", [1.0, 1.0]), "wrong fields"),
-    "bare list": (setter(variance_of, "value", [1.0]), "no known form"),
+    "bare list": (setter(variance_of, "value", [1.0]), "has an unknown form"),
     "infinite value": (setter(variance_of, "value", {"number": "inf"}), "finite numbers"),
     "text for a number": (setter(variance_of, "value", "1.0"), "finite numbers"),
     "boolean for a number": (setter(variance_of, "value", True), "finite numbers"),

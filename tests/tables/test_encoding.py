@@ -56,9 +56,9 @@ def test_a_changed_encoding_is_refused(change):
         ("a,b\n1/2/2020,1\n2/1/2020,2\n", "line 2: '1/2/2020' in column 'a' is a date with slashes"),
         ("a,b\n" + "2020-01-02,1\n" * 9 + "2020-02-30,1\n", "line 11: '2020-02-30' in column 'a' is not a date"),
         ("a,b\n" + "1,2\n" * 9 + "oops,2\n", "line 11: 'oops' in column 'a' is not a number"),
-        ("a,b\n" + "".join(f"n{i},{i}\n" for i in range(12)), "column 'a' has 12 different words in 12 rows"),
+        ("a,b\n" + "".join(f"n{i},{i}\n" for i in range(12)), "column 'a' has 12 different text values in 12 rows"),
         ("a,b\n1,inf\n2,3\n", "'inf' in column 'b' is not a finite number"),
-        ("a,b\n1,yes\n1,yes\n", "no column to learn from"),
+        ("a,b\n1,yes\n1,yes\n", "has no column, except the target"),
     ],
 )
 def test_what_cannot_be_encoded_is_said(text, message):
@@ -98,7 +98,7 @@ def test_the_likelihood_is_guessed(cells, likelihood, y):
     ("text", "likelihood", "message"),
     [
         ("x,y\n1,a\n2,a\n", None, "always holds a"),
-        ("x,y\n1,a\n2,b\n", "poisson", "needs numbers, and column 'y' of t.csv holds words ('a', 'b')"),
+        ("x,y\n1,a\n2,b\n", "poisson", "needs numbers, and column 'y' of t.csv holds text ('a', 'b')"),
         ("x,y\n1,1\n2,\n", None, "missing values in 1 of 2 rows"),
         ("x,y\n1,1\n2,3\n", "cauchy", "likelihood must be one of"),
         ("x,z\n1,1\n", None, "no column 'y'; it has 'x', 'z'"),
@@ -154,7 +154,7 @@ def test_a_file_without_dates_is_still_read():
     node = {"columns": [{"name": "a", "levels": []}], "centre": [0.0], "scale": [1.0]}
     assert from_json(node).features == ("a",)
     for bad in ({"dates": True, "levels": ["u", "v"]}, {"cycles": ["year"]}, {"dates": True, "cycles": ["era"]}):
-        with pytest.raises(ValueError, match="neither numbers nor words nor dates"):
+        with pytest.raises(ValueError, match="neither numeric nor text nor dates"):
             from_json({**node, "columns": [{**node["columns"][0], **bad}]})
 
 

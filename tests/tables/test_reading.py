@@ -44,7 +44,7 @@ def test_separators_and_quotes(text, rows):
         ("a,b\n", "no rows"),
         ("a,b\n1,2\n\n3\n", "line 4: 1 cells, but the header has 2"),
         ("a,b\n1,2,3\n", "line 2: 3 cells, but the header has 2"),
-        ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quote opens and is never closed"),
+        ('a,b\n1,2\n"3,4\n5,6\n', "line 3: a quote is never closed"),
         (b"a,b\n1,2\n\xe9,3\n", "line 3: byte 0xe9 is not UTF-8; save the file as UTF-8"),
         (b"a,b\n1,\0\n", "line 2: a NUL byte"),
         ("a,b\n1,2\n".encode("utf-16"), "is UTF-16: save it as UTF-8"),

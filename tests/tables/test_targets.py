@@ -69,8 +69,8 @@ def test_the_guess_says_why_and_what_else():
     )
     assert dict(found.others)["poisson"] == "they are counts"
     found = looks(np.repeat([0, 1, 2], 50))
-    assert found.why.endswith("(0, 1, 2), whose variance, 0.667, is below their mean, 1, as that of counts is not")
-    assert dict(looks(np.array([0.1, 0.2, 0.7])).others)["beta"] == "they are shares"
+    assert found.why.endswith("(0, 1, 2), whose variance, 0.667, is below their mean, 1, unlike that of counts")
+    assert dict(looks(np.array([0.1, 0.2, 0.7])).others)["beta"] == "they are proportions"
     assert dict(looks(np.array(["low", "mid", "top"])).others)["ordinal"].endswith("--order names them from the lowest")
 
 
@@ -134,7 +134,7 @@ def test_times_that_cannot_be(columns, roles, message):
 @pytest.mark.parametrize(
     ("roles", "likelihood", "message"),
     [
-        (Roles(upper="n", event="w"), None, "upper and event both say"),
+        (Roles(upper="n", event="w"), None, "upper and event both specify"),
         (
             Roles(exposure="n"),
             "gaussian",
@@ -162,7 +162,7 @@ def test_roles_that_do_not_go_together(roles, likelihood, message):
     [
         (Roles(exposure="bad"), "row 2: 0 in column 'bad' must be positive, as exposure"),
         (Roles(weights="low"), "row 1: -1 in column 'low' must be at least 0, as weights"),
-        (Roles(trials="half"), "row 1: 1.5 in column 'half' must be a whole number from 1 on, as trials"),
+        (Roles(trials="half"), "row 1: 1.5 in column 'half' must be an integer of at least 1, as trials"),
         (Roles(upper="low"), "row 1: 0 in column 'y' must be at most the upper end (low)"),
         (Roles(event="x"), "such as --event x=3"),
         (Roles(log=True), "row 1: 0 in column 'y' must be positive to have a logarithm"),

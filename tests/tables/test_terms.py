@@ -74,9 +74,9 @@ def test_new_levels_are_named_once(model):
     ("kernel", "error", "said"),
     [
         ("se(age) + group(whom)", TermError, "position 17: there is no column 'whom'"),
-        ("se(who)", tables.TableError, r"'who' holds words \('Anna', .*only group\(who\)"),
+        ("se(who)", tables.TableError, r"'who' holds text \('Anna', .*only group\(who\)"),
         ("group(age)", ValueError, "'age' has too many levels for a group, 40 in 40 rows"),
-        ("constant()", tables.TableError, "no term of a column"),
+        ("constant()", tables.TableError, "the kernel uses no column"),
         ("smooth", ValueError, r"isotropic, ard, shrunk, additive, auto or terms such as se\(age\)"),
     ],
 )

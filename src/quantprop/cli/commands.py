@@ -42,22 +42,22 @@ def reproduce(
         Argument(callback=one_of(RESULTS), help="table1 (with its figures), or figure1 alone: ep and qp."),
     ],
     names: Annotated[str, Option("--datasets", help="Names with commas between them, or all.")] = "all",
-    rounds: Annotated[int | None, Option(min=1, help="Rounds of ten folds, seeds of mining.  [100 and 200]")] = None,
+    rounds: Annotated[int | None, Option(min=1, help="Rounds of ten folds; seeds for mining.  [100 and 200]")] = None,
     methods: Annotated[str | None, Option(help="Some of ep, qp, vb, laplace.  [ep,qp,vb]")] = None,
     objective: Annotated[str, Option(help="One of evidence, loo.")] = "evidence",
     kernel: Annotated[str, Option(help="One of isotropic, ard.")] = "isotropic",
     variant: Annotated[str, Option(help="One of paper, code, clean.")] = "paper",
-    split: Annotated[str, Option(help="Of mining. One of year, event.")] = "year",
+    split: Annotated[str, Option(help="How mining is split: by year or event.")] = "year",
     jobs: Annotated[int | None, Option(min=1, help="Worker processes.  [one per core]")] = None,
-    batched: Annotated[bool, Option("--batched", help="All folds at once, by batches: for a GPU.")] = False,
-    dask: Annotated[str | None, Option(help="Scheduler of a Dask cluster to work on instead.")] = None,
-    out: Annotated[Path, Option(file_okay=False, help="Folder of rows, tables and figures.")] = Path("results"),
+    batched: Annotated[bool, Option("--batched", help="Fit all folds at once, in batches (for a GPU).")] = False,
+    dask: Annotated[str | None, Option(help="Address of the scheduler of a Dask cluster to use instead.")] = None,
+    out: Annotated[Path, Option(file_okay=False, help="Folder for rows, tables and figures.")] = Path("results"),
     json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
     """Repeat the paper's experiments. What is in the folder already is not computed again."""
     if what == "figure1" and methods is not None:
-        raise typer.BadParameter("figure1 compares ep and qp; leave --methods out")
+        raise typer.BadParameter("figure1 compares ep and qp; omit --methods")
     default = "ep,qp" if what == "figure1" else "ep,qp,vb"
     with plainly(debug, STOPPED):
         from quantprop import datasets
@@ -80,9 +80,7 @@ def reproduce(
 
 def _workers(jobs: int | None, dask: str | None, batched: bool) -> Workers:
     if (dask is not None) + (jobs is not None) + batched > 1:
-        raise typer.BadParameter(
-            "--jobs is for processes here, --batched for batches here, --dask for a cluster: give one of them"
-        )
+        raise typer.BadParameter("--jobs, --batched and --dask exclude each other: pass one of them")
     if batched:
         from quantprop.experiments.batched import Batched
 
@@ -142,7 +140,7 @@ def list_datasets(
 
 @app.command(epilog=CODES)
 def demo(
-    out: Annotated[Path, Option(help="The page to write; an old one is replaced.")] = Path("quantprop-demo.html"),
+    out: Annotated[Path, Option(help="The page to write; an existing one is replaced.")] = Path("quantprop-demo.html"),
     json: Annotated[bool, Option("--json", help="Print the scores as JSON.")] = False,
     debug: Debug = False,
 ) -> None:

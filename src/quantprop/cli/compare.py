@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 def compare(
     table: TableOptions,
     methods: Annotated[str, Option(help=f"Some of {', '.join(METHODS)}.")] = "qp,ep,vb,laplace",
-    folds: Annotated[int, Option(min=2, help="Every row is scored by a model of the other folds.")] = 10,
+    folds: Annotated[int, Option(min=2, help="Number of folds of the cross-validation.")] = 10,
     likelihood: Likelihoods = None,
     kernel: Kernels = None,
     out: Annotated[

@@ -28,8 +28,8 @@ MAX_COMPONENTS = 10  # shown as text, from the largest
 
 
 def explain(
-    model: Annotated[Path, Argument(help="A file that fit wrote.")],
-    rows: Annotated[int, Option(min=0, help="How many rows to name.")] = 5,
+    model: Annotated[Path, Argument(help="A model file written by fit.")],
+    rows: Annotated[int, Option(min=0, help="Number of rows to list.")] = 5,
     json: Json = False,
     debug: Debug = False,
 ) -> None:

@@ -47,20 +47,20 @@ def fit(
         int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
     ] = None,
     series: Annotated[
-        bool, Option("--series", help="One column of times: a Matérn kernel, in time linear in the rows.")
+        bool, Option("--series", help="Use a Matérn kernel of one column of times, in time linear in the rows.")
     ] = False,
     integrate: Annotated[
         bool, Option("--integrate", help="Average predictions over the posterior of the hyperparameters.")
     ] = False,
-    restarts: Annotated[int, Option(min=0, help="Further starts of learning, at random.")] = 0,
+    restarts: Annotated[int, Option(min=0, help="Number of further, random starts of learning.")] = 0,
     coordinator: Annotated[str | None, Option(help="host:port of process 0, in a job of several processes.")] = None,
-    processes: Annotated[int | None, Option(min=1, help="How many processes the job has.")] = None,
-    process: Annotated[int | None, Option(min=0, help="Which of them this one is.")] = None,
+    processes: Annotated[int | None, Option(min=1, help="Number of processes in the job.")] = None,
+    process: Annotated[int | None, Option(min=0, help="Number of this process, from 0.")] = None,
     checkpoint: Annotated[
         Path | None, Option(help="File to write while learning, and to resume from if it exists.")
     ] = None,
-    minutes: Annotated[float | None, Option(min=0, help="Between two checkpoints.  [10]")] = None,
-    out: Annotated[Path, Option(help="The model's file; an old one is replaced.")] = Path("model.safetensors"),
+    minutes: Annotated[float | None, Option(min=0, help="Minutes between two checkpoints.  [10]")] = None,
+    out: Annotated[Path, Option(help="Model file to write, replaced if it exists.")] = Path("model.safetensors"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -104,7 +104,7 @@ def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
     if not model.converged:
         note("warning: not converged; the status above says what to try")
     if not all(one.converged for one in model.integrated):
-        note("warning: hyperparameters are integrated roughly; the status above says what to try")
+        note("warning: the integral over hyperparameters is inaccurate; the status above says what to try")
 
 
 def _kernel(given: str | None, single: dict[str, bool]) -> str:
@@ -112,7 +112,7 @@ def _kernel(given: str | None, single: dict[str, bool]) -> str:
     option = next((name for name, is_set in single.items() if is_set), None)
     if given == AUTO and option is not None:
         raise typer.BadParameter(
-            f"auto stacks several models, and {option} takes one: leave it out, or give one kernel, such as shrunk or "
+            f"auto stacks several models, but {option} needs one: omit it, or pass one kernel, such as shrunk or "
             "additive", param_hint="--kernel",
         )  # fmt: skip
     return given or (AUTO if option is None else SINGLE)
@@ -140,11 +140,11 @@ def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, 
     from quantprop.tables.targets import JOINT
 
     if series and inducing is not None:
-        raise typer.BadParameter("--series and --inducing both choose how the process is represented: give one of them")
+        raise typer.BadParameter("--series and --inducing exclude each other: pass one of them")
     if (series or integrate) and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
         raise typer.BadParameter(
-            f"not with several classes at once: leave out --likelihood {JOINT} for a model of each class against the "
-            "others, which has it", param_hint="--series" if series else "--integrate",
+            f"not supported with one model of all classes: omit --likelihood {JOINT} to fit each class against the "
+            "others", param_hint="--series" if series else "--integrate",
         )  # fmt: skip
     settings: dict[str, Any] = {"hyperparameters": "integrated"} if integrate else {}
     if series:
@@ -161,8 +161,8 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
         return problem.fit(method, **settings)
     except NotMarkov as error:
         raise RuntimeError(
-            f"{error}; on the command line: leave out --series for exact inference, or replace it by --inducing 512 "
-            "for many rows"
+            f"{error}; on the command line: omit --series for exact inference, or replace it with --inducing 512 for "
+            "many rows"
         ) from None
     except MemoryError as error:
         raise MemoryError(
@@ -174,7 +174,7 @@ def _is_job(coordinator: str | None, processes: int | None, process: int | None)
     """Whether options or the environment ask for a job of several processes."""
     given = (coordinator, processes, process)
     if any(part is not None for part in given) and None in given:
-        raise typer.BadParameter("--coordinator, --processes and --process go together: give all three, or none")
+        raise typer.BadParameter("--coordinator, --processes and --process go together: pass all three, or none")
     launched = any(int(os.environ.get(name, "1")) > 1 for name in TASKS)
     return coordinator is not None or "JAX_COORDINATOR_ADDRESS" in os.environ or launched
 
@@ -193,7 +193,7 @@ def _checkpointed(checkpoint: Path | None, minutes: float | None) -> AbstractCon
     from quantprop import checkpointed
 
     if checkpoint is None and minutes is not None:
-        raise typer.BadParameter("it is the time between two checkpoints: give --checkpoint", param_hint="--minutes")
+        raise typer.BadParameter("it is the time between two checkpoints: pass --checkpoint", param_hint="--minutes")
     if checkpoint is None:
         return nullcontext()
     return checkpointed(checkpoint) if minutes is None else checkpointed(checkpoint, minutes)

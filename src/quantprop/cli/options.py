@@ -62,9 +62,9 @@ def words(text: str) -> tuple[str, ...]:
 
 
 Data = Annotated[str, Argument(help="CSV (comma, semicolon or tab) or Parquet; - is standard input.")]
-Decimal = Annotated[str, choice((".", ","), "What stands before the decimals of a number.")]
+Decimal = Annotated[str, choice((".", ","), "Decimal separator.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
-Debug = Annotated[bool, Option("--debug", help="Show where an error comes from.")]
+Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
 EVENT_HELP = (
     "Column with 1 or yes if the target was observed and 0 or no if it is a lower bound; or column=value, where value "
     "means observed."
@@ -74,11 +74,11 @@ OF_KERNEL = (
     "(shrunk); a sum of curves and surfaces (additive); these stacked with a linear model (auto); or terms, such as "
     "'se(age) + periodic(month, period=12) + group(hospital) + linear(dose)'."
 )
-GUESSED = "[guessed from the target, and said why]"
+GUESSED = "[guessed from the target; the reason is printed]"
 Likelihood = Annotated[str | None, choice(LIKELIHOODS, f"One of {', '.join(LIKELIHOODS)}.  {GUESSED}")]
-Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; several are compared.  {GUESSED}")]
+Likelihoods = Annotated[list[str] | None, choice(LIKELIHOODS, f"As for fit; may be repeated.  {GUESSED}")]
 Kernel = Annotated[str | None, choice(KERNELS, f"{OF_KERNEL}  [auto]", terms=True)]
-Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} Several are compared.  [isotropic]", terms=True)]
+Kernels = Annotated[list[str] | None, choice(KERNELS, f"{OF_KERNEL} May be repeated.  [isotropic]", terms=True)]
 Method = Annotated[str, choice(METHODS, f"One of {', '.join(METHODS)}.")]
 Objective = Annotated[str, choice(OBJECTIVES, "What learning maximises: evidence or loo.")]
 
@@ -90,17 +90,19 @@ class TableOptions:
     data: Data
     target: Annotated[str, Option(help="The column to predict.")]
     upper: Annotated[
-        str | None, Option(help="Column with the upper ends of intervals that begin at the target; empty is open.")
+        str | None, Option(help="Column with the upper ends of intervals that start at the target; empty for none.")
     ] = None
     event: Annotated[str | None, Option(help=EVENT_HELP)] = None
-    order: Annotated[str | None, Option(help="Labels of the target from the lowest, with commas (ordinal).")] = None
+    order: Annotated[str | None, Option(help="Labels of the target from the lowest, comma-separated.")] = None
     log: Annotated[bool, Option("--log", help="Model the logarithm of the target (gaussian, censored).")] = False
-    exposure: Annotated[str | None, Option(help="Column with what counts are per (likelihoods of counts).")] = None
-    trials: Annotated[str | None, Option(help="Column with the trials in which the target counts successes.")] = None
-    weights: Annotated[str | None, Option(help="Column with how many equal rows a row stands for.")] = None
+    exposure: Annotated[str | None, Option(help="Column with the exposure of each count.")] = None
+    trials: Annotated[str | None, Option(help="Column with the number of trials, if the target counts successes.")] = (
+        None
+    )
+    weights: Annotated[str | None, Option(help="Column with the number of equal rows that a row stands for.")] = None
     dates: Annotated[str, choice(DATES, "Dates as days (number), or also year, week and day (parts).")] = "number"
     sample: Annotated[int | None, Option(min=2, help="Number of rows to use, drawn at random.  [all]")] = None
-    seed: Annotated[int, Option(min=0, help="Of --sample, and of --restarts or the division into folds.")] = 0
+    seed: Annotated[int, Option(min=0, help="Random seed of --sample, --restarts and the folds.")] = 0
     ignore: Annotated[list[str] | None, Option(help="A column to leave out; may be repeated.")] = None
     drop_missing: Annotated[
         bool, Option("--drop-missing", help="Leave out rows with missing values in columns of the model.")
@@ -129,7 +131,7 @@ class TableOptions:
             check_columns(table, {"--ignore": name})
             if name in (self.target, *roles.columns.values()):
                 raise typer.BadParameter(
-                    f"cannot ignore {name}: it is the target, or another option refers to it", param_hint="--ignore"
+                    f"cannot ignore {name}: it is the target, or another option uses it", param_hint="--ignore"
                 )
         return table.without(self.ignore or ()), roles
 
@@ -164,12 +166,12 @@ class TableOptions:
             found = tables.complete(table, self.target, kernels, roles)
         note(f"note: {found}")
         for name in found.constant:
-            note(f"note: column {name} never changes where it is not missing: left out")
+            note(f"note: column {name} is constant where it is not missing: left out")
         if not found.table.rows:
             worst = max(found.cost, key=found.cost.__getitem__)
             remedy = f"leave out the column with most of them, --ignore {worst!r}"
             if worst in (self.target, *roles.columns.values()):
-                remedy = f"most are missing in column {worst!r}, which the model cannot do without: fill it in"
+                remedy = f"most are missing in column {worst!r}, which the model needs: fill it in"
             raise tables.TableError(f"{table.source} has no row without missing values: {remedy}")
         return found.table
 
@@ -212,7 +214,7 @@ def check_columns(table: Table, named: dict[str, str]) -> None:
 
 
 IMPLIED = {
-    "censored": "because ends are open; --likelihood weibull or log-logistic for survival times",
+    "censored": "because some intervals are open; --likelihood weibull or log-logistic for survival times",
     "binomial": "because of --trials",
     "ordinal": "because of --order",
 }
@@ -231,7 +233,7 @@ def announce(problem: Problem, likelihood: str | None) -> None:
             more = f", and its place in {', '.join(column.cycles)}" if column.cycles else "; --dates parts adds more"
             note(f"note: column {column.name} holds dates: days since 1970{more}")
     for name in problem.left_out:
-        why = "never changes" if problem.kernel in KERNELS else "is in no term"
+        why = "is constant" if problem.kernel in KERNELS else "appears in no term"
         note(f"note: column {name} {why}: left out")
 
 
@@ -240,7 +242,7 @@ def announce_time(n: int) -> None:
     if n > MAX_QUICK_ROWS:
         note(
             f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
-            "their square; fit --inducing 512 takes them by inducing points, --sample 1000 learns from 1000 of them"
+            "their square; fit --inducing 512 uses inducing points, --sample 1000 uses 1000 of the rows"
         )
 
 

@@ -39,27 +39,27 @@ class PredictOptions:
 
 
 def predict(
-    model: Annotated[Path, Argument(help="A file that fit wrote.")],
+    model: Annotated[Path, Argument(help="A model file written by fit.")],
     data: Data,
     out: Annotated[Path | None, Option(help="File to write, CSV or *.parquet.  [standard output]")] = None,
     quantiles: Annotated[
-        str | None, Option(help=f"Of counts and real y, with commas between them.  [{QUANTILES}]")
+        str | None, Option(help=f"Quantiles of counts and real y, separated by commas.  [{QUANTILES}]")
     ] = None,
-    key: Annotated[list[str] | None, Option(help="A column to write beside forecasts; may be repeated.")] = None,
+    key: Annotated[list[str] | None, Option(help="A column to copy into the output; may be repeated.")] = None,
     exposure: Annotated[str | None, Option(help="A column, or one number for all.  [as in fit]")] = None,
     trials: Annotated[str | None, Option(help="A column, or one number for all.  [as in fit]")] = None,
     drop_missing: Annotated[
         bool, Option("--drop-missing", help="Leave out rows with missing values or unknown categories.")
     ] = False,
-    blank_missing: Annotated[bool, Option("--blank-missing", help="Give such rows empty forecasts.")] = False,
+    blank_missing: Annotated[bool, Option("--blank-missing", help="Write empty predictions for such rows.")] = False,
     decimal: Decimal = ".",
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Predict the target for the rows of a table: classes with probabilities, or mean, deviation and quantiles."""
+    """Predict the target for the rows of a table: classes with probabilities, or mean, sd and quantiles."""
     levels = _levels(QUANTILES if quantiles is None else quantiles)
     if drop_missing and blank_missing:
-        raise typer.BadParameter("give one of --drop-missing and --blank-missing")
+        raise typer.BadParameter("pass one of --drop-missing and --blank-missing")
     incomplete = "blank" if blank_missing else "drop" if drop_missing else "refuse"
     scales = {role: name for role, name in (("exposure", exposure), ("trials", trials)) if name is not None}
     with plainly(debug), prepared():
@@ -89,12 +89,12 @@ def _levels(text: str) -> tuple[float, ...]:
 def _check(model: TableModel, options: PredictOptions, quantiles: bool) -> None:
     names = model.forecast_names(options.levels)
     if quantiles and names == model.forecast_names(()):
-        raise typer.BadParameter("the model is of classes, which have no quantiles", param_hint="--quantiles")
+        raise typer.BadParameter("the model predicts classes, which have no quantiles", param_hint="--quantiles")
     if useless := [role for role in options.scales if role not in model.scales]:
-        raise typer.BadParameter(f"the model was learned without {useless[0]}", param_hint=f"--{useless[0]}")
+        raise typer.BadParameter(f"the model was fitted without {useless[0]}", param_hint=f"--{useless[0]}")
     if same := [name for name in options.keys if name in names]:
         raise typer.BadParameter(
-            f"{same[0]!r} is also the name of a column of forecasts: rename it in the table", param_hint="--key"
+            f"{same[0]!r} is also the name of an output column: rename it in the table", param_hint="--key"
         )
 
 
@@ -134,12 +134,12 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
             report("rows", rows, total or rows)
             yield {**{name: shown.column(name) for name in options.keys}, **columns}
     if options.incomplete != "refuse":
-        fate = "left out; --key writes a column beside forecasts" if options.incomplete == "drop" else "empty forecasts"
-        note(f"note: {unknown} of {rows} rows have missing values or categories that the model does not know: {fate}"
-             f"{counted(cost)}")  # fmt: skip
+        fate = "left out; --key copies a column to the output" if options.incomplete == "drop" else "empty predictions"
+        note(f"note: {unknown} of {rows} rows have missing values or categories unseen in training: "
+             f"{fate}{counted(cost)}")  # fmt: skip
     if rows > MAX_QUIET_ROWS:
         seconds = time.perf_counter() - began
-        note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows a second")
+        note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows per second")
 
 
 def _spread(values: list[Any], known: Iterable[bool]) -> list[Any]:

@@ -103,7 +103,7 @@ def kept_programs() -> Iterator[None]:
     try:
         cache()
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder can be found
-        note(f"note: compiled programs are not kept: {error} ({SWITCH}=off in the environment asks for that)")
+        note(f"note: compiled programs are not stored: {error} ({SWITCH}=off in the environment requests this)")
     yield
 
 

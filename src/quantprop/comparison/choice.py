@@ -158,7 +158,7 @@ def _check_comparable(given: Sequence[Candidate]) -> None:
         raise ValueError(f"{continuous[0]} has a density and others probabilities of y: they cannot be compared")
     sizes = {len(one.problem.raw) for one in given}
     if len(sizes) > 1:
-        raise ValueError(f"candidates must be learned from the same rows; got {sorted(sizes)}")
+        raise ValueError(f"candidates must be fitted to the same rows; got {sorted(sizes)}")
 
 
 def unreliable(model: TableModel) -> np.ndarray:

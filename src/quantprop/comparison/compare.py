@@ -188,8 +188,8 @@ def _assigned(problem: Problem, count: int, seed: int) -> np.ndarray:
     if problem.target.classes:
         labels, counts = np.unique(y, return_counts=True)
         if counts.min() < 2:
-            raise ValueError(f"label {labels[np.argmin(counts)]} of column {problem.target.name!r} is in one row only: "
-                             "no model can be scored on it; take the row out")  # fmt: skip
+            raise ValueError(f"label {labels[np.argmin(counts)]} of column {problem.target.name!r} is in one row only, "
+                             "so no model can be scored on it: remove the row")  # fmt: skip
         order = order[np.argsort(y[order], kind="stable")]
     parts = np.empty(n, dtype=int)
     parts[order] = np.arange(n) % count

@@ -150,8 +150,8 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
                 raise ValueError("hyperparameters='integrated' is not supported with multi_class='joint'; use "
                                  "multi_class='one_vs_rest' or hyperparameters='point'")  # fmt: skip
             if not (self.likelihood == "probit" or isinstance(self.likelihood, Probit)):
-                raise ValueError("likelihood must be 'probit' with multi_class='joint'; got "
-                                 f"{self.likelihood!r}: use it, or one_vs_rest")  # fmt: skip
+                raise ValueError(f"likelihood must be 'probit' with multi_class='joint'; got {self.likelihood!r}: use "
+                                 "'probit', or multi_class='one_vs_rest'")  # fmt: skip
             model = Model(spec.kernel, MultinomialProbit(self.n_classes_), process=process)
             factors = factors_of(model, X, np.searchsorted(classes, y), rows.get("weights"))
             start = warm[0] if len(warm) == 1 else None
@@ -162,7 +162,7 @@ class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
         X, y, rows = written_out(model, X, y, rows)
         problems = two_class_problems(y, classes, self.multi_class)
         if not all(chosen.any() for chosen, _ in problems):
-            raise ValueError("multi_class='one_vs_one' needs rows of every pair of classes to start with")
+            raise ValueError("multi_class='one_vs_one' needs rows of every pair of classes in its first call")
         starts = warm if len(warm) == len(problems) else [None] * len(problems)
         for (chosen, positive), start in zip(problems, starts, strict=True):
             yield *self._two_classes(spec, model, X, rows, chosen, positive), start
@@ -249,7 +249,7 @@ def _labels(known: np.ndarray | None, given: Any) -> np.ndarray:
             raise ValueError(f"classes={given!r} differ from those of the first call, {known.tolist()}; omit classes")
         return known
     if given is None:
-        raise ValueError("classes= must be given at the first call of partial_fit: all labels that will come")
+        raise ValueError("pass classes= in the first call of partial_fit, with all labels that later calls may contain")
     labels = np.asarray(unique_labels(given))
     if len(labels) < 2:
         raise ValueError(f"classes must hold 2 or more different labels; got {labels.tolist()}")

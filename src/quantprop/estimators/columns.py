@@ -80,10 +80,10 @@ def coding_of(kernel: Any, X: Any) -> Coding:
     if not any(isinstance(column, str) for column in columns):
         return Coding(levels=_array_levels(X, groups)) if groups else Coding()
     if positions := [column for column in columns if not isinstance(column, str)]:
-        raise ValueError(f"kernel: columns must be all names or all positions; got {positions[0]} beside names")
+        raise ValueError(f"kernel: columns must be all names or all positions; got {positions[0]} and names")
     if others := bare(found):
-        raise ValueError(f"kernel: {others[0]!r} acts on all columns, and other parts on named columns: name its "
-                         "columns, too, with .on(columns)")  # fmt: skip
+        raise ValueError(f"kernel: {others[0]!r} acts on all columns, but other parts on named columns: name its "
+                         "columns too, with .on(columns)")  # fmt: skip
     names = tuple(map(str, columns))
     if isinstance(kernel, (str, Terms)) and hasattr(X, "columns"):
         Terms(kernel if isinstance(kernel, str) else kernel.text, tuple(map(str, X.columns)))  # points at wrong names
@@ -106,7 +106,7 @@ def _check_frame(X: Any, names: Sequence[str]) -> None:
     there = getattr(X, "columns", None)
     if there is None or isinstance(X, np.ndarray):
         raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "
-                         "give a frame, or columns by position")  # fmt: skip
+                         "pass a data frame, or columns by position")  # fmt: skip
     if absent := [name for name in names if name not in list(there)]:
         raise ValueError(f"X has no column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))}, which the kernel "
                          f"names; it has {', '.join(repr(str(name)) for name in there)}")  # fmt: skip
@@ -151,8 +151,8 @@ def _check_coregions(kernel: Kernel, levels: dict[Any, int]) -> None:
     for leaf, seen in leaves(kernel):
         if isinstance(leaf, Coregion) and seen and levels[seen[0]] > MAX_COREGION_LEVELS:
             raise ValueError(
-                f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns parameters of "
-                f"each of at most {MAX_COREGION_LEVELS} levels; Categories (group) learns one for all"
+                f"column {seen[0]!r} has too many levels for a Coregion, {levels[seen[0]]}: it learns parameters for "
+                f"each of at most {MAX_COREGION_LEVELS} levels; Categories (group) shares one among all levels"
             )
 
 

@@ -66,7 +66,7 @@ class LearnedAttributes:
     def _each(self, attribute: Callable[[FittedCore], Any], joined: Callable[[list], Any] = list) -> Any:
         found = [attribute(core) for core in self._cores()]
         if not found:
-            raise AttributeError(f"{type(self).__name__} has this attribute only after fit")
+            raise AttributeError(f"{type(self).__name__} is not fitted: call fit first")
         return found[0] if len(found) == 1 else joined(found)
 
     @property
@@ -146,8 +146,8 @@ class FittedCore(LearnedAttributes):
         """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""
         if self.fitted.solution.posterior is not None and self.landscape.task.mesh is None:
             raise ValueError(
-                "the file of this model contains only the rows of one process of a job: it predicts, but its objective "
-                "at another theta is not known here"
+                "the file of this model contains only the rows of one process of a job: it can predict, but not "
+                "evaluate its objective at another theta"
             )
         size = self.spec.size
         point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))

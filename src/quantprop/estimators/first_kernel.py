@@ -185,7 +185,7 @@ def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], 
         for named in call.columns:
             if not called and not (isinstance(named.column, int) and named.column < features):
                 raise ValueError(f"kernel: column {named.column!r} is not one of the {features} columns of X, which "
-                                 "has no names: give positions from 0, or a frame")  # fmt: skip
+                                 "has no names: pass positions from 0, or a data frame")  # fmt: skip
     parts = [terms_of(part) for part in summed(terms.tree)]
     learned = [calls for calls in parts if not (len(calls) == 1 and calls[0].kind in WIDE_TERMS)]
     each = default.variance / max(len(learned), 1)

@@ -48,13 +48,14 @@ class Forecasts(RegressorMixin, GaussianProcess):
         x, of_f = self._new_inputs(X), self._of_f()
         if return_cov and not isinstance(self.likelihood_, Gaussian):
             raise ValueError(
-                "return_cov is for the Gaussian likelihood; posterior_.predict(X, full_cov=True) has that of f"
+                "return_cov is supported for the Gaussian likelihood only; posterior_.predict(X, full_cov=True) "
+                "returns the covariance of f"
             )
         latent: Any = self.posterior_.predict(x, full_cov=return_cov) if of_f or return_cov else None
         y: Any = latent if of_f else self.posterior_.predict_y(x, exposure=exposure, trials=trials)
         if self._labels is not None:
             if return_std:
-                raise ValueError("labels have no standard deviation; predict_proba(X) has their probabilities")
+                raise ValueError("labels have no standard deviation; use predict_proba(X) for their probabilities")
             return self._as_given(y.median)
         mean = self._as_given(_mean_or_median(y))
         if return_cov:
@@ -115,8 +116,9 @@ class Forecasts(RegressorMixin, GaussianProcess):
         for name, given in (("exposure", exposure), ("trials", trials)):
             if given is None and name in self.likelihood_.scaled_by and (getattr(learned, name) != 1.0).any():
                 raise ValueError(
-                    f"the model was learned with {name}, and score needs that of these rows: pass {name}= (in "
-                    f"cross-validation by set_score_request({name}=True), with scikit-learn's metadata routing enabled)"
+                    f"the model was fitted with {name}, so score needs it for these rows: pass {name}= (in "
+                    f"cross-validation use set_score_request({name}=True), with scikit-learn's metadata routing "
+                    "enabled)"
                 )
         density = self.log_predictive_density(X, y, exposure=exposure, trials=trials)
         return float(np.average(density, weights=sample_weight))
@@ -142,9 +144,9 @@ class Forecasts(RegressorMixin, GaussianProcess):
 
 
 _REMEDY = (
-    "predict_quantiles and predict_interval always exist; to learn a df for which moments exist, give its Parameter a "
-    "lower bound above 2, say StudentT(df=Parameter(4.0, bounds=(2.1, 100.0))); where hyperparameters are integrated "
-    "and the link is exp, give the kernel's variance a prior, say Parameter(1.0, prior=LogNormal(1.0, 1.0))"
+    "predict_quantiles and predict_interval always exist; for a df with finite moments set a lower bound above 2, such "
+    "as StudentT(df=Parameter(4.0, bounds=(2.1, 100.0))); if hyperparameters are integrated and the link is exp, set a "
+    "prior on the kernel's variance, such as Parameter(1.0, prior=LogNormal(1.0, 1.0))"
 )
 
 

@@ -22,8 +22,8 @@ from quantprop.model import DEFAULT_PROCESS
 from quantprop.runtime.precision import float64
 
 DEFAULT_ALPHA = 1e-10
-NOISE_REMEDY = "learn the noise, by likelihood=likelihoods.Gaussian() or by + WhiteKernel(), or give a larger alpha"
-LEVEL_REMEDY = "where y lies far from 0, use mean='constant' or normalize_y=True"
+NOISE_REMEDY = "learn the noise with likelihood=likelihoods.Gaussian() or + WhiteKernel(), or pass a larger alpha"
+LEVEL_REMEDY = "if y lies far from 0, use mean='constant' or normalize_y=True"
 
 
 OF_CLASSES = {name: kind for name, kind in KINDS.items() if issubclass(kind, Binary)}
@@ -89,7 +89,7 @@ def ordered(y: Any) -> np.ndarray:
         return np.asarray(kind.categories)
     found = np.asarray(y)
     if found.ndim != 1:
-        raise ValueError(f"y must hold one label for each row; got shape {found.shape}")
+        raise ValueError(f"y must have one label per row; got shape {found.shape}")
     if found.dtype.kind not in "biuf":
         raise ValueError(
             f"y holds labels such as {found.flat[0]!r}, whose order is not known: code them as numbers, or pass "

@@ -101,7 +101,7 @@ class GaussianProcessRanker(GaussianProcess):
         """The probability that the item of each row of X beats the one in the same row of `others`."""
         one, other = self._new_inputs(X), self._new_inputs(others)
         if len(one) != len(other):
-            raise ValueError(f"X and others must have as many rows; got {len(one)} and {len(other)}")
+            raise ValueError(f"X and others must have the same number of rows; got {len(one)} and {len(other)}")
         return np.exp(self.posterior_.predict_y(np.hstack([one, other])).log_prob(1.0))
 
     def score(self, X, pairs, sample_weight=None):
@@ -150,11 +150,11 @@ def informative(model: Model, rows: np.ndarray, weights: np.ndarray) -> np.ndarr
     winner, loser = halves(rows)
     same = (winner == loser).all(axis=1) & (np.asarray(model.plain_kernel.noise(rows)) <= 0.0) & (weights > 0)
     if same[weights > 0].all():
-        raise ValueError("pairs: every comparison is of two items with equal features, which have the same utility")
+        raise ValueError("pairs: every comparison is between items with equal features, which have the same utility")
     if same.any():
         warnings.warn(
-            f"{same.sum()} of {len(rows)} comparisons, such as pairs[{int(np.argmax(same))}], are of items with equal "
-            "features, whose utilities are the same: they are omitted",
+            f"{same.sum()} of {len(rows)} comparisons, such as pairs[{int(np.argmax(same))}], are between items with "
+            "equal features, which have the same utility: they are ignored",
             UserWarning, stacklevel=4,
         )  # fmt: skip
     return np.where(same, 0.0, weights)
@@ -173,5 +173,5 @@ def checked(pairs: Any, items: int) -> np.ndarray:
         raise ValueError(f"pairs[{row}, {column}] = {found[row, column]} is not a row of X, which has {items}, from 0")
     same = found[:, 0] == found[:, 1]
     if same.any():
-        raise ValueError(f"pairs[{int(np.argmax(same))}] compares item {found[same][0, 0]} with itself: leave it out")
+        raise ValueError(f"pairs[{int(np.argmax(same))}] compares item {found[same][0, 0]} with itself: remove it")
     return found

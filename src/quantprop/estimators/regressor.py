@@ -191,8 +191,8 @@ class GaussianProcessRegressor(Forecasts):
 
     def _likelihood(self, y: np.ndarray, rows: Rows) -> Likelihood:
         if isinstance(self.likelihood, ByOutput):
-            raise ValueError("likelihood: GaussianProcessRegressor predicts one output; several are learned by "
-                             "quantprop.fit, whose solution predicts each by predict_y(X, output=k)")  # fmt: skip
+            raise ValueError("likelihood: GaussianProcessRegressor predicts one output; for several use quantprop.fit "
+                             "and solution.predict_y(X, output=k)")  # fmt: skip
         if not isinstance(self.likelihood, str):
             return self.likelihood
         if self._named(Ordinal):
@@ -213,7 +213,7 @@ class GaussianProcessRegressor(Forecasts):
         if not self.normalize_y:
             return y
         if not is_on_real_line(likelihood):
-            raise ValueError("normalize_y=True is for y on the whole real line")
+            raise ValueError("normalize_y=True is supported only for likelihoods of any real y")
         self._y_mean, self._y_std = mean_and_deviation(y, rows.get("weights", 1.0))
         return (y - self._y_mean) / self._y_std
 
@@ -242,8 +242,8 @@ class GaussianProcessRegressor(Forecasts):
         if not isinstance(self.mean, str):
             return spec, mean
         if self.mean == "linear" and self._coding.levels:
-            raise ValueError("mean='linear' is linear in all columns, codes of categories too: use mean='constant' and "
-                             "a linear term in the kernel, linear(column)")  # fmt: skip
+            raise ValueError("mean='linear' is linear in all columns, including codes of categories: use "
+                             "mean='constant' and a linear term in the kernel, linear(column)")  # fmt: skip
         if self.mean == "linear" and X.shape[1] > 1 and self._in_time(spec, X):
             return spec, means.Linear(np.zeros(X.shape[1]), Parameter(mean))
         if self.mean == "constant" and any(isinstance(term, Constant) for term in summands(spec.kernel)):

@@ -97,13 +97,13 @@ class WithFurtherRows:
         if estimator is None:
             return self.method
         if isinstance(estimator.kernel, str) and estimator.kernel == "auto":
-            raise AttributeError(f"{owner.__name__}.{self.method.__name__} takes further rows into one model, and "
-                                 "kernel='auto' stacks several: use another kernel, or fit(X, y)")  # fmt: skip
+            raise AttributeError(f"{owner.__name__}.{self.method.__name__} updates a single model, but kernel='auto' "
+                                 "stacks several: use another kernel, or fit(X, y)")  # fmt: skip
         cores = estimator._cores()
         process = cores[0].fitted.model.process if cores else estimator.process
         if not (isinstance(process, Process) and process.takes_further_rows):
             raise AttributeError(
-                f"{owner.__name__}.{self.method.__name__} takes further rows into a model with inducing points: use "
+                f"{owner.__name__}.{self.method.__name__} needs a model with inducing points: use "
                 f"process=Inducing(512), or fit(X, y) with all rows; got process={process!r}"
             )
         return MethodType(self.method, estimator)
@@ -201,8 +201,8 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
             self.n_restarts_optimizer, self.random_state, max_sweeps, self.hyperparameters == "integrated",
         )  # fmt: skip
         if options.integrated and options.optimizer is None:
-            raise ValueError("hyperparameters='integrated' needs an optimizer, which finds where their posterior lies; "
-                             "with optimizer=None they are fixed: hyperparameters='point'")  # fmt: skip
+            raise ValueError("hyperparameters='integrated' needs an optimizer to locate their posterior; with "
+                             "optimizer=None use hyperparameters='point'")  # fmt: skip
         options.objective.check(options.method)
         return options
 
@@ -267,7 +267,7 @@ def _at_bounds(core: FittedCore, given: bool) -> Iterator[str]:
             words = re.sub(r"^kernel\.((left|right|base|kernel|kernels\[\d+\])\.)*", "the kernel's ", label)
             yield (
                 f"The optimal value found for {words} is close to its {'upper' if side > 0 else 'lower'} bound; to "
-                "change that, give a Parameter with other bounds, or fixed=True, in a kernel or likelihood of your own."
+                "change it, pass a kernel or likelihood whose Parameter has other bounds, or fixed=True."
             )
 
 

@@ -55,7 +55,7 @@ def _complete_classifier(estimator: Any, cores: list[FittedCore], shelf: Shelf) 
     matches = all(isinstance(core.fitted.model.kernel, PerClass) == joint for core in cores)
     require(matches, "its models do not match multi_class")
     estimator.n_classes_ = k
-    require(not joint or len(cores[0].classes_) == k, "its model has another number of classes")
+    require(not joint or len(cores[0].classes_) == k, "its model has a different number of classes")
     estimator._finish(cores)
 
 
@@ -74,7 +74,7 @@ def _complete_ranker(estimator: Any, cores: list[FittedCore], shelf: Shelf) -> N
     x = cores[0].landscape.task.x
     items = shelf.take("items", (None, estimator.n_features_in_))
     pairs = shelf.take("pairs", (len(x), 2)).astype(int)
-    require(((pairs >= 0) & (pairs < len(items))).all(), "its comparisons are of other items")
+    require(((pairs >= 0) & (pairs < len(items))).all(), "its comparisons do not match its items")
     require(np.array_equal(compared(items, pairs), x), "its comparisons do not fit its model")
     estimator._core, estimator.X_train_, estimator.pairs_ = cores[0], items, pairs
 
@@ -199,8 +199,8 @@ def load(path: Path) -> Fitted | Integrated | Stack | Estimator:
     loaded, note = load_with_note(path)
     if note is not None:
         warnings.warn(
-            f"{path} holds the model of a table; how its columns become numbers is ignored here: "
-            "quantprop.tables.load(path) predicts from columns by name as they are in the table",
+            f"{path} holds the model of a table, whose encoding of columns is ignored here: "
+            "quantprop.tables.load(path) predicts from the columns of a table",
             UserWarning,
             stacklevel=3,
         )
@@ -242,7 +242,7 @@ def _unpacked(content: Any, family: Family, shelf: Shelf) -> Any:
     attributes["log_marginal_likelihood_value_"] = np.float64(attributes["log_marginal_likelihood_value_"])
     features, names = attributes["n_features_in_"], attributes["feature_names_in_"]
     seen = 2 * features if isinstance(estimator, GaussianProcessRanker) else features
-    require(all(_columns(core) == seen for core in cores), "X has another number of columns")
+    require(all(_columns(core) == seen for core in cores), "X has a different number of columns")
     require(names is None or len(names) == features, "feature_names_in_ has the wrong length")
     if names is None:
         del attributes["feature_names_in_"]

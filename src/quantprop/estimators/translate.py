@@ -188,7 +188,7 @@ def _back(kernel: Any) -> sk.Kernel:
     if isinstance(kernel, kernels.Power):
         return sk.Exponentiation(_back(kernel.base), kernel.exponent)
     if isinstance(kernel, kernels.Columns):
-        raise TypeError(f"on({list(kernel.columns)}) has no counterpart in scikit-learn, whose kernels see all columns")
+        raise TypeError(f"on({list(kernel.columns)}) has no counterpart in scikit-learn, whose kernels use all columns")
     if isinstance(kernel, kernels.Linear) and kernel.centre is not None:
         raise TypeError("a centre has no counterpart in scikit-learn, whose DotProduct is 0 where x is")
     return _leaf_back(kernel)

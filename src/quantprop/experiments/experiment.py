@@ -99,7 +99,7 @@ def hyperparameters_of_ep(experiment: Experiment, method: str, ep: Row | None) -
     if not follows_ep(experiment.variant, method):
         return {}
     if ep is None:
-        raise ValueError(f"{method} starts from EP's result in variant {experiment.variant}: carry out ep before it")
+        raise ValueError(f"{method} starts from EP's result in variant {experiment.variant}: run ep first")
     if ep.failed:
         raise Failed(f"EP, whose result this starts from, has none: {ep.status}")
     return ep.hyperparameters
@@ -110,7 +110,7 @@ def described(
 ) -> dict[str, Any]:
     """What a row says of a learned posterior and its forecasts of the test rows."""
     if not (np.isfinite(latent.mean).all() and np.isfinite(latent.variance).all()):
-        raise Failed(f"predictions are not numbers, although learning ended so: {result.status}")
+        raise Failed(f"predictions are not finite, although learning reported: {result.status}")
     chosen = next(iter(forecasts.values()))
     test = {"y": y, "mean": latent.mean, "variance": latent.variance, "log_prob": chosen.log_prob, **more}
     return {

@@ -114,7 +114,7 @@ def read(folder: Path) -> list[Row]:
             if row.key in found:
                 raise Malformed(f"the same experiment and method as line {found[row.key]}")
         except (Malformed, UnicodeDecodeError) as error:
-            raise Malformed(f"{path}, line {number}: {error}; correct the line or take it out") from None
+            raise Malformed(f"{path}, line {number}: {error}; correct the line or remove it") from None
         found[row.key] = number
         rows.append(row)
     return rows

@@ -206,7 +206,7 @@ def variances(matched: list[Pair], of_qp: str) -> tuple[np.ndarray, np.ndarray]:
         if len(ep.test["variance"]) != len(qp.test[of_qp]):
             raise ValueError(
                 f"{qp.dataset}, {qp.variant}, round {qp.round}, fold {qp.fold}: EP and QP have different numbers of "
-                "test points, so the rows are of different runs; take out the older ones, or use a new folder"
+                "test points, so the rows are from different runs; remove the older ones, or use a new folder"
             )
     ep = [value for row, _ in matched for value in row.test["variance"]]
     qp = [value for _, row in matched for value in row.test[of_qp]]
@@ -229,7 +229,7 @@ def difference(scores: Float[np.ndarray, " n"], others: Float[np.ndarray, " n"],
     """
     n = len(scores)
     if n < 2 or n != len(others):
-        raise ValueError(f"two scores or more are needed, and as many others; got {n} and {len(others)}")
+        raise ValueError(f"two or more scores and as many others are needed; got {n} and {len(others)}")
     differences = scores - others
     variance = np.var(differences, ddof=1) * (1.0 / n + test_to_train)  # Nadeau and Bengio (2003), section 4
     return Difference(float(differences.mean()), float(np.sqrt(variance)), n)

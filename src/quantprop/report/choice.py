@@ -15,11 +15,12 @@ from quantprop.tables import TableModel
 
 MEANING = (
     "LOO is the log density of every row given all the others, summed over rows (larger is better), from the cavities "
-    "of one fit. Differences are from the best, paired row by row, with their standard errors: one of less than about "
-    "two of them says little. A row is unreliable if its cavity is improper, or if it is approximate and the "
-    "log density is uncertain a posteriori (variance above 0.4, as for WAIC); under Gaussian noise cavities are exact."
+    "of one fit. Differences are from the best, paired row by row, with their standard errors; a difference of less "
+    "than about two standard errors is not significant. A row is unreliable if its cavity is improper, or if it is "
+    "approximate and the log density is uncertain a posteriori (variance above 0.4, as for WAIC); under Gaussian noise "
+    "cavities are exact."
 )
-HEADER = ("model", "LOO", "standard error", "less the best", "standard error", "unreliable rows", "converged")
+HEADER = ("model", "LOO", "standard error", "minus the best", "standard error", "unreliable rows", "converged")
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class ChoiceStudy:
             *(element("p", f"{warning}.", class_="note") for warning in found.warnings),
             *([element("h3", f"Effects of {best.name}"), gallery(effects(best.model), key), *_terms(best.model)]
               if has_terms(best.model) else []),
-            element("h3", "How learning ended"), _endings(found),
+            element("h3", "Why learning stopped"), _endings(found),
             element("h3", "The same in Python"), element("pre", element("code", self.code)),
         )  # fmt: skip
 
@@ -55,7 +56,7 @@ def concluded(found: Choice) -> str:
     for one in found.standings[1:]:
         less = one.less(found.best)
         (worse if -less.value > 2.0 * less.error else alike).append(one.name)
-    parts = [f"{found.best.name} has the greatest leave-one-out log density"]
+    parts = [f"{found.best.name} has the highest leave-one-out log density"]
     parts += [f"it is clearly better than {'; '.join(worse)}"] * bool(worse)
     parts += [f"its difference from {'; '.join(alike)} is not significant"] * bool(alike)
     return ". ".join(part[0].upper() + part[1:] if i else part for i, part in enumerate(parts)) + "."

@@ -77,7 +77,7 @@ def differences(comparison: Comparison) -> Picture:
         ax.set_yticks(place, [called(one.method) for one in others])
         ax.set(xlabel=f"NTLL minus NTLL of {first}, nats per row", ylim=(len(others) - 0.5, -0.5))
 
-    caption = f"Differences in NTLL from {first}, with 95 % intervals. To the right of 0, {first} forecasts better."
+    caption = f"Differences in NTLL from {first}, with 95 % intervals. To the right of 0, {first} predicts better."
     said = "; ".join(f"{called(one.method)} {part.value:+.3g}" for one, part in zip(others, less, strict=True))
     return Picture(_drawn(draw), caption, f"Points with intervals. {caption} {said}.")
 
@@ -113,7 +113,7 @@ def effects(model: TableModel) -> Iterator[Picture]:
     if len(drawn) > 1 and time_of(solution) is not None:
         figure = Figure(figsize=(SIZE[0], 0.4 * SIZE[1] * (len(drawn) + 2)), layout="constrained")
         plots.decomposition(solution, scale=scale, figure=figure)
-        caption = "What f is the sum of, over time: means with 50 % and 90 % intervals."
+        caption = "Terms of f over time: means with 50 % and 90 % intervals."
         yield Picture(figure, caption, caption)
     for panel in drawn:
         figure = Figure(figsize=SIZE, layout="constrained")
@@ -141,7 +141,7 @@ def posterior(comparison: Comparison) -> Iterator[Picture]:
         yield _latent_rows(comparison, f"{method}: latent f of every row, mean and two standard deviations.")
     elif classes and len(model.labels) <= MAX_CLASSES:
         if len(features) == 2:
-            caption = f"{method}: the likeliest {target}, paler where it is less certain."
+            caption = f"{method}: the most probable {target}, paler where it is less certain."
             yield _map(comparison, plots.class_regions, caption)
         yield _by_class(comparison, f"{method}: reliability of each {target}, left-out rows.")
     elif not classes:

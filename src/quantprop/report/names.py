@@ -34,14 +34,14 @@ REASONS = {
     "nothing-to-learn": "there was nothing to learn",
     "max-evaluations": "the limit of evaluations was reached",
     "small-gain": "steps gained too little to continue",
-    "no-progress": "no step led further up",
+    "no-progress": "no step increased the objective",
     "inference-failed": "inference failed",
     "max-sweeps": "the limit of sweeps was reached",
     "stalled": "steps became too small",
-    "improper-cavities": "some rows left no proper cavity",
-    "improper-start": "there was no proper start",
+    "improper-cavities": "some rows had no proper cavity",
+    "improper-start": "the starting point was improper",
     "no-variance": "some rows have no variance under the kernel",
-    "no-covariance": "the kernel gave no covariance matrix",
+    "no-covariance": "the kernel's matrix is not a covariance matrix",
     "not-finite": "some results are not finite",
 }
 NEGLIGIBLE = 1e-4  # nats per row: methods that agree in theory differ by their tolerances

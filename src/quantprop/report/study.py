@@ -28,8 +28,8 @@ from quantprop.report.names import (
 from quantprop.runtime.markup import Markup, element, table
 
 MEANINGS = {
-    "error": "the fraction of rows whose class is not the likeliest one",
-    "rmse": "the root of the mean squared error of the mean",
+    "error": "the fraction of rows whose class is not the most probable one",
+    "rmse": "the root mean squared error of the mean",
     "mae": "the mean absolute error of the mean",
     "ntll": "the negative log-likelihood per row",
     "brier": "half the squared distance of probabilities from the outcome",
@@ -43,8 +43,8 @@ PERFECT = (
     "average, and at most in 95 of 100 cases. "
 )
 PAIRED = (
-    "A positive difference is to the advantage of {}. Differences are paired row by row: what makes rows hard for all "
-    "methods alike is not in their errors. "
+    "A positive difference favours {}. Differences are paired row by row, so their errors exclude what makes rows "
+    "hard for all methods alike. "
 )
 MAX_ROWS_SHOWN = 8  # surprising rows on a page
 MAX_COLUMNS_SHOWN = 10
@@ -73,7 +73,7 @@ class Study:
             element("p", PAIRED.format(first), _errors(found), class_="note"),
             element("h3", "Time"), _times(found),
             element("h3", "Figures"), gallery(pictures(found), key),
-            element("h3", "What was learned, and how it ended"), _endings(found), _trusted(found), _numbers(found),
+            element("h3", "What was learned, and why it stopped"), _endings(found), _trusted(found), _numbers(found),
             element("h3", f"The rows that {first} expected least"), _rows(found),
             element("h3", "The same in Python"), element("pre", element("code", self.code)),
         )  # fmt: skip
@@ -83,7 +83,7 @@ def _fitted(found: Comparison) -> str:
     target, encoding = found.problem.target, found.problem.encoding
     fits = [fold for one in found.all if one.model is not None for fold in one.folds]
     failed = sum(not fold.converged for fold in fits)
-    why = "they never change" if found.problem.kernel in KERNELS else "they are in no term"
+    why = "they are constant" if found.problem.kernel in KERNELS else "they appear in no term"
     left = f" Left out, since {why}: {', '.join(found.problem.left_out)}." if found.problem.left_out else ""
     end = "All of them converged." if not failed else f"{failed} of them did not converge: see below."
     return (
@@ -140,9 +140,9 @@ def _baselines(found: Comparison) -> str:
     likelihood, first = found.problem.target.likelihood, called(found.first.method)
     known = f", which is {REGRESSIONS[likelihood]}" if likelihood in REGRESSIONS else ""
     return (
-        f"Two simpler models stand beside the methods, with the same likelihood, by {first}: the constant has the same "
-        f"f in all rows, the linear model an f that is linear in the features{known}. Gradient boosting is that "
-        f"of scikit-learn by histograms, as it comes, with {described(likelihood)}."
+        f"Two simpler models are scored as well, with the same likelihood, by {first}: the constant has the same f in "
+        f"all rows, the linear model an f that is linear in the features{known}. Gradient boosting is scikit-learn's "
+        f"histogram-based version with its default settings and {described(likelihood)}."
     )
 
 
@@ -152,7 +152,7 @@ def _errors(found: Comparison) -> str:
             "± is the standard error over folds, corrected since their training sets overlap (Nadeau and Bengio 2003); "
             "95 % levels are by Student's t."
         )
-    return "± is the standard error over the rows held out; that of learning from other rows is not in it."
+    return "± is the standard error over the rows held out; it does not include variation of the training rows."
 
 
 def _endings(found: Comparison) -> Markup:
@@ -167,7 +167,7 @@ def _endings(found: Comparison) -> Markup:
         inference = inference_ended(worst.solution.status)
         rows.append([called(one.method), _share(one), f"{evidence:.3f}", learning, inference])
     header = ("method", "fits converged", "log evidence", "learning", "inference")
-    return table(header, rows, "How learning and inference ended")
+    return table(header, rows, "Why learning and inference stopped")
 
 
 def _trusted(found: Comparison) -> Markup:

@@ -72,7 +72,7 @@ def _default_folder(given: str | None) -> Path | None:
         return home and folders.opened(home)
     except (OSError, RuntimeError) as error:  # RuntimeError: no home folder can be found
         log.warning(
-            "compiled programs are not kept: %s (%s=off in the environment asks for that)", error, folders.SWITCH
+            "compiled programs are not stored: %s (%s=off in the environment requests this)", error, folders.SWITCH
         )
         return None
 
@@ -151,7 +151,7 @@ class CachedProgram:
         try:
             folders.write(self.file, packed(made))
         except (OSError, ValueError) as error:
-            _warn("is not kept", error)
+            _warn("is not stored", error)
         return made
 
 

@@ -38,7 +38,7 @@ def packed(made: jax.stages.Compiled) -> bytes:
     tree, executable = jax.tree.structure(made.out_info), made.runtime_executable()
     form = _literals(tree)
     if _tree(literal_eval(repr(form))) != tree:
-        raise ValueError(f"its results have a form that has no text: {made.out_info}")
+        raise ValueError(f"its results have a structure that cannot be written as text: {made.out_info}")
     arguments, results = (
         tuple((tuple(leaf.shape), str(leaf.dtype)) for leaf in jax.tree.leaves(info))
         for info in (made.args_info, made.out_info)

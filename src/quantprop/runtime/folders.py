@@ -75,9 +75,9 @@ def check_own(folder: Path) -> None:
         sticky = part != folder and about.st_mode & stat.S_ISVTX  # others cannot rename folders of this user there
         if not (is_own(about) or (sticky and _owned(about))):
             raise PermissionError(
-                f"others could write programs into {folder}, which would run here: {part} is owned by user "
-                f"{about.st_uid}, with mode {stat.S_IMODE(about.st_mode):o}; close it to others (chmod go-w {part}) if "
-                f"it is your own, or name a folder that is ({SWITCH}=folder in the environment)"
+                f"other users could write programs into {folder} that would run here: {part} is owned by user "
+                f"{about.st_uid}, with mode {stat.S_IMODE(about.st_mode):o}; if it is yours, remove their access "
+                f"(chmod go-w {part}); otherwise choose a folder of your own ({SWITCH}=folder in the environment)"
             )
 
 
@@ -123,7 +123,7 @@ def read(file: Path) -> bytes | None:
     try:
         with open(file, "rb", opener=_regular) as opened:
             if not is_own(os.fstat(opened.fileno())):
-                raise PermissionError(f"others than its user could have written {file}")
+                raise PermissionError(f"users other than its owner could have written {file}")
             digest, body = opened.read(DIGEST), opened.read()
     except FileNotFoundError:
         return None

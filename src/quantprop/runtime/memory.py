@@ -53,7 +53,7 @@ def ways_out() -> str:
     if jax.default_backend() == "cpu":
         raised = f", raise the limits of the process ({', '.join(limits())})" if limits() else ""
         return (
-            f"use fewer rows, end other work that holds memory{raised}, or take a computer or container with more of it"
+            f"use fewer rows, end other work that uses memory{raised}, or use a computer or container with more of it"
         )
     return "use fewer rows, a device with more memory, or the CPU (JAX_PLATFORMS=cpu in the environment)"
 

@@ -170,7 +170,7 @@ def read(path: Path) -> ModelFile:
     arrays = {name: _array(name, entry) for name, entry in tensors}
     if metadata["format_version"] != "1" or "sha256" in metadata:
         intact = metadata.get("sha256") == checksum(metadata, arrays)
-        require(intact, "it is damaged: what it holds differs from the checksum that was written with it")
+        require(intact, "it is damaged: its content does not match its checksum")
     note = _parsed(metadata["note"].encode()) if "note" in metadata else None
     return ModelFile(metadata.get("kind", ""), _parsed(metadata.get("content", "").encode()), arrays, note)
 
@@ -186,7 +186,7 @@ def _checked_metadata(file: BinaryIO, size: int) -> dict[str, Any]:
     _check_version(metadata.get("format_version", ""), metadata.get("library_version", "unknown"))
     with refusing("its header"):
         end = 8 + length + max((int(entry["data_offsets"][1]) for entry in header.values()), default=0)
-    require(end == size, f"it has {size} bytes, and its header speaks of {end}: it was cut short, or is damaged")
+    require(end == size, f"it has {size} bytes, but its header declares {end}: it was cut short, or is damaged")
     have = available_memory()
     if have is not None and COPIES_IN_MEMORY * size > have:
         need = COPIES_IN_MEMORY * size

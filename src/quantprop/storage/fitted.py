@@ -136,7 +136,7 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     """A learned model from JSON and tensors, checked to fit together."""
     require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has wrong entries")
     model, method = decode(content["model"], "model"), decode(content["method"], "method")
-    require(isinstance(model, Model) and isinstance(method, Method), "model and method are something else")
+    require(isinstance(model, Model) and isinstance(method, Method), "model or method has the wrong type")
     x, rows = inputs_and_rows(prefix, shelf)
     check_shapes(model, x)
     scalars = fields_of(content, _SCALARS)

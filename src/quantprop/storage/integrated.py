@@ -79,16 +79,16 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Integrated:
     require(isinstance(content, dict) and set(content) == set(_PARTS), "an integrated model has wrong entries")
     models, statuses, method = content["models"], content["statuses"], decode(content["method"], "method")
     lists = isinstance(models, list) and isinstance(statuses, list) and len(models) == len(statuses) > 0
-    require(lists and isinstance(method, Method), "models, statuses or method are something else")
+    require(lists and isinstance(method, Method), "models, statuses or method have the wrong type")
     m = len(models)
     x, rows = inputs_and_rows(prefix, shelf, m)
     theta, mixture = shelf.take_finite(f"{prefix}theta", (m, None)), shelf.take_finite(f"{prefix}mixture", (m,))
     require((mixture > 0).all() and abs(mixture.sum() - 1.0) < 1e-9, "weights are not positive, or do not sum to 1")
     evidence, weights = shelf.take_finite(f"{prefix}evidence", (m,)), weights_of(prefix, len(x), shelf)
     models = [decode(node, "model") for node in models]
-    require(all(isinstance(model, Model) for model in models), "a model is something else")
+    require(all(isinstance(model, Model) for model in models), "a model has the wrong type")
     check_shapes(models[0], x)
-    require(all(_form(model) == _form(models[0]) for model in models), "its models differ in form")
+    require(all(_form(model) == _form(models[0]) for model in models), "its models differ in structure")
     ends = [ended(STATUS, status) for status in statuses]
     components = tuple(
         solution_of(models[i], method, x, [row[i] for row in rows], float(evidence[i]), ends[i], weights)

@@ -149,7 +149,7 @@ class Registry:
     def named(self, name: Any, where: str) -> Kind:
         """The kind of a name in a file."""
         found = self._first("name", name)
-        remedy = "a type of your own must be registered before a file is read that holds it (storage.register)"
+        remedy = "register your own types before reading a file that contains them (storage.register)"
         require(found, f"{where} has the unknown type {name!r}; {remedy}")
         return found
 
@@ -179,7 +179,7 @@ def register(make: type) -> type:
     kind = Kind(f"own.{make.__name__}", make, {field.name: OF_USERS for field in _fields(make)})
     before = _own.get(kind.name)
     if before is not None and before.make.__qualname__ != make.__qualname__:
-        raise ValueError(f"a type named {make.__name__} is registered already; a file could not tell the two apart")
+        raise ValueError(f"a type named {make.__name__} is registered already; a file could not distinguish the two")
     _own[kind.name] = kind
     return make
 
@@ -262,7 +262,7 @@ def decode(node: Any, where: str, registry: Registry = REGISTRY, depth: int = 0)
         return tuple(parts) if name == "tuple" else list(parts)
     if keys == {"array", "shape", "values"}:
         return _decoded_array(node["array"], node["shape"], node["values"], where)
-    require(keys == {"type", "fields"}, f"{where} is of no known form")
+    require(keys == {"type", "fields"}, f"{where} has an unknown form")
     return decoded_fields(registry.named(node["type"], where), node["fields"], where, registry, depth)
 
 

@@ -47,7 +47,7 @@ def loaded(document: ModelFile) -> Stack:
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Stack:
     """A stack from JSON and tensors, checked to fit together."""
     require(isinstance(content, dict) and set(content) == {"members", *_NAMES}, "a stack has wrong entries")
-    require(isinstance(content["members"], list) and content["members"], "members are something else")
+    require(isinstance(content["members"], list) and content["members"], "members have the wrong type")
     found = [fitted.unpacked(one, f"{prefix}{k}.", shelf) for k, one in enumerate(content["members"])]
     m, names = len(found), fitted.fields_of(content, _NAMES)
     alike = len(names["names"]) == m and len(names["left_out"]) == len(names["reasons"])

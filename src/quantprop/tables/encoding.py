@@ -24,7 +24,7 @@ LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
 TYPICAL_SHARE = 0.8  # a column with more numbers (or dates) than this share is one of numbers, with mistakes
 OLD_ROWS = "fill them in, drop these rows with --drop-missing, or leave a column out with --ignore"
-NEW_ROWS = "fill them in, or let --drop-missing or --blank-missing pass over these rows"
+NEW_ROWS = "fill them in, or skip these rows with --drop-missing or --blank-missing"
 DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 
 
@@ -66,8 +66,8 @@ class Column:
         if unknown := [i for i, cell in enumerate(cells) if cell not in self.levels]:
             raise TableError(
                 f"{table.cell(unknown[0], self.name)} is not one of the categories seen in training "
-                f"({', '.join(map(repr, self.levels))}): correct it, learn from a table that has it, or let "
-                "--drop-missing or --blank-missing pass over such rows"
+                f"({', '.join(map(repr, self.levels))}): correct it, fit a table that contains it, or skip such rows "
+                "with --drop-missing or --blank-missing"
             )
         return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
@@ -110,7 +110,7 @@ class Encoding:
         there = set(table.names)
         if absent := [column.name for column in self.columns if column.name not in there]:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
-                             "that the model was learned from")  # fmt: skip
+                             "that the model was fitted with")  # fmt: skip
 
     def known(self, table: Table) -> np.ndarray:
         """Returns whether each row can be encoded: no missing cell and no unknown category."""
@@ -151,7 +151,7 @@ def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str
     columns = {name: _column(table, name, dates_as) for name in table.names}
     varying = {name: column for name, column in columns.items() if np.ptp(column.coded(table), axis=0).any()}
     if not varying:
-        raise TableError(f"{table.source} has no column to learn from besides the target that takes two values or more")
+        raise TableError(f"{table.source} has no column, except the target, with two or more different values")
     return encoding_of(varying.values(), table), tuple(name for name in columns if name not in varying)
 
 
@@ -186,16 +186,16 @@ def levels_of(table: Table, name: str) -> tuple[str, ...]:
         raise TableError(f"{place} has a decimal comma: read the table with --decimal , (in Python, decimal=','), or "
                          "write the numbers with a point")  # fmt: skip
     if all(dates.SLASHED.fullmatch(cell) for cell in cells):
-        raise TableError(f"{place} is a date with slashes, which some read month first and others day first: write the "
-                         "dates of this column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
+        raise TableError(f"{place} is a date with slashes, whose order of day and month is ambiguous: write the dates "
+                         "of this column as 2026-12-31 or 31.12.2026, or leave it out with --ignore")  # fmt: skip
     if np.mean(numbers) > TYPICAL_SHARE:
-        raise TableError(f"{place} is not a number, and most others there are: correct it, or leave it empty and drop "
-                         "the row with --drop-missing")  # fmt: skip
+        raise TableError(f"{place} is not a number, but most cells of the column are: correct it, or leave it empty "
+                         "and drop the row with --drop-missing")  # fmt: skip
     levels = tuple(sorted(set(cells)))
     if len(levels) > min(MAX_LEVELS, max(10, len(cells) // 2)):
         raise TableError(
-            f"{table.source}: column {name!r} has {len(levels)} different words in {len(cells)} rows, too many for "
-            "categories: leave it out with --ignore, or make numbers or fewer words of it"
+            f"{table.source}: column {name!r} has {len(levels)} different text values in {len(cells)} rows, too many "
+            "for categories: leave it out with --ignore, or convert it to numbers or to fewer categories"
         )
     return levels
 
@@ -264,7 +264,7 @@ def _column_from_json(part: Any) -> Column:
     if treatment not in TREATMENTS or (treatment == "coded") > bool(levels):
         raise ValueError(f"a column cannot be {treatment}")
     if set(cycles) - set(dates.CYCLES) or (levels and column.dates) or (cycles and not column.dates):
-        raise ValueError("a column is neither numbers nor words nor dates")
+        raise ValueError("a column is neither numeric nor text nor dates")
     return column
 
 

@@ -74,7 +74,7 @@ def _others(*but: str) -> tuple[tuple[str, str], ...]:
 def _real(kinds: np.ndarray) -> tuple[tuple[str, str], ...]:
     outlying = (("student-t", "some lie far out"),)
     if kinds[0] > 0 and kinds[-1] < 1:
-        return (*outlying, ("beta", "they are shares"))
+        return (*outlying, ("beta", "they are proportions"))
     return (*outlying, ("gamma", "their spread grows with their size")) if kinds[0] > 0 else outlying
 
 
@@ -91,7 +91,7 @@ def against_counts(kinds: np.ndarray, rows: np.ndarray) -> str:
     mean = float(rows @ kinds / n)
     variance = float(rows @ (kinds - mean) ** 2 / n)
     if variance < mean * (1.0 - ERRORS * np.sqrt(2.0 / n)):
-        return f"whose variance, {variance:.3g}, is below their mean, {mean:.3g}, as that of counts is not"
+        return f"whose variance, {variance:.3g}, is below their mean, {mean:.3g}, unlike that of counts"
     before = rows[-2] if kinds[-2] == top - 1 else 0
     beyond = rows[-1] ** 2 / (before + 1.0) * top / (top + 1.0)
     error = np.sqrt(4.0 / rows[-1] + 1.0 / (before + 1.0))  # of the logarithm

@@ -125,7 +125,7 @@ def spooled(source: str | os.PathLike[str], target: str, place: str | os.PathLik
         labels = levels.pop(target) or ()
         columns = tuple(Column(name, found) for name, found in levels.items() if found is not None)
         if not columns:
-            raise TableError(f"{source} has no column to learn from besides the target that takes two values or more")
+            raise TableError(f"{source} has no column, except the target, with two or more different values")
         x = [feature.alias(str(i)) for i, feature in enumerate(_features(columns, polars))]
         mean, scale = (
             scan.select(statistic).collect(engine="streaming").row(0)
@@ -163,7 +163,7 @@ def _write(spool: Spool, parts: Iterator[Float[np.ndarray, "n width"]]) -> None:
         with suppress(OSError):
             os.unlink(spool.path)
         size = 8 * spool.count * spool.width
-        raise TableError(f"{spool.path} cannot be written ({error.strerror}): it takes {size / 1e9:.2g} GB; choose a "
+        raise TableError(f"{spool.path} cannot be written ({error.strerror}): it needs {size / 1e9:.2g} GB; choose a "
                          "disk with more space") from error  # fmt: skip
 
 
@@ -188,9 +188,9 @@ def _levels(scan: Any, name: str, kind: Any, polars: Any, source: str) -> tuple[
             raise TableError(f"{source}: column {name!r} holds NaN, or numbers above {LARGEST:g}: leave those rows out")
         return None if low == high else ()
     if kind != polars.String:
-        raise TableError(f"{source}: column {name!r} holds {kind}: make numbers or words of it, or leave it out")
+        raise TableError(f"{source}: column {name!r} holds {kind}: convert it to numbers or text, or leave it out")
     found = scan.select(polars.col(name).unique()).head(MAX_LEVELS + 1).collect()[name].to_list()
     if len(found) > MAX_LEVELS:
-        raise TableError(f"{source}: column {name!r} has more than {MAX_LEVELS} different words, too many for "
-                         "categories: leave it out, or make numbers or fewer words of it")  # fmt: skip
+        raise TableError(f"{source}: column {name!r} has more than {MAX_LEVELS} different text values, too many for "
+                         "categories: leave it out, or convert it to numbers or to fewer categories")  # fmt: skip
     return None if len(found) < 2 else tuple(sorted(found))

@@ -203,7 +203,7 @@ def from_bytes(data: bytes, source: str, decimal: str = ".") -> Table:
         if len(record) != len(header):
             raise TableError(
                 f"{source}, line {line}: {len(record)} cells, but the header has {len(header)}; put quotes around a "
-                "cell that holds the separator, or fill the row up"
+                "cell that holds the separator, or add the missing cells"
             )
     cell = _with_point if decimal == "," else str.strip
     rows = tuple(tuple(map(cell, record)) for _, record in body)
@@ -274,7 +274,7 @@ def _records(text: str, separator: str, source: str) -> Iterator[tuple[int, list
         except StopIteration:
             return
         except csv.Error as error:
-            why = "a quote opens and is never closed" if "end of data" in str(error) else str(error)
+            why = "a quote is never closed" if "end of data" in str(error) else str(error)
             raise TableError(f"{source}, line {line}: {why}; write a quote inside a cell twice") from None
         yield line, record
         line = reader.line_num + 1

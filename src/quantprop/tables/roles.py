@@ -13,7 +13,7 @@ from quantprop.tables.reading import Table, TableError
 
 RULES: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str]] = {
     "exposure": (lambda v: v > 0, "positive"),
-    "trials": (lambda v: (v >= 1) & (v == np.round(v)), "a whole number from 1 on"),
+    "trials": (lambda v: (v >= 1) & (v == np.round(v)), "an integer of at least 1"),
     "weights": (lambda v: v >= 0, "at least 0"),
 }
 
@@ -67,7 +67,7 @@ class Roles:
     def check(self, target: str) -> None:
         """Refuse one column in two roles, and two ways to say what was censored."""
         if self.upper is not None and self.event is not None:
-            raise RoleError("upper and event both say what was censored: give one of them")
+            raise RoleError("upper and event both specify the censoring: pass one of them")
         named = [target, *self.columns.values()]
         if twice := [name for name in named if named.count(name) > 1]:
             raise RoleError(f"column {twice[0]!r} has two roles: target, upper, event, exposure, trials and weights "
@@ -114,5 +114,5 @@ def scale(table: Table, role: str, column: str) -> np.ndarray:
 def check_rows(table: Table, name: str, values: np.ndarray, good: np.ndarray, rule: str) -> None:
     if not good.all():
         i = int(np.argmin(good))
-        raise TableError(f"{table.source}, {table.where(i)}: {values[i]:g} in column {name!r} must be {rule}; leave "
-                         "such rows out")  # fmt: skip
+        raise TableError(f"{table.source}, {table.where(i)}: {values[i]:g} in column {name!r} must be {rule}; remove "
+                         "such rows")  # fmt: skip

@@ -81,7 +81,7 @@ def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
     """
     chosen = columns_in(text, table.names)
     if not chosen:
-        raise TableError("the kernel has no term of a column: add one, such as se(age)")
+        raise TableError("the kernel uses no column: add a term, such as se(age)")
     check_complete(table, chosen)
     groups = set(groups_of(Terms(text).kernel(), called=True))
     columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
@@ -93,7 +93,7 @@ def _group(table: Table, name: str) -> Column:
     found = {cell.casefold() for cell in cells}
     levels = TRUTH if found <= set(TRUTH) else tuple(sorted(set(cells), key=in_order))
     if len(levels) < 2:
-        raise TableError(f"{table.source}: column {name!r} always holds {cells[0]!r}: there is no group to tell apart")
+        raise TableError(f"{table.source}: column {name!r} always holds {cells[0]!r}: a group needs two levels or more")
     check_levels(len(levels), len(cells), name)
     return Column(name, levels, treatment="coded")
 
@@ -104,6 +104,6 @@ def _numeric(table: Table, name: str) -> Column:
     levels = levels_of(table, name)
     if len(levels) > 2:
         shown = ", ".join(map(repr, levels[:3]))
-        raise TableError(f"{table.source}: column {name!r} holds words ({shown}, ...), of which only group({name}) and "
-                         f"coregion({name}) can be terms")  # fmt: skip
+        raise TableError(f"{table.source}: column {name!r} holds text ({shown}, ...), which only group({name}) and "
+                         f"coregion({name}) accept as terms")  # fmt: skip
     return Column(name, levels, treatment="centred")

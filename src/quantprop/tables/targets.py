@@ -110,7 +110,7 @@ def _column(table: Table, name: str, chosen: str | None, roles: Roles) -> Target
     if chosen == "ordinal":
         return _ordered(table, name, labels, looks, roles.order)
     if words:
-        raise TableError(f"the {chosen} likelihood needs numbers, and column {name!r} of {table.source} holds words "
+        raise TableError(f"the {chosen} likelihood needs numbers, and column {name!r} of {table.source} holds text "
                          f"({', '.join(map(repr, words[:3]))}): choose one of {', '.join(CLASSES)}")  # fmt: skip
     return Target(name, chosen, looks.why, numbers(table, name), looks.others)
 
@@ -130,14 +130,14 @@ def _ordered(table: Table, name: str, labels: np.ndarray, looks: Guess, order: t
     kinds = np.unique(labels)
     there = tuple(map(str, kinds))
     if labels.dtype.kind == "U" and not order:
-        raise RoleError(f"column {name!r} of {table.source} holds words: say their order from the lowest, such as "
-                         f"--order {','.join(there)} (in Python, Roles(order=...))")  # fmt: skip
+        raise RoleError(f"column {name!r} of {table.source} holds text: pass the order of its labels from the lowest, "
+                        f"such as --order {','.join(there)} (in Python, Roles(order=...))")  # fmt: skip
     if order and sorted(order) != sorted(there):
         raise RoleError(f"the order must name every label of column {name!r} once ({', '.join(there)}); got "
                          f"{', '.join(order)}")  # fmt: skip
     if len(kinds) > 50:
-        raise TableError(f"column {name!r} of {table.source} has {len(kinds)} different values, too many for grades: "
-                         "choose gaussian, or put them in classes")  # fmt: skip
+        raise TableError(f"column {name!r} of {table.source} has {len(kinds)} different values, too many for ordered "
+                         "classes: choose gaussian, or group them into fewer")  # fmt: skip
     place = {label: i for i, label in enumerate(order or there)}
     coded = np.array([place[str(label)] for label in labels], dtype=np.float64)
     why = f"{len(kinds)} values in order ({shown(np.array(list(place)))})" if order else looks.why
@@ -153,7 +153,7 @@ def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
             check_rows(table, name, found, found > 0, "positive, as times are")
             return Target(name, likelihood, "positive numbers, all of them observed", np.stack([found, found], axis=1))
         raise RoleError("the censored likelihood needs a second column: --upper names the upper ends of intervals, or "
-                         "--event the column that says whether the target was observed")  # fmt: skip
+                        "--event the column that records whether the target was observed")  # fmt: skip
     lower = numbers(table, name, open_end=(0.0 if times else -np.inf) if roles.upper else None)
     upper = (
         numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(_events(table, roles), lower, np.inf)
@@ -165,8 +165,8 @@ def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
         check_rows(table, name, lower, (lower > 0) | np.isfinite(upper), "known on one side at least")
     observed = int(np.sum(lower == upper))
     if not observed and np.isinf(np.stack([lower, upper])).any(axis=0).all():
-        raise TableError(f"column {name!r} of {table.source}: no row was observed, nor known on both sides: there is "
-                         "nothing to learn a scale from")  # fmt: skip
+        raise TableError(f"column {name!r} of {table.source}: no row is observed or bounded on both sides, so no scale "
+                         "can be learned")  # fmt: skip
     why = f"{observed} of {len(lower)} rows were observed, the others censored"
     return Target(name, likelihood, why, np.stack([lower, upper], axis=1))
 
@@ -177,13 +177,12 @@ def _events(table: Table, roles: Roles) -> np.ndarray:
     cells = [cell.casefold() for cell in table.column(column)]
     if roles.observed is not None:
         if roles.observed.casefold() not in cells:
-            raise RoleError(f"no row has {roles.observed!r} in column {column!r}, which was to say that the target was "
-                            f"observed: it holds {shown(np.unique(cells))}")  # fmt: skip
+            raise RoleError(f"no row has {roles.observed!r} in column {column!r}, the value for an observed target: "
+                            f"the column holds {shown(np.unique(cells))}")  # fmt: skip
         return np.array([cell == roles.observed.casefold() for cell in cells])
     if unclear := [i for i, cell in enumerate(cells) if cell not in YES | NO]:
-        raise TableError(f"{table.cell(unclear[0], column)} says neither that the target was observed (1, true, yes) "
-                         "nor that it was censored (0, false, no): say which value means observed, such as --event "
-                         f"{column}={max(cells)}")  # fmt: skip
+        raise TableError(f"{table.cell(unclear[0], column)} is neither observed (1, true, yes) nor censored (0, false, "
+                         f"no): name the value for observed, such as --event {column}={max(cells)}")  # fmt: skip
     return np.array([cell in YES for cell in cells])
 
 
