@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from quantprop.cli.screen import as_json, plainly, prepared
 
 if TYPE_CHECKING:
     from quantprop.comparison.insight import Trust
+    from quantprop.runtime.listing import Listing
     from quantprop.tables import TableModel
 
 RANKINGS = {
@@ -30,12 +32,19 @@ MAX_COMPONENTS = 10  # shown as text, from the largest
 def explain(
     model: Annotated[Path, Argument(help="A model file written by fit.")],
     rows: Annotated[int, Option(min=0, help="Number of rows to list.")] = 5,
+    levels: Annotated[str | None, Option(metavar="COLUMN", help="Print only the effects of its levels.")] = None,
+    contrast: Annotated[
+        str | None, Option(metavar="COLUMN:LEVEL", help="Print only the expected y at its levels against this one.")
+    ] = None,
+    out: Annotated[Path | None, Option(help="Write effects or contrasts to this CSV file.")] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Say how a fit ended, what was learned, how far to trust it, which features count, and which rows surprise and
     move it most.
     """
+    if (levels is not None) + (contrast is not None) != 1 and (out is not None or contrast is not None):
+        raise typer.BadParameter("use one of --levels and --contrast; --out is the file for it")
     with plainly(debug), prepared():
         import numpy as np
 
@@ -43,6 +52,9 @@ def explain(
         from quantprop.comparison import insight
 
         learned = tables.load(model)
+        if levels is not None or contrast is not None:
+            _put(_listing(learned, levels, contrast), out, json)
+            return
         trusts = [insight.trust(fitted.solution) for fitted in learned.fits]
         doubt = np.max([trust.doubt for trust in trusts], axis=0)  # the largest among the models of classes
         values = {"surprise": insight.surprise(learned), "influence": insight.influence(learned), "doubt": doubt}
@@ -59,6 +71,22 @@ def explain(
                 typer.echo(f"{title}:")
             for row in ranked[name]:
                 typer.echo(f"  line {row['line']:<6} {row[name]:.4f}")
+
+
+def _listing(model: TableModel, levels: str | None, contrast: str | None) -> Listing:
+    """Effects of the levels of a column, or its contrasts, as `column:level` or `column` names them."""
+    if levels is not None:
+        return model.levels(levels)
+    column, _, against = str(contrast).rpartition(":")
+    return model.contrasts(column, against) if column else model.contrasts(against)
+
+
+def _put(found: Listing, out: Path | None, json: bool) -> None:
+    """Print a table, or write it as CSV."""
+    if out is not None:
+        with out.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([found.columns, *zip(*found.columns.values(), strict=True)])
+    typer.echo(as_json(found.rows) if json else repr(found) if out is None else f"wrote {out}")
 
 
 def _trust_record(trust: Trust) -> dict[str, Any]:

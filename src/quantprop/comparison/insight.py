@@ -4,7 +4,6 @@ how far it is to be trusted.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +22,6 @@ from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, w
 from quantprop.kernels.structure import leaves
 from quantprop.kernels.terms import quoted
 from quantprop.tables import TableModel
-from quantprop.tables.targets import TIMES
 
 LEVEL = ("mean", "constant()")  # terms that explain no difference between rows
 LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
@@ -217,7 +215,7 @@ def _is_additive(fitted: Fitted) -> bool:
 def term_summary(model: TableModel, which: int = 0) -> TermSummary:
     """The terms of a model; of one of its classes, where it has several."""
     solution = model.fits[which].solution
-    origin, unit = _scale(model)
+    origin, unit = model.scale_of_f
     words = {f"linear({quoted(c.name)})": c.features[0] for c in model.encoding.columns if len(c.levels) == 2}
     fixed = {}
     for name, effect in solution.fixed_effects().items():
@@ -227,12 +225,3 @@ def term_summary(model: TableModel, which: int = 0) -> TermSummary:
         fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
     shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name not in LEVEL}
     return TermSummary(written(solution.model.kernel), shares, fixed)
-
-
-def _scale(model: TableModel) -> tuple[float, float]:
-    """(a, b) with which a + b f is f in the units of the table: of a time, f is the logarithm."""
-    units = model.units
-    if model.fits[0].model.likelihood.name in TIMES:
-        return math.log(units.scale), 1.0
-    centre, spread = (getattr(model.estimator, name, start) for name, start in (("_y_mean", 0.0), ("_y_std", 1.0)))
-    return units.centre + units.scale * centre, units.scale * spread

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_consistent_length
 from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_class_problems, votes
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
+from quantprop.estimators.reading import Readable
 from quantprop.estimators.rows import Rows, given_rows, unique_values, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
@@ -28,7 +29,7 @@ from quantprop.model import Model
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GaussianProcessClassifier(ClassifierMixin, GaussianProcess):
+class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
     """Gaussian-process classification by quantile propagation, with scikit-learn's interface.
 
     Takes every argument of scikit-learn's class of the same name, with the same defaults except for the kernel, which

@@ -133,6 +133,11 @@ class FittedCore(LearnedAttributes):
         return as_classes(self.fitted.solution) if self.mixture is None else self.mixture
 
     @property
+    def rows(self) -> tuple[np.ndarray, np.ndarray | None]:
+        """The inputs that it was learned from, each once, and their weights."""
+        return self.fitted.solution.X, self.fitted.solution.weights
+
+    @property
     def kernel(self) -> Any:
         """The learned kernel of one latent function, in scikit-learn's form if it has one."""
         if self.spec.theirs is not None:

@@ -30,6 +30,7 @@ from quantprop.estimators.observations import (
     relative_precisions,
     starting_cutpoints,
 )
+from quantprop.estimators.reading import Readable
 from quantprop.estimators.rows import Rows, given_rows, mean_and_deviation, merged, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
@@ -41,7 +42,7 @@ from quantprop.model import Model
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
-class GaussianProcessRegressor(Forecasts):
+class GaussianProcessRegressor(Readable, Forecasts):
     """Gaussian-process regression for any kind of y, with scikit-learn's interface.
 
     Takes the arguments of scikit-learn's class of the same name. With your own kernel and the Gaussian likelihood,

@@ -14,23 +14,27 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.units import Units
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
 from quantprop.estimators.columns import NAMED_KERNELS
+from quantprop.estimators.reading import of_values, only_model, units_of
 from quantprop.inference.integrated import Integrated
+from quantprop.inference.levels import Grouping, contrasts, levels
 from quantprop.inference.results import Fitted
 from quantprop.inference.stacked import Stack
 from quantprop.kernels import NewLevelWarning, Terms
 from quantprop.likelihoods import Ordinal
+from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
 from quantprop.tables import encoding as encodings
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import MISSING, Table, TableError, as_table, from_columns, is_number
-from quantprop.tables.roles import Roles, Units, scale
+from quantprop.tables.roles import Roles, scale
 from quantprop.tables.selection import encoded
-from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
+from quantprop.tables.targets import JOINT, REAL, SCALED, TIMES, Target, target
 
 KERNELS = {"isotropic": None, **{name: name for name in NAMED_KERNELS}}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
@@ -167,6 +171,40 @@ class TableModel:
     def _classes(self, p: Float[np.ndarray, "n k"], labels: np.ndarray) -> dict[str, np.ndarray]:
         named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}
         return {self.target: labels[np.argmax(p, axis=1)], **named}
+
+    def levels(self, column: str) -> Listing:
+        """The effect on f of every level of a column, as `GaussianProcessRegressor.levels` defines it."""
+        return levels(only_model(self.estimator).posterior, self._grouping(column), self.scale_of_f[1])
+
+    def contrasts(self, column: str, against: str | None = None) -> Listing:
+        """The expected y at every level of a column against one level, as `GaussianProcessRegressor.contrasts`."""
+        core = only_model(self.estimator)
+        return contrasts(core.posterior, self._grouping(column), *core.rows, against, self._units_of_y)
+
+    @property
+    def _units_of_y(self) -> Units:
+        """Units in which the likelihood has y."""
+        inner, outer = units_of(self.estimator), self.units
+        return Units(outer.centre + outer.scale * inner.centre, outer.scale * inner.scale, outer.log)
+
+    @property
+    def scale_of_f(self) -> tuple[float, float]:
+        """(a, b) with which a + b f is f in the units of the table: of a time, f is the logarithm."""
+        units = self._units_of_y
+        of_time = self.fits[0].model.likelihood.name in TIMES
+        return (math.log(self.units.scale), 1.0) if of_time else (units.centre, units.scale)
+
+    def _grouping(self, name: str) -> Grouping:
+        """A column's levels, as rows of X code them."""
+        check_name("column", name, [column.name for column in self.encoding.columns])
+        at = next(i for i, column in enumerate(self.encoding.columns) if column.name == name)
+        column, start = self.encoding.columns[at], sum(len(c.features) for c in self.encoding.columns[:at])
+        places = tuple(range(start, start + len(column.features)))
+        centre, scale = (np.array(each)[list(places)] for each in (self.encoding.centre, self.encoding.scale))
+        if not column.levels:
+            return of_values(name, places[0], self.fits[0].solution.X, float(centre[0]), float(scale[0]))
+        coded = column.coded(from_columns({name: list(column.levels)}, "the levels"))
+        return Grouping(name, places, dict(zip(column.levels, (coded - centre) / scale, strict=True)))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the estimator with its encoding to one file; `quantprop.load` reads the estimator alone."""

@@ -11,12 +11,13 @@ import numpy as np
 from scipy.special import ndtri
 
 from quantprop import likelihoods
+from quantprop.core.units import Units
 from quantprop.likelihoods import Likelihood
 from quantprop.runtime.names import check_name
 from quantprop.tables.encoding import LARGEST, TRUTH, check_complete, is_dates, levels_of, numbers
 from quantprop.tables.guess import Guess, guess, shown
 from quantprop.tables.reading import Table, TableError
-from quantprop.tables.roles import RULES, RoleError, Roles, Units, check_rows, scale
+from quantprop.tables.roles import RULES, RoleError, Roles, check_rows, scale
 
 JOINT = "multinomial-probit"  # one model of all labels; the others of CLASSES have one model per label
 NOT_OF_TABLES = ("softmax", *likelihoods.names("other"))

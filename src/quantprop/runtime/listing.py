@@ -1,0 +1,64 @@
+"""Named columns of equal length: what is printed as a table, shown in notebooks, and handed over as a frame."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from quantprop.runtime.markup import table
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Listing(Mapping[str, list]):
+    """A table of results: columns by name, all of one length.
+
+    Attributes:
+        title: what the rows are.
+        columns: text and numbers by the name of the column.
+    """
+
+    title: str
+    columns: dict[str, list]
+
+    def __getitem__(self, name: str) -> list:
+        return self.columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A dictionary for each row."""
+        return [dict(zip(self, row, strict=True)) for row in zip(*self.values(), strict=True)]
+
+    def frame(self) -> Any:
+        """A frame of pandas, or of polars if only that is installed."""
+        there = [name for name in ("pandas", "polars") if importlib.util.find_spec(name)]
+        if not there:
+            raise ImportError("frame() needs pandas or polars: install one of them, or use .columns")
+        return importlib.import_module(there[0]).DataFrame(self.columns)
+
+    def lines(self) -> Iterator[str]:
+        """The title, and a line for each row, numbers to four digits."""
+        yield self.title
+        cells = [[name, *map(_written, column)] for name, column in self.items()]
+        sides = ["<" if any(isinstance(value, str) for value in column) else ">" for column in self.values()]
+        widths = [max(map(len, column)) for column in cells]
+        for row in zip(*cells, strict=True):
+            padded = (f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True))
+            yield f"  {'  '.join(padded)}".rstrip()
+
+    def __repr__(self) -> str:
+        return "\n".join(self.lines())
+
+    def _repr_html_(self) -> str:
+        return table(list(self), zip(*(map(_written, column) for column in self.values()), strict=True), self.title)
+
+
+def _written(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
