@@ -72,7 +72,7 @@ def numbers(more, n=20):
 def test_help_says_what_there_is_and_the_exit_codes():
     shown = call("--help").stdout
     assert all(f"\n  {command} " in shown for command in COMMANDS)
-    assert "0 done, 1 failure, 2 wrong usage, 130 interrupted" in " ".join(shown.split())
+    assert "0 success, 1 error, 2 invalid arguments, 130 interrupt" in " ".join(shown.split())
     for command in COMMANDS:
         result = call(command, "--help")
         assert result.exit_code == 0
@@ -540,11 +540,11 @@ def test_by_default_several_models_are_stacked(stacked):
     (stack,) = model.stacks
     lines = result.stdout.splitlines()
     assert lines[1] == f"leave-one-out {stack.loo.mean():.4f} per row"
-    place = lines.index("stacked models (weight in predictions; leave-one-out per row of each alone):") + 1
+    place = lines.index("stacked models (weight; leave-one-out log density per row):") + 1
     ranked = sorted(stack.members, key=lambda one: -one.weight)
     said = [line.rsplit(maxsplit=2) for line in lines[place : place + len(ranked)]]
     assert said == [[f"  {one.name}", f"{one.weight:.2f};", f"{one.score:.4f}"] for one in ranked]
-    assert lines[place + len(ranked)] == f"the heaviest of them, {stack.heaviest.name}:"
+    assert lines[place + len(ranked)] == f"the model of largest weight, {stack.heaviest.name}:"
     np.testing.assert_array_equal(insight.surprise(model), -stack.loo)
 
 

@@ -271,7 +271,7 @@ def test_dates(home, size):
     data = write(home / "dates.csv", ["when", "weather"], day, warm)  # as advised
     about, notes = fitted(data, "weather", size)
     assert about["features"] == ["when"]
-    assert "column when holds dates: days since 1970" in notes
+    assert "column when holds dates, encoded as days since 1970" in notes
     option, how = re.search(r"(--dates) (\w+)", notes).groups()
     about, _ = fitted(data, "weather", size, option, how)
     waves = [f"when: {wave} of {cycle}" for cycle in ("year", "week") for wave in ("sin", "cos")]

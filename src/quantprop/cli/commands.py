@@ -41,7 +41,7 @@ def reproduce(
         str,
         Argument(callback=one_of(RESULTS), help="table1 (with its figures), or figure1 alone: ep and qp."),
     ],
-    names: Annotated[str, Option("--datasets", help="Names with commas between them, or all.")] = "all",
+    names: Annotated[str, Option("--datasets", help="Comma-separated names, or all.")] = "all",
     rounds: Annotated[int | None, Option(min=1, help="Rounds of ten folds; seeds for mining.  [100 and 200]")] = None,
     methods: Annotated[str | None, Option(help="Some of ep, qp, vb, laplace.  [ep,qp,vb]")] = None,
     objective: Annotated[str, Option(help="One of evidence, loo.")] = "evidence",
@@ -55,7 +55,7 @@ def reproduce(
     json: Annotated[bool, Option("--json", help="Print the summary as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Repeat the paper's experiments. What is in the folder already is not computed again."""
+    """Repeat the paper's experiments. Rows that the folder contains are not computed again."""
     if what == "figure1" and methods is not None:
         raise typer.BadParameter("figure1 compares ep and qp; omit --methods")
     default = "ep,qp" if what == "figure1" else "ep,qp,vb"

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
 RANKINGS = {
     "surprise": "most surprising rows, −log p(y | other rows)",
-    "influence": "most influential rows, how far each moves f at its place, in nats (in a stack, its heaviest model)",
-    "doubt": "rows whose f is least certain to be Gaussian, the most that a probability about it is wrong",
+    "influence": "most influential rows, effect of each on f at its inputs, in nats (in a stack, on the model of "
+    "largest weight)",
+    "doubt": "rows with the least Gaussian f, largest error of a probability about f",
 }
 
 COMPONENTS = {"components": "of components", "columns": "of all components of a column"}
@@ -40,8 +41,8 @@ def explain(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Say how a fit ended, what was learned, how far to trust it, which features count, and which rows surprise and
-    move it most.
+    """Show why a fit stopped, what it learned, how far to trust it, which features matter, and which rows are
+    surprising or influential.
     """
     if (levels is not None) + (contrast is not None) != 1 and (out is not None or contrast is not None):
         raise typer.BadParameter("use one of --levels and --contrast; --out is the file for it")
@@ -186,27 +187,27 @@ def described(model: TableModel) -> Iterator[str]:
             yield from _terms(part)
         of = " of the additive model" if "members" in part else ""
         for name, words in COMPONENTS.items() if "components" in part else ():
-            yield f"share of the variance of f{of} under independent columns, {words} (95 % interval):"
+            yield f"fraction of the variance of f{of} with independent columns, {words} (95 % interval):"
             each = list(part[name].items())[:MAX_COMPONENTS]
             yield from _named((key, "{share:.1%}, {lower:.1%} to {upper:.1%}".format(**one)) for key, one in each)
         if ranked:
-            yield "features from the one that counts most (lengthscale, of standardised columns):"
+            yield "features by relevance (lengthscale of the standardised column):"
             yield from _named((name, f"{length:.6g}") for name, length in ranked.items())
 
 
 def _members(part: dict[str, Any]) -> Iterator[str]:
     """The models of a stack, from the heaviest, and which of them the next lines are about."""
-    yield "stacked models (weight in predictions; leave-one-out per row of each alone):"
+    yield "stacked models (weight; leave-one-out log density per row):"
     ranked = sorted(part["members"].items(), key=lambda pair: -pair[1]["weight"])
     yield from _named((name, f"{one['weight']:.2f}; {one['score']:.4f}") for name, one in ranked)
     yield from _named((name, f"left out, {reason}") for name, reason in part["left_out"].items())
-    yield f"the heaviest of them, {part['heaviest']}:"
+    yield f"the model of largest weight, {part['heaviest']}:"
 
 
 def _terms(part: dict[str, Any]) -> Iterator[str]:
     """The terms of a model, how much of f each explains, and linear effects."""
     yield from ("the learned kernel, as a formula:", f"  {part['kernel']}")
-    yield "share of the variance of f that each term explains:"
+    yield "fraction of the variance of f that each term explains:"
     ranked = sorted(part["shares"].items(), key=lambda pair: -pair[1])
     yield from _named((name, f"{100.0 * share:.1f} %") for name, share in ranked)
     if part["fixed_effects"]:

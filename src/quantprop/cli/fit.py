@@ -64,7 +64,7 @@ def fit(
     json: Json = False,
     debug: Debug = False,
 ) -> None:
-    """Learn a model of one column from the others, and write it to a file."""
+    """Fit a model of one column given the others, and write it to a file."""
     with plainly(debug), prepared():
         from quantprop import sharded
 
@@ -79,7 +79,7 @@ def fit(
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
         settings |= _treatment(problem, inducing, table.seed, series, integrate)
         with (
-            evaluations(f"learning by {method} from {len(problem.raw)} rows"), warnings.catch_warnings(),
+            evaluations(f"fitting by {method} to {len(problem.raw)} rows"), warnings.catch_warnings(),
             nullcontext() if inducing is None else sharded(), saved,
         ):  # fmt: skip
             warnings.simplefilter("ignore")  # the status below says it once, and without the names of a library's parts

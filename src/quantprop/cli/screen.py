@@ -21,7 +21,7 @@ from quantprop.cli.process import INTERRUPTED, end, import_scikit_learn
 from quantprop.runtime.system import uncollected
 
 USAGE, FAILURE = 2, 1
-CODES = f"Exit codes: 0 done, {FAILURE} failure, {USAGE} wrong usage, {INTERRUPTED} interrupted."
+CODES = f"Exit codes: 0 success, {FAILURE} error, {USAGE} invalid arguments, {INTERRUPTED} interrupt."
 
 Report = Callable[[str, int, int], None]  # name of the work, units done, units in all
 

@@ -262,5 +262,5 @@ def lengthscales(comparison: Comparison) -> Picture:
     ax.invert_yaxis()
     ax.set(xlabel="1 / lengthscale (of standardised columns)")
     ax.legend()
-    caption = f"Relevance of features: 1 / lengthscale. {order[0]} counts most by {called(comparison.first.method)}."
+    caption = f"Relevance of features: 1 / lengthscale. {order[0]} matters most by {called(comparison.first.method)}."
     return Picture(figure, caption, f"Bar chart. {caption}")

@@ -203,7 +203,7 @@ def _rows(found: Comparison) -> Markup:
         for i in greatest(unexpected, MAX_ROWS_SHOWN)
     ]
     header = ("row", "surprise", "influence", *names)
-    caption = "Leave-one-out: surprise is −log p(y | other rows), influence how far the row moves f, in nats"
+    caption = "Leave-one-out: surprise is −log p(y | other rows), influence the effect of the row on f, in nats"
     return table(header, rows, caption)
 
 
