@@ -132,14 +132,14 @@ def test_comparisons_print_no_rows():
 def test_conclusions():
     noise = 0.05 * np.sin(7.0 * np.arange(100.0))
     said = concluded(0.0, ("ep", 1e-7), ("vb", noise), ("laplace", -0.5 + noise))
-    assert "QP forecasts better than Laplace, the constant and the linear model" in said
+    assert "QP predicts better than Laplace, the constant and the linear model" in said
     assert "QP does not differ significantly from EP or VB" in said
     assert "calibration error of QP" in said
-    assert "EP and VB forecast better than QP" in concluded(-1.0, ("ep", -0.5 + noise), ("vb", -0.4 + noise))
+    assert "EP and VB predict better than QP" in concluded(-1.0, ("ep", -0.5 + noise), ("vb", -0.4 + noise))
     assert "not significantly better than a constant" in concluded(0.0, constant=noise, linear=-0.5)
     assert "a linear model predicts as well" in concluded(0.0, linear=noise)
     with np.errstate(divide="ignore", invalid="ignore"):
-        assert "QP forecasts better than EP" in concluded(0.0, ("ep", -np.inf))
+        assert "QP predicts better than EP" in concluded(0.0, ("ep", -np.inf))
 
 
 def test_everything_has_a_name_for_people():

@@ -111,9 +111,9 @@ def conclusion(found: Comparison) -> str:
     groups = {which: [_name(method) for method, of in signs.items() if of == which] for which in (-1, 1, 0)}
     parts = []
     if groups[-1]:
-        parts.append(f"{listed(groups[-1])} forecast{'s' * (len(groups[-1]) == 1)} better than {first}")
+        parts.append(f"{listed(groups[-1])} predict{'s' * (len(groups[-1]) == 1)} better than {first}")
     if groups[1]:
-        parts.append(f"{first} forecasts better than {listed(groups[1])}")
+        parts.append(f"{first} predicts better than {listed(groups[1])}")
     if groups[0]:
         parts.append(f"{first} does not differ significantly from {listed(groups[0]).replace(' and ', ' or ')}")
     text = f"By negative log-likelihood (NTLL) {'; '.join(parts)} (95 % level)."
@@ -131,8 +131,8 @@ def _name(method: str) -> str:
 def _calibrated(found: Comparison) -> str:
     first, error = called(found.first.method), found.first.forecast.calibration
     usual, most = found.first.perfect
-    verdict = "no more than" if error <= most else "more than"
+    verdict = "within" if error <= most else "above"
     return (
-        f"The calibration error of {first}, {error:.3f}, is {verdict} chance gives a perfect forecaster on as many "
-        f"rows: {usual:.3f} on average, up to {most:.3f} in 95 of 100 cases."
+        f"The calibration error of {first}, {error:.3f}, is {verdict} the range of a perfectly calibrated model on "
+        f"as many rows: {usual:.3f} on average, at most {most:.3f} in 95 % of cases."
     )

@@ -39,8 +39,8 @@ CALIBRATIONS = {  # True for class probabilities
     False: "the mean gap between the levels of quantiles and the fraction of y below them",
 }
 PERFECT = (
-    "“If perfect” is the calibration error of a forecaster whose probabilities are the true ones, on as many rows: on "
-    "average, and at most in 95 of 100 cases. "
+    "“If perfect” is the calibration error of a model with the true probabilities, on as many rows: on "
+    "average, and at most in 95 % of cases. "
 )
 PAIRED = (
     "A positive difference favours {}. Differences are paired row by row, so their errors exclude what makes rows "
@@ -149,7 +149,7 @@ def _baselines(found: Comparison) -> str:
 def _errors(found: Comparison) -> str:
     if len(found.first.folds) > 1:
         return (
-            "± is the standard error over folds, corrected since their training sets overlap (Nadeau and Bengio 2003); "
+            "± is the standard error over folds, corrected for overlapping training sets (Nadeau and Bengio 2003); "
             "95 % levels are by Student's t."
         )
     return "± is the standard error over the rows held out; it does not include variation of the training rows."
@@ -238,7 +238,7 @@ def lines(found: Comparison) -> Iterator[str]:
           for one, cells in zip(found.all, rows, strict=True)),
     ])  # fmt: skip
     header, *rows = _difference_cells(found)
-    yield from ("", *aligned([[f"less {called(found.first.method)}", *header[1:]], *rows]), "")
+    yield from ("", *aligned([[f"minus {called(found.first.method)}", *header[1:]], *rows]), "")
     yield from (_errors(found), conclusion(found))
 
 
