@@ -6,7 +6,7 @@ import logging
 import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from numbers import Integral
 from types import MethodType
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -124,7 +124,7 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
     if TYPE_CHECKING:  # of the subclasses
         process: Any
         hyperparameters: Any
-        _core: FittedCore
+        _core: FittedCore = field(init=False)
     _remedy = ""  # what to try if learning did not converge
     _parameter_constraints: ClassVar[dict] = {
         "kernel": [SklearnKernel, Kernel, Terms, str, None],
