@@ -171,7 +171,7 @@ def _learned(problem: Problem, method: str, settings: dict[str, Any]) -> TableMo
 
 
 def _is_job(coordinator: str | None, processes: int | None, process: int | None) -> bool:
-    """Whether options or the environment ask for a job of several processes."""
+    """Return whether options or the environment ask for a job of several processes."""
     given = (coordinator, processes, process)
     if any(part is not None for part in given) and None in given:
         raise typer.BadParameter("--coordinator, --processes and --process go together: pass all three, or none")

@@ -53,7 +53,7 @@ class Standing:
         return summed(self.loo, self.model.fits[0].solution.weights)
 
     def less(self, other: Standing) -> Estimate:
-        """Its sum minus that of another candidate, paired row by row."""
+        """The sum minus that of another candidate, paired row by row."""
         return summed(self.loo - other.loo, self.model.fits[0].solution.weights)
 
 

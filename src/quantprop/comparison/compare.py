@@ -116,7 +116,7 @@ class Evaluated:
         return float(errors.mean()), float(np.quantile(errors, 0.95))
 
     def less(self, other: Evaluated) -> dict[str, Estimate]:
-        """Its scores minus the scores of another on the same rows, with their standard errors."""
+        """The scores minus those of another method on the same rows, with standard errors."""
         own, others = self.rows, other.rows
         return {name: difference(name, own[name], others[name], self.ratio) for name in own}
 

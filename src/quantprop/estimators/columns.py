@@ -174,7 +174,7 @@ def _array_levels(X: Any, groups: Sequence[Any]) -> tuple[tuple[int, tuple[str, 
 
 
 def level_counts(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> dict[int, int]:
-    """How many levels the columns of Coregion parts have: codes of an array must be 0, 1, ..."""
+    """Number of levels in the columns of Coregion parts: codes of an array must be 0, 1, ..."""
     counts = {}
     for leaf, seen in leaves(kernel):
         if isinstance(leaf, Coregion) and seen:

@@ -100,7 +100,7 @@ class Case:
     notes: list[str] = field(default_factory=list)
 
     def starts(self, method: str) -> list[Model]:
-        """Where learning by the method begins."""
+        """The start of learning by the method."""
         at_ep = hyperparameters_of_ep(self.experiment, method, self.ep)
         return starts(self.experiment, method, self.parts.x.shape[1], at_ep)
 

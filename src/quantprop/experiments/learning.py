@@ -58,7 +58,7 @@ def best_of(ends: Sequence[Fitted]) -> Learned:
 
 
 def starts(experiment: Experiment, method: str, features: int, ep: Hyperparameters) -> list[Model]:
-    """Where learning begins: at the published start, or at EP's optimum for methods that follow EP.
+    """The start of learning: the published start, or EP's optimum for methods that follow EP.
 
     VB and Laplace in ``clean`` begin at both: from the published start alone VB may never leave a flat objective, and
     on separable data it does not converge at EP's optimum, where the kernel's variance is huge.

@@ -58,7 +58,7 @@ class Experiment:
 
     @property
     def seed(self) -> int:
-        """What NumPy's legacy generator is seeded with: ten times the round (the text says the round), or the seed."""
+        """Seed of NumPy's legacy generator: ten times the round (the text says the round), or the seed."""
         return self.round if self.dataset == "mining" else 10 * self.round
 
 

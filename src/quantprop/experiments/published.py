@@ -77,7 +77,7 @@ def entry(dataset: str, method: str) -> Entry | None:
 
 
 class Setting(NamedTuple):
-    """What one table or one set of figures is about."""
+    """The subject of one table or one set of figures."""
 
     variant: str
     kernel: str
@@ -108,7 +108,7 @@ def _place(row: Row) -> tuple:
 
 
 def label(dataset: str, split: str) -> str:
-    """What a table or figure calls a data set: with the split where there are several.
+    """Name of a data set in a table or figure, with the split if there are several.
 
     >>> label("crabs", "fold"), label("mining", "year")
     ('crabs', 'mining (by year)')
@@ -117,5 +117,5 @@ def label(dataset: str, split: str) -> str:
 
 
 def method_name(method: str) -> str:
-    """What a table or figure calls a method."""
+    """Name of a method in a table or figure."""
     return METHOD_NAMES.get(method, method)

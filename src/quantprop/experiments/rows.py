@@ -67,7 +67,7 @@ class Row:
 
     @property
     def key(self) -> Key:
-        """What the row is about; there is one row per key."""
+        """The key of the row; there is one row per key."""
         return key_of(self, self.method)
 
     @property

@@ -60,7 +60,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Unit:
-    """What one worker does at a time: the missing methods of one experiment, and EP's row if there is one already."""
+    """A task of one worker: the missing methods of one experiment, and EP's row if there is one already."""
 
     experiment: Experiment
     methods: tuple[str, ...]
@@ -90,7 +90,7 @@ Results = Generator[Done, None, None]
 
 @runtime_checkable
 class Workers(Protocol):
-    """Where units are carried out: on this machine (`pool.Local`) or on a cluster (`pool.Dask`)."""
+    """The place where units run: on this machine (`pool.Local`) or on a cluster (`pool.Dask`)."""
 
     def carry_out(self, units: list[Unit]) -> Results:
         """Each unit with its rows, as they come. Closing it ends the work."""

@@ -201,7 +201,7 @@ def _by_stand_in(
 
 
 def _without_variance(prior: Prior, weight: jax.Array) -> bool:
-    """Whether the prior gives a datum no variance: it has no cavity, whatever the schedule."""
+    """Return whether the prior gives a datum no variance: it has no cavity, whatever the schedule."""
     return bool(_some_without_variance(prior, weight))
 
 
@@ -235,7 +235,7 @@ def all_finite(model: Model, evidence: Any, marginals: Any, loo: np.ndarray, tot
 def solution_of(
     model: Model, method: Method, task: Task, out: Outcome, loo: Any, schedule: str, tol: float
 ) -> Solution:
-    """What a schedule ended with, as the user sees it: without the padding, in NumPy."""
+    """The result of a schedule as the user sees it: without padding, in NumPy."""
     n, total = len(task.x), np.asarray(task.weight.total)
     if leaves_residuals(model, method, task):
         signed = bool(jnp.any(out.at.sites.tau < 0))

@@ -59,7 +59,7 @@ class IntegrationStatus:
 
     @property
     def remedy(self) -> str:
-        """What to try, empty if nothing is wrong."""
+        """The remedy, empty if nothing is wrong."""
         return _REMEDIES[self.reason]
 
     def __str__(self) -> str:

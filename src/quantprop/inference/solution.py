@@ -131,9 +131,9 @@ class Solution:
     def as_prior(self) -> Model:
         """The model whose prior is this posterior, for further rows (a process with inducing points).
 
-        The rows are kept as what their sites say about the values at the inducing points, and these sites are not
-        renewed. `infer` and `fit` on further rows give the posterior and the evidence of all rows; the prior mean and
-        the points stay as they are.
+        The information in the rows' sites is stored as a Gaussian over the values at the inducing points; these sites
+        are not updated again. `infer` and `fit` on further rows give the posterior and the evidence of all rows. Prior
+        mean and points are fixed.
 
         >>> import numpy as np
         >>> from quantprop import Inducing, Model, infer, kernels, likelihoods

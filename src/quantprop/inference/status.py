@@ -64,7 +64,7 @@ class Status:
 
     @property
     def remedy(self) -> str:
-        """What to try, empty if nothing is wrong."""
+        """The remedy, empty if nothing is wrong."""
         return REMEDIES[self.reason]
 
     def __str__(self) -> str:
@@ -98,7 +98,7 @@ class Ending:
 
     @property
     def remedy(self) -> str:
-        """What to try, empty if nothing is wrong."""
+        """The remedy, empty if nothing is wrong."""
         return REMEDIES[self.reason]
 
     def __str__(self) -> str:

@@ -282,7 +282,7 @@ class Columns(Kernel):
         return f"{shown}.on({list(self.names or self.columns)!r})"
 
     def of(self, x: Points) -> Points:
-        """Its columns of points, or of one point."""
+        """The selected columns of points, or of one point."""
         features = jnp.shape(x)[-1]
         for column in self.columns:
             if isinstance(column, str):

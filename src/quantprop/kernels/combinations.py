@@ -63,7 +63,7 @@ class Difference(Kernel):
 
 
 class Item(Kernel):
-    """What ties f at rows [z] to its differences at rows [x, x']; between rows [z] alone it is the kernel of f."""
+    """Covariance of f at rows [z] with its differences at rows [x, x']; between rows [z] it is f's kernel."""
 
     kernel: Kernel
 

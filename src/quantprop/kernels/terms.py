@@ -65,7 +65,7 @@ _NAMES = {kind.make: name for name, kind in KINDS.items()}
 
 
 class Place(NamedTuple):
-    """Where a number is wanted: the kind of term, its columns, and whether the term stands in a product."""
+    """The place of a parameter: the kind of term, its columns, and whether the term stands in a product."""
 
     kind: str
     columns: tuple[Column, ...]
@@ -110,7 +110,7 @@ class Terms:
 
     @property
     def tree(self) -> Tree:
-        """What the text says."""
+        """The parsed text."""
         return parsed(self.text)
 
     def kernel(self, start: Start = Start(), names: Sequence[str] = ()) -> Kernel:

@@ -106,7 +106,8 @@ class Ascent:
         self._plan(rows[self.reason[rows] == GOING])
 
     def _find_tails(self, rows: Int[np.ndarray, " k"], step: np.ndarray, gradient: np.ndarray) -> np.ndarray:
-        """Where slopes have fallen alike over this step to the trials and the one before it, both along one entry."""
+        """Return whether gradients fell alike over this step to the trials and the previous one, both along one "
+        "entry."""
         straight = np.abs(step) > STRAIGHT_STEP * np.sqrt((step**2).sum(1))[:, None]
         before, after = np.sign(step) * self.gradient[rows], np.sign(step) * gradient
         falling = straight & (after > 0) & (before > after)

@@ -180,7 +180,7 @@ class BatchSearch:
         return found
 
     def results(self) -> list[Fitted]:
-        """What was learned; a problem whose inference failed is learned again alone, with all of `fit`'s remedies."""
+        """The learned models; a problem whose inference failed is fitted again alone, with all remedies of `fit`."""
         found, loo = self.settled()
         usable, slopes = _usable(found), steepness(found.gradient, self.ascent.theta, self.box)
         fitted = []
@@ -197,7 +197,7 @@ class BatchSearch:
         return fitted
 
     def _end(self, i: int, found: Found) -> End:
-        """Where one search ended, and what can be expected from there."""
+        """Final point of one search, and the gain that can be expected from there."""
         theta = self.ascent.theta[i]
         left = remaining_gain(projected(found.gradient, theta, self.box), theta, self.known[i])
         point = Point(theta, float(found.value), found.gradient, None, found.out, "converged", 0.0)
@@ -219,6 +219,6 @@ class BatchSearch:
 
 
 def _usable(found: Found) -> np.ndarray:
-    """Where inference converged and everything is a number."""
+    """Return where inference converged and everything is finite."""
     numbers = np.isfinite(found.value) & np.isfinite(found.gradient).all(axis=1)
     return (found.out.reason == CONVERGED) & (found.adjoint_residual <= ADJOINT) & numbers

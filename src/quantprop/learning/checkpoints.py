@@ -38,7 +38,7 @@ UNEXPECTED = "it has wrong entries"
 
 
 class Reached(NamedTuple):
-    """How precise inference was."""
+    """Precision of the inference."""
 
     residual: float
 
@@ -116,7 +116,7 @@ def _column(point: Point, tol: float) -> dict[str, Any]:
 
 
 def problem_of(landscape: Landscape) -> dict[str, Any]:
-    """What a checkpoint must have in common with the search that resumes from it."""
+    """The properties that a checkpoint must share with the search that resumes from it."""
     return {
         "landscape": type(landscape).__name__, "labels": labels(landscape.parts), "rows": landscape.total,
         "objective": landscape.objective.name, "method": repr(landscape.method),

@@ -29,7 +29,7 @@ ADJOINT = 1e-5  # largest relative residual of the gradient's equation at which 
 
 
 class Declared(NamedTuple):
-    """What a model consists of, every number declared as a Parameter."""
+    """The parts of a model, every number declared as a Parameter."""
 
     kernel: Any
     likelihood: Any
@@ -54,7 +54,7 @@ class Inputs(NamedTuple):
 
 
 def inputs_of(theta, parts: Declared, x) -> Inputs:
-    """What is computed of x once; θ only gives kernel and process their numbers."""
+    """Quantities computed from x once; θ only sets the parameters of kernel and process."""
     plain = unpacked(parts, theta)
     return Inputs(x, plain.process.prepare(plain.kernel, x))
 
@@ -69,7 +69,7 @@ class Question(NamedTuple):
 
 
 class Precision(NamedTuple):
-    """How far inference goes."""
+    """Tolerance and limits of inference."""
 
     tol: Any
     max_sweeps: Any

@@ -63,7 +63,7 @@ class Point(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether inference converged and everything is finite."""
+        """True if inference converged and everything is finite."""
         return self.reason == "converged" and math.isfinite(self.value) and bool(np.isfinite(self.gradient).all())
 
 
@@ -101,12 +101,12 @@ class Landscape:
 
     @property
     def count(self) -> int:
-        """How many rows it is of, in this process."""
+        """Number of rows in this process."""
         return len(self.task.x)
 
     @property
     def total(self) -> int:
-        """How many rows it is of, in all processes: what they decide by, since each has another number of its own."""
+        """Number of rows in all processes, on which common decisions depend."""
         return self.task.total_rows
 
     @cached_property
@@ -163,7 +163,7 @@ class Landscape:
         self.warm_starts.add(ONE, theta[None], _one(self.padded_sites(sites)))
 
     def memory(self) -> Memory:
-        """What the next evaluation takes from those before it."""
+        """Warm start of the next evaluation."""
         known = self.warm_starts.of_first(self.count)
         return known._replace(continues=self.continues, unresolved=self.unresolved)
 
@@ -262,14 +262,14 @@ class Landscape:
 
     @property
     def careful(self) -> bool:
-        """Whether a first step to the other end of the box is to be avoided: rules that integrate take hundreds of
+        """True if a first step to the other end of the box is to be avoided: rules that integrate take hundreds of
         sweeps there, and fail.
         """
         return self.integrates
 
     @property
     def _on_few_nodes(self) -> bool:
-        """Whether the next evaluation is tried so."""
+        """True if the next evaluation is tried so."""
         return self.unresolved < MAX_UNRESOLVED and self.task.mesh is None and self.integrates
 
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:

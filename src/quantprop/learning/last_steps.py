@@ -22,7 +22,7 @@ MAX_ENTRIES = 32  # entries of θ; a Hessian takes as many evaluations
 
 
 class Trials(Protocol):
-    """What a search does with points."""
+    """The operations of a search on points."""
 
     unit: Float[np.ndarray, " theta"]
     bounds: Float[np.ndarray, "theta 2"]
@@ -41,7 +41,7 @@ class Trials(Protocol):
         ...
 
     def finished(self, best: Point, left: float) -> bool:
-        """Whether a point, with so much left to gain, is an optimum."""
+        """Return whether a point, with so much left to gain, is an optimum."""
         ...
 
 

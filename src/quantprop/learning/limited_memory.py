@@ -15,7 +15,7 @@ MEMORY_PAIRS = 40  # stored pairs of a step and the change of the gradient
 
 
 class Trials(Protocol):
-    """What a search does with trial points."""
+    """The operations of a search on trial points."""
 
     unit: Float[np.ndarray, " theta"]
     bounds: Float[np.ndarray, "theta 2"]
@@ -27,7 +27,7 @@ class Trials(Protocol):
         ...
 
     def nothing_to_gain(self, best: Point) -> bool:
-        """Whether values no longer tell points apart."""
+        """Return whether values no longer tell points apart."""
         ...
 
 

@@ -26,8 +26,8 @@ class Objective(Record):
         """Raise where the objective does not exist for a method."""
 
     def stationary(self, method: Method) -> bool:
-        """Whether it does not change, to first order, with the sites at the method's fixed point; a datum's value
-        then is the one that the method's rule has for it.
+        """Return whether the objective is stationary in the sites at the method's fixed point; the value of an
+        observation is then given by the method's rule.
         """
         return False
 

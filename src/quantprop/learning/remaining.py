@@ -25,8 +25,8 @@ class Seen(NamedTuple):
 
 
 def converged(remaining: float, value: float, slope: float, gtol: float) -> bool:
-    """Whether less than GAIN, or than the objective's rounding error, is left to gain, and the slope is as small as was
-    asked where that is smaller than by default.
+    """Return whether less than GAIN, or than the objective's rounding error, is left to gain; with a `gtol` below the
+    default, the gradient must be below it too.
     """
     return remaining <= max(GAIN, np.finfo(float).eps * abs(value)) and (gtol >= GRADIENT_TOL or slope <= gtol)
 
@@ -69,7 +69,7 @@ def gain_by_secants(
 def remaining_gain(
     gradient: Float[np.ndarray, " theta"], theta: Float[np.ndarray, " theta"], seen: Sequence[Seen]
 ) -> float:
-    """What can be expected from θ with this projected gradient, as far as the evaluations of the search tell.
+    """Expected gain from θ with this projected gradient, as estimated from the evaluations of the search.
 
     The slope is what a step of 1 gains. Where it is small, no more is expected. Where the search was still rising over
     the latest evaluations, as many as it takes to learn the curvature, no less is.

@@ -40,12 +40,12 @@ def loose(landscape: Any, incline: Any) -> Any:
 
 
 def rough(residual: Any, slope: Any, tol: float) -> Any:
-    """Whether a point's value is too inexact to be compared with others by the gains that so small a slope promises."""
+    """Return whether a value is too inexact to compare with others, given the gain that its gradient promises."""
     return residual > np.maximum(RESIDUAL_PER_SLOPE * slope, tol)
 
 
 class End(NamedTuple):
-    """Where a search ended, the optimiser's reason for stopping, and the gain that can still be expected."""
+    """Final point of a search, the optimiser's reason for stopping, and the gain that can still be expected."""
 
     point: Point
     why: str
@@ -102,7 +102,7 @@ class Climb:
         return End(best, why, left)
 
     def finished(self, best: Point, left: float) -> bool:
-        """Whether a point, with so much left to gain, is an optimum."""
+        """Return whether a point, with so much left to gain, is an optimum."""
         return converged(left, best.value, self.slope(best), self.flat)
 
     def _climbed(self, best: Point, precision: Callable[[float], Any], steepest: float) -> tuple[Point, str]:
@@ -178,8 +178,8 @@ class Climb:
 
 
 def _on_a_natural_scale(landscape: Any) -> bool:
-    """Whether a first step of 1 at most, and 3 after that, is what a search needs: over few logarithms, where f has no
-    unit. Elsewhere L-BFGS-B's long first steps find the unit of y sooner, and better optima of many lengthscales.
+    """Return whether steps of at most 1, then 3, suit the search: for few logarithms, if f has no unit. Otherwise the
+    long first steps of L-BFGS-B find the unit of y sooner, and better optima of many lengthscales.
     """
     learned, likelihood = free(landscape.parts), landscape.parts.likelihood
     few = sum(np.size(parameter.value) for parameter in learned) <= MAX_BFGS_ENTRIES

@@ -41,7 +41,7 @@ class KernelWarning(UserWarning):
 
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """Where y lies and how far it spreads, outliers left aside; a row of weight 2 counts as two equal rows."""
+    """Robust location and scale of y; a row of weight 2 counts as two equal rows."""
 
     centre: float
     spread: float
@@ -201,7 +201,7 @@ def at_bounds(theta: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "the
 
 
 def _stopped_by_bound(landscape: Landscape, end: np.ndarray, bounds: np.ndarray) -> bool:
-    """Whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
+    """Return whether a bound stops learning; a longest lengthscale only says that a feature does not matter."""
     sides = zip(labels(landscape.parts), at_bounds(end, bounds), strict=True)
     return any(side < 0 or (side > 0 and "lengthscale" not in label) for label, side in sides)
 
@@ -266,8 +266,8 @@ def _correlations(k: Float[np.ndarray, "n n"]) -> Float[np.ndarray, " pairs"]:
 
 
 def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | None:
-    """Whether a kernel with a lengthscale is diagonal or flat on the data, in words, and which lengthscale would help:
-    nothing can be learned from there.
+    """Describe a kernel that is diagonal or constant on the data, from which nothing can be learned, with the change
+    of the lengthscale that would help; None if it is neither.
     """
     if all(label.split(".")[-1] == "variance" for label, _ in named(declared(kernel))):
         return None
@@ -279,7 +279,7 @@ def blindness(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[str, str] | 
 
 
 def _without_sight(correlations: Float[np.ndarray, " pairs"]) -> tuple[str, str] | None:
-    """What all of them have in common, and the remedy; nothing if some are neither 0 nor 1."""
+    """The common defect of all correlations, and the remedy; None if some are neither 0 nor 1."""
     if np.abs(correlations).max(initial=0.0) < MIN_CORRELATION:
         return "diagonal (no two rows are correlated)", "longer"
     if correlations.min(initial=1.0) > 1.0 - MIN_CORRELATION:

@@ -128,7 +128,7 @@ def fit_streamed(
 
 
 class Reached(NamedTuple):
-    """How precise inference was, and its sites."""
+    """Precision of the inference, and its sites."""
 
     residual: float
     sites: Natural
@@ -219,7 +219,7 @@ class StreamedLandscape:
 
     @property
     def count(self) -> int:
-        """How many rows it is of."""
+        """Number of rows."""
         return len(self.rows)
 
     @property
@@ -241,7 +241,7 @@ class StreamedLandscape:
         """Programs are compiled when they are called."""
 
     def memory(self) -> Memory:
-        """What the next evaluation takes from those before it: the newest sites alone."""
+        """Warm start of the next evaluation: the newest sites."""
         n, size = len(self.rows), len(packed(self.parts))
         return Memory(np.zeros((0, size)), np.zeros((0, n)), np.zeros((0, n)), self.sites)
 
@@ -258,7 +258,7 @@ class StreamedLandscape:
 
     @property
     def size(self) -> int:
-        """How many rows a chunk has, padded."""
+        """Number of rows of a chunk, padded."""
         return min(CHUNK_ROWS, 32 * -(-len(self.rows) // 32))
 
     def pilot(self, theta: Float[np.ndarray, " theta"]) -> Passes | None:

@@ -64,7 +64,7 @@ class WarmStarts:
         return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
 
     def of_first(self, n: int) -> Memory:
-        """What is known of the first problem, of its first n rows."""
+        """The cached sites of the first problem, of its first n rows."""
         sites = Natural(self.newest.nu[0, :n], self.newest.tau[0, :n])
         return Memory(self.theta[0], self.log_tau[0, :, :n], self.pull[0, :, :n], sites, int(self.place[0]))
 

@@ -71,7 +71,7 @@ class Likelihood(Record):
         raise NotImplementedError
 
     def landmarks(self, datum: Datum) -> Landmarks:
-        """Where p(y | ·) lives or is rough, and on which scales."""
+        """Locations where p(y | ·) is concentrated or rough, with their scales."""
         raise NotImplementedError
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
@@ -123,7 +123,7 @@ class Likelihood(Record):
         raise NotImplementedError
 
     def cdf_places(self, datum: Datum) -> Places:
-        """Where P(Y ≤ y | f) changes with f, and on which scale, for rows of data; by default at the landmarks."""
+        """Location and scale in f of the change of P(Y ≤ y | f), for rows of data; by default the landmarks."""
         return _landmark_places(self, datum)
 
     def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
@@ -193,7 +193,7 @@ def _landmark_places(likelihood: Likelihood, datum: Datum) -> Places:
 
 
 def is_count(y: np.ndarray) -> np.ndarray:
-    """Where y is one of 0, 1, 2, ..."""
+    """Return whether y is one of 0, 1, 2, ..."""
     return np.isfinite(y) & (y >= 0) & (y == np.floor(y))
 
 

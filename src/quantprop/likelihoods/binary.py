@@ -16,7 +16,7 @@ SHARPEST = 1e-9  # noise of a threshold that quadrature resolves
 
 
 class Binary(Likelihood):
-    """What the likelihoods of two classes share: p(y | f) depends on y f only, with a threshold at 0."""
+    """Base of the likelihoods of two classes: p(y | f) depends on y f only, with a threshold at 0."""
 
     observes = "classes"
     support = "-1 and 1 (or 0 and 1)"

@@ -99,7 +99,7 @@ def probabilities_array(link: ProbabilityLink, f: np.ndarray) -> tuple[np.ndarra
 
 
 def probability_places(link: ProbabilityLink, p: np.ndarray, effective: np.ndarray) -> Places:
-    """Where P(Y ≤ y | f) changes for a share y that varies around p as the share of `effective` trials does."""
+    """Location and scale of the change of P(Y ≤ y | f) for a proportion y of `effective` trials."""
     spread = p * (1.0 - p)
     if link == "probit":
         f = special.ndtri(p)

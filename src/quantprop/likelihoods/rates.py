@@ -133,9 +133,9 @@ def rate_peaks(link: RateLink, value: Any, relative: Any, xp: Any = jnp) -> list
 
 
 def rate_places(link: RateLink, value: np.ndarray, relative: np.ndarray) -> Places:
-    """Where P(Y ≤ y | f) changes for a y that varies around the rate `value` by `relative` (at most 1) of it.
+    """Location and scale of the change of P(Y ≤ y | f), for y within a fraction `relative` of the rate `value`.
 
-    It falls faster and faster with the rate, so a quarter of its width counts as its scale.
+    The fall steepens with the rate, so a quarter of its width counts as its scale.
     """
     return places(*rate_peaks(link, value, 0.25 * np.minimum(relative, 1.0), np))
 

@@ -46,7 +46,7 @@ class Survival(Likelihood):
         raise NotImplementedError
 
     def standardised(self, datum: Datum, f: Scalar) -> tuple[Scalar, Scalar, Scalar]:
-        """Whether y was observed, and (log y − f)/scale of both ends; the lower one is open if y was observed."""
+        """Return whether y was observed, and (log y − f)/scale of both ends; the lower is open if y was."""
         lower, upper = datum.y
         observed = lower == upper
         ends = jnp.stack([jnp.where(observed, 0.0, lower), upper])

@@ -41,7 +41,7 @@ class ZeroInflated(Counts):
         raise NotImplementedError
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
-        """Where counting has no share left in y = 0, derivatives do not pass through it: its own may be infinite."""
+        """If counting contributes nothing to y = 0, derivatives do not pass through it: its own may be infinite."""
         none, log_made = jnp.log(self.inflation), jnp.log1p(-self.inflation)
         zero = datum.y == 0
         lost = zero & (jax.lax.stop_gradient(self.counts.log_prob(datum, f)) < none - NEGLIGIBLE_EXPONENT)

@@ -35,7 +35,7 @@ class Renewal(Record):
 
 
 class Summary(Record):
-    """What an objective needs of a posterior, whatever backend it came from."""
+    """The quantities of a posterior that an objective needs, for any backend."""
 
     prior_mean: Float[Array, " n"]
     sites: Natural
@@ -60,10 +60,10 @@ class Method(Record):
         return None
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
-        """Raise where the method does not exist for a likelihood, or for such weights."""
+        """Raise if the method does not support the likelihood, or such weights."""
 
     def share(self, weight: Weight) -> Vector:
-        """The share of each row's site that is removed at a time: all of one copy's."""
+        """The fraction of each row's site that is removed at a time: that of one copy."""
         return 1.0 / weight.copies
 
     def quick(self, likelihood: Likelihood, weight: Weight) -> bool:

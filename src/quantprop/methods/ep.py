@@ -112,7 +112,7 @@ class EP(Method):
     def evidence(self, values: Array, summary: Summary) -> Scalar:
         """G + (1/a) Σ (log Z_i − g_i), with G the log integral of prior times sites, both measured at the mean μ:
 
-        Σ ν_i f_i − ½ τ_i f_i² less its value at μ integrates to G = −½ log|I + S K| − ½ (μ − m)ᵀ α.
+        Σ ν_i f_i − ½ τ_i f_i² minus its value at μ integrates to G = −½ log|I + S K| − ½ (μ − m)ᵀ α.
         """
         return jnp.sum(values) - quadratic(summary) - 0.5 * summary.log_determinant
 

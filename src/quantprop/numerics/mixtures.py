@@ -18,7 +18,7 @@ Rows = Float[np.ndarray, " n"]
 
 
 class Places(NamedTuple):
-    """Where a function of f changes, and on which scale: K places for each of n rows."""
+    """Locations and scales of the changes of a function of f: K for each of n rows."""
 
     location: Float[np.ndarray, "K n"]
     scale: Float[np.ndarray, "K n"]

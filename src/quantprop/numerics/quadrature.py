@@ -38,7 +38,7 @@ _CUMULATIVE = (_LEGENDRE[:, 1:] - _LOWER) / (2 * _K + 1) @ TO_SERIES
 
 
 class Landmarks(Record):
-    """Where a function of f is rough or lives: K locations, and the scale on which it varies around each."""
+    """Locations where a function of f is concentrated or rough: K of them, with the scale on which it varies."""
 
     location: Float[Array, " K"]
     scale: Float[Array, " K"]

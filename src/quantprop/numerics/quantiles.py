@@ -32,7 +32,7 @@ class Axis:
         return -np.inf
 
     def apart(self, y: Rows, origin: Rows) -> Rows:
-        """How far y lies above the origin."""
+        """Distance of y above the origin."""
         return self.forward(y) - self.forward(origin)
 
     def moved(self, origin: Rows, by: Rows) -> Rows:
@@ -97,14 +97,14 @@ def axis(interval: tuple[float, float], lattice: tuple[float, float] | None) -> 
 
 
 class QuantileGuess(NamedTuple):
-    """Where to look for a quantile, and how far y moves (on its axis) when Φ⁻¹(cdf) moves by 1."""
+    """Starting point of the search for a quantile, and the change of y (on its axis) per unit of Φ⁻¹(cdf)."""
 
     y: Rows
     unit: Rows
 
 
 class Bracket(NamedTuple):
-    """What is known of some quantiles: cdf(lower) < q ≤ cdf(upper), and how fast that narrows."""
+    """Bounds of some quantiles: cdf(lower) < q ≤ cdf(upper), and how fast that narrows."""
 
     rows: np.ndarray
     lower: Rows
@@ -125,7 +125,7 @@ class Bracket(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Where a search stands: the next y to look at, the one before with its z = Φ⁻¹(cdf) − Φ⁻¹(q), and the unit."""
+    """State of a search: the next y, the previous one with its z = Φ⁻¹(cdf) − Φ⁻¹(q), and the unit."""
 
     y: Rows
     last: Rows

@@ -118,7 +118,7 @@ _STEPS = np.linspace(0.0, 1.0, NODE_COUNT)
 
 
 class Placement(NamedTuple):
-    """Where nodes are: d = c + w sinh t for NODE_COUNT values of t from `first` on, over a range of `span`."""
+    """The nodes: d = c + w sinh t for NODE_COUNT values of t from `first` on, over a range of `span`."""
 
     c: Array
     w: Array
@@ -199,7 +199,7 @@ def _derivative(function: Callable) -> Callable:
 
 
 def _mode(of: Peak, log_density: Callable, v: Array) -> Array:
-    """Where the density is largest: Newton's method in a bracket, between the cavity's mean and v ∂ log p there if
+    """The maximum of the density: Newton's method in a bracket, between the cavity's mean and v ∂ log p there if
     log p is concave, and else the landmark.
     """
     slope = _derivative(log_density)
@@ -226,7 +226,7 @@ def _rise(of: Peak, d: Array, sd: Array) -> Array:
 
 
 def _window(drop: Callable, sd: Array, depth: Array) -> tuple[Array, Array]:
-    """Where the log density has dropped by `depth` on either side of 0.
+    """The points on either side of 0 at which the log density has dropped by `depth`.
 
     Newton's method on √drop, linear for a Gaussian; `drop` is a function of the distance.
     """

@@ -40,7 +40,7 @@ def _halves(n: int) -> list[tuple[int, int]]:
 
 
 def transposed(matrix: Float[Array, "m n"]) -> Float[Array, "n m"]:
-    """Its transpose, written out by rows, as the left side of a product."""
+    """The transpose, written out by rows, as the left side of a product."""
     return jax.lax.optimization_barrier(matrix.T)
 
 

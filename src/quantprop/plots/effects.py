@@ -25,7 +25,7 @@ COLOURS = (BLUE, RED, GREEN, ORANGE, GREY, BLACK)
 
 
 class Scale(NamedTuple):
-    """How columns of X are called and written: names, labels of levels, and what is added to a column's numbers."""
+    """Names of the columns of X, labels of their levels, and the constant added to each column."""
 
     names: Mapping[int, str] = {}
     levels: Mapping[int, Sequence[str]] = {}
@@ -40,7 +40,7 @@ class Scale(NamedTuple):
 
 
 class Panel(NamedTuple):
-    """What is drawn: a term, its name, the columns it sees, and those of them that are groups."""
+    """A panel: a term, its name, its columns, and those of them that are groups."""
 
     name: str
     term: Kernel

@@ -63,7 +63,7 @@ class Joint(NamedTuple):
 
 
 class Response(Record):
-    """How a posterior responds to small moves of the sites, and how derivatives are carried back to the prior."""
+    """Response of a posterior to small moves of the sites, and its adjoint to the prior."""
 
     def answer(self, moves: Moves) -> Moves:
         """(ρ p, (ρ ∘ ρ) q)."""
@@ -75,7 +75,7 @@ class Response(Record):
 
 
 class Predictor(Record):
-    """What predictions need of a posterior, computed once."""
+    """The quantities of a posterior that predictions need, computed once."""
 
     def at(self, mean: Float[Array, " k"], cross: Any, own: Float[Array, "..."]) -> Normal:
         """The posterior of k further values with prior mean `mean`. `cross` ties them to the training values, as the
@@ -107,7 +107,7 @@ class Prior(Record):
         raise NotImplementedError
 
     def predictor(self, sites: Natural, signed: bool) -> Predictor:
-        """What predictions under these sites need."""
+        """The predictor under these sites."""
         raise NotImplementedError
 
     def scaled(self, by: Any) -> Prior:
@@ -150,7 +150,7 @@ class Prior(Record):
         return self, factor
 
     def response(self, given: Conditioned, signed: bool) -> Response:
-        """How the posterior responds to small moves."""
+        """Response of the posterior to small moves of the sites."""
         return Linearised.of(self, given, signed)
 
     def evidence_slope(self, given: Conditioned, signed: bool) -> Prior:
@@ -238,11 +238,11 @@ class Process(Record):
         raise NotImplementedError
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
-        """What ties values at new inputs to those at x, for `Predictor.at`."""
+        """Cross-covariance (or its factor) of new inputs with x, for `Predictor.at`."""
         raise NotImplementedError
 
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Any:
-        """What ties values of one term of a sum at new inputs to those of the whole sum, `kernel`, at x."""
+        """Cross-covariance of one term of a sum at new inputs with the whole sum, `kernel`, at x."""
         raise TypeError(f"{type(self).__name__} cannot separate the terms of a sum: use process=Dense()")
 
     def cross_terms(

@@ -38,7 +38,7 @@ class LowRankSplit(Record):
 
     @staticmethod
     def whole(k: Float[Array, "n n"]) -> LowRankSplit:
-        """With nothing split off."""
+        """The factor with nothing split off."""
         return LowRankSplit(jnp.zeros((len(k), 0)), k)
 
 
@@ -76,7 +76,7 @@ class Factor(Record):
 
     @property
     def _strong(self) -> Bool[Array, " n"]:
-        """Where the site outweighs the prior, τ K_ii > ½."""
+        """Return where the site outweighs the prior, τ K_ii > ½."""
         return self.root**2 * self.own > 0.5
 
     @property

@@ -54,7 +54,7 @@ class Dense(Process):
         return Cost(PEAK_MATRICES * one, one, float(n) ** 3, f"a dense prior over {n} rows", parts)
 
     def refined(self, prior: Prior) -> DensePrior:
-        """Its dominant part split off where the variance is huge: sweeps have smaller rounding errors then."""
+        """Split off the dominant part if the variance is huge, so that sweeps have smaller rounding errors."""
         assert isinstance(prior, DensePrior)
         large = np.diagonal(prior.k).max() > SPLIT_VARIANCE
         return DensePrior(prior.mean, prior.k, dominant(prior.k) if large else None)
@@ -132,7 +132,7 @@ class DensePrior(Prior):
         return DenseResponse(others, others**2, width, given.marginals, given.sites.tau)
 
     def predictor(self, sites: Natural, signed: bool) -> DensePredictor:
-        """From K whole: where a dominant part was split off, L⁻¹ has rounding errors that new inputs would see."""
+        """The predictor from the whole K: with a dominant part split off, L⁻¹ has rounding errors."""
         given = DensePrior(self.mean, self.k).condition(sites, signed)
         alpha, root, inverse = given.marginals.alpha, given.factor.root, transposed(given.factor.inverse)
         if not signed:
@@ -174,7 +174,7 @@ class DenseResponse(Response):
 
 
 class Negative(Record):
-    """What sites of negative precision add to a predictor."""
+    """The part of a predictor due to sites of negative precision."""
 
     root: Float[Array, " n"]  # S₋½
     lower: Float[Array, "n n"]  # R of `negative_part`

@@ -97,7 +97,7 @@ class Roots(Record):
 
 
 def sign_changes(mass: Float[Array, "panels 16"], series: Float[Array, "panels 16"]) -> Roots:
-    """Where e, a series on each panel, changes sign: between two samples, then by Newton's method."""
+    """The sign changes of e, a series on each panel: between two samples, then by Newton's method."""
     samples = series @ _TO_SAMPLES.T
     start = jnp.append(samples[0, 0], samples[:-1, -1])  # the panel before: a root at the common end is not lost
     left = jnp.concatenate([start[:, None], samples[:, 1:-1]], axis=1) > 0

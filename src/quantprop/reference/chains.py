@@ -338,7 +338,7 @@ def annealed(by: Guide, keys: Array, temperatures: Any) -> tuple[ChainState, Flo
 
 
 def resampled(state: ChainState, log_weights: Float[np.ndarray, " chains"], seed: int) -> ChainState:
-    """As many states, each as often as its weight says: systematic resampling, all by one uniform number."""
+    """Resample as many states in proportion to their weights: systematic resampling by one uniform number."""
     weights = np.exp(log_weights - log_weights.max())
     steps = (np.random.default_rng(seed).uniform() + np.arange(len(weights))) / len(weights)
     chosen = np.searchsorted(np.cumsum(weights) / weights.sum(), steps)

@@ -99,7 +99,7 @@ def _whitened(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray,
 
 
 class ChainState(NamedTuple):
-    """Where a chain is: d, of prior N(0, factor factorᵀ), and the log-likelihood there."""
+    """State of a chain: d, of prior N(0, factor factorᵀ), and the log-likelihood there."""
 
     d: Float[Array, " n"]
     value: Scalar

@@ -31,17 +31,17 @@ class Visit(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether the posterior and all cavities are proper, and everything is finite."""
+        """True if the posterior and all cavities are proper, and everything is finite."""
         finite = np.isfinite(self.matrix).all() and np.isfinite(self.along).all()
         return bool(self.at.proper) and int(self.at.improper_cavities) == 0 and bool(finite)
 
     @property
     def residual(self) -> float:
-        """How far the sites are from convergence."""
+        """Distance of the sites from convergence."""
         return float(self.at.residual)
 
     def converged(self, tol: float) -> bool:
-        """Whether the sites have converged."""
+        """Return whether the sites have converged."""
         return self.usable and self.residual <= tol
 
 

@@ -69,7 +69,7 @@ class Follower:
         return float(np.sqrt(self.scale * squares.sum()))
 
     def _near(self, here: Visit) -> bool:
-        """Whether a point lies on the curve, as exactly as a path needs it."""
+        """Return whether a point lies on the curve, as exactly as a path needs it."""
         return here.usable and self._distance(here, here) <= PATH_TOLERANCE
 
     def follow(self) -> Visit | None:

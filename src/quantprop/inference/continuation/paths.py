@@ -17,7 +17,7 @@ class Path(Record):
     """A family of problems in u = log t ≤ 0."""
 
     def exists(self, problem: InferenceProblem) -> bool:
-        """Whether the family is defined for this problem."""
+        """Return whether the family is defined for this problem."""
         return True
 
     def at(self, problem: InferenceProblem, u: Scalar) -> InferenceProblem:
@@ -29,7 +29,7 @@ class Path(Record):
         return weight
 
     def surroundings(self, at: Evaluation, joint: Joint) -> Float[Array, "2 n"]:
-        """How the marginals respond to a move along u with the sites held fixed: δμ/σ and −δσ²/σ²."""
+        """Response of the marginals to a move along u with fixed sites: δμ/σ and −δσ²/σ²."""
         return jnp.zeros((2, len(at.sites.nu)))
 
     def start(self, problem: InferenceProblem) -> float:

@@ -55,7 +55,7 @@ class InferenceProblem(Record):
 
     @property
     def negative_sites(self) -> bool:
-        """Whether a site's precision may be negative."""
+        """True if a site's precision may be negative."""
         return not self.likelihood.log_concave
 
 
@@ -156,7 +156,7 @@ def scaled(problem: InferenceProblem, change: Natural, at: Marginal) -> Float[Ar
 
 
 class Outcome(Record):
-    """Where a schedule ended: the last accepted sweep, how many there were, and one of `REASONS` by its index."""
+    """Result of a schedule: the last accepted sweep, the number of sweeps, and the index of one of `REASONS`."""
 
     at: Evaluation
     sweeps: Int[Array, ""]

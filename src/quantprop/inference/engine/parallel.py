@@ -79,7 +79,7 @@ def propose(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Sca
 
 
 def improved(problem: InferenceProblem, new: Evaluation, old: Evaluation) -> Bool[Array, ""]:
-    """Whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP).
+    """Return whether a sweep may be kept: its merit grew (VB, Laplace), or its residual did not grow much (EP, QP).
 
     Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
     """

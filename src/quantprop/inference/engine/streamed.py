@@ -95,7 +95,7 @@ def _prior(problem: InferenceProblem) -> InducingPrior:
 
 @program
 def summed(problem: InferenceProblem, sites: Natural) -> tuple[Array, Array]:
-    """What a chunk adds to the factor."""
+    """The contribution of a chunk to the factor."""
     return _prior(problem).sums(sites)
 
 
@@ -144,7 +144,7 @@ _ahead = program(lambda factor, sent: factor.centre + factor.inverse.T @ (factor
 
 
 class Ended(NamedTuple):
-    """Where sweeps ended."""
+    """Result of the sweeps."""
 
     factor: Factor
     evidence: float
@@ -221,7 +221,7 @@ def _looked(factor: Factor, sites: Natural, chunk: Chunk) -> Look:
 
 
 def _ended(factor: Factor, look: Look, sweeps: int) -> Ended:
-    """What is known after the first pass of a sweep."""
+    """The quantities known after the first pass of a sweep."""
     residual = float(np.sqrt(look.squares / (2.0 * look.copies)))
     value = float(look.evidence) + float(jnp.sum(jnp.log(jnp.diagonal(factor.inverse))))
     return Ended(factor, value, residual, sweeps, "improper-cavities" if look.improper else "max-sweeps")

@@ -19,7 +19,7 @@ Matrices = Float[Array, "classes m m"]
 
 
 class ClassesFactor(Record):
-    """What everything else follows from: the functions given v, class by class, and v."""
+    """The factor: the functions given v, class by class, and v."""
 
     d: Grid  # D
     b: Grid  # diag of A
@@ -114,7 +114,7 @@ def class_factor(k: Matrices, d: Grid, c: Any) -> Factor:
 
 
 class ClassesCross(NamedTuple):
-    """What ties new values Σ_c w_c f_c(x) to the data: covariances of every class (or one for all), and the weights."""
+    """Cross-covariance of new values Σ_c w_c f_c(x) and data: a covariance per class (or one), and weights."""
 
     k: Float[Array, "classes m k"]
     weights: Float[Array, "k classes"]

@@ -34,7 +34,7 @@ from quantprop.priors.classes.stack import Grid, Square, Stack, StackPredictor
 
 
 class Local(Record):
-    """What the sites of every datum are to its values g, class by class."""
+    """Sites of every observation on its values g, class by class."""
 
     a: Grid  # 1 for the label
     s: Grid

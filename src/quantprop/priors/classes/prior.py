@@ -182,7 +182,7 @@ class InFull(Predictor):
 
 
 class ClassesResponse(Response):
-    """How the rows move together: Cov(h_ci, h_dj) = [c = d] Σ_c + V_c V_dᵀ with V_c = A_c L⁻ᵀ.
+    """Joint covariance of the rows: Cov(h_ci, h_dj) = [c = d] Σ_c + V_c V_dᵀ with V_c = A_c L⁻ᵀ.
 
     Means follow from the factor, class by class. Variances need the squares of all covariances, C² n³ operations once;
     products with V_c alone, C n³ for every answer, would take longer up to some 10 classes.

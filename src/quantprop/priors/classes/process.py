@@ -26,7 +26,7 @@ OWN = {"differences": 1.0, "sums": SHIFT_VARIANCE}  # ω
 
 
 class Prepared(NamedTuple):
-    """What no hyperparameter changes: pairs of data or chunks of them, and their labels."""
+    """Quantities independent of hyperparameters: pairs of data or chunks of them, and their labels."""
 
     x: Any
     labels: Float[Array, " m"]

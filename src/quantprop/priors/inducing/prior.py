@@ -99,7 +99,7 @@ class InducingPrior(Prior):
         return 1.0 + self.share * tau * residual
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
-        """Its log determinant has the log mass of a belief in it, so that evidences are those of all rows."""
+        """The log determinant includes the log mass of a message, so that the evidence is that of all rows."""
         prior = self.for_sweeps()
         inverse, centre = factorised(*prior.sums(sites), self.precision())
         own = prior.under(inverse, centre, sites)
@@ -136,7 +136,7 @@ class InducingPrior(Prior):
         return Conditioned(sites, self._marginals(sites, d, spread, g), size, proper, factor)
 
     def sent(self, sites: Natural, push: Float[Array, " n"]) -> Float[Array, " m"]:
-        """What a change of ν moves: B⁻¹ times it is the change of the posterior mean of u."""
+        """Right-hand side of a change of ν: B⁻¹ times it is the change of the posterior mean of u."""
         rows = self.all_rows()
         return rows.sent(push / self.a(sites.tau, rows.residual))
 
@@ -257,7 +257,7 @@ class InducingResponse(Response):
         return self.prior.a(self.given.sites.tau, self.given.factor.residual)
 
     def _own(self) -> tuple[Array, Array]:
-        """What d adds to the response of a datum to its own site, in the mean and in the variance."""
+        """The contribution of d to the response of an observation to its own site, in mean and variance."""
         a, d, share = self._a(), self.given.factor.residual, self.prior.share
         return share * d / a, share * d * (2.0 * self.given.factor.spread / a + d) / a**2
 

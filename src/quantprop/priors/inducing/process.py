@@ -89,7 +89,7 @@ class Inducing(Process):
         return count_of(self._plain)
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Inducing:
-        """Its points chosen from the rows of x, and declared as learned if they are; those of a message stay."""
+        """The process with points chosen from the rows of x (learned if declared so); points of a message stay."""
         if self.message is not None:
             return self
         array = points_for(self._plain, x, self.seed)
@@ -100,7 +100,7 @@ class Inducing(Process):
         return x
 
     def basis(self, kernel: Kernel) -> Basis:
-        """What ties values at inputs to those at the points."""
+        """The map from values at the points to values at inputs."""
         return Basis(kernel, jnp.asarray(self.points), jnp.ones(()), self.jitter)
 
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Float[Array, "n d"]) -> InducingPrior:
@@ -113,7 +113,7 @@ class Inducing(Process):
         return InducingPrior(mean, basis, x, share, before, None, self._holds(rows_in_one_memory(n)), self.learn)
 
     def after(self, message: Message) -> Inducing:
-        """Its points do not move any more."""
+        """The process after earlier rows; its points are fixed."""
         return Inducing(self._plain, False, self.seed, self.jitter, message)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Float[Array, "m k"]:

@@ -51,7 +51,7 @@ def in_turn(step: Callable, carry: Any, chunks: Any) -> tuple[Any, Any]:
 
 
 class Basis(Record):
-    """What one row of V is computed from."""
+    """The inputs of one row of V."""
 
     kernel: Kernel
     z: Float[Array, "m d"]
@@ -84,7 +84,7 @@ class Basis(Record):
         return solve_triangular(lower, jnp.diag(kept), lower=True)
 
     def values(self) -> Float[Array, "m m"]:
-        """What turns v into u: L, and for omitted points their values given the others."""
+        """The map from v to u: L, and for omitted points their values given the others."""
         lower, kept = self.factored()
         return jnp.where(kept[:, None] > 0, lower * kept, self.covariance() @ self.whitening().T)
 

@@ -115,7 +115,7 @@ def inverse(a: Matrix) -> Matrix:
 
 
 def preceding(x: Array, reverse: bool = False) -> Array:
-    """What the entry before each has, or the one after it; 0 where there is none."""
+    """The entry before each, or the one after it; 0 at the ends."""
     nothing = jnp.zeros_like(x[..., :1])
     return jnp.concatenate([x[..., 1:], nothing] if reverse else [nothing, x[..., :-1]], axis=-1)
 
@@ -151,7 +151,7 @@ class Layout(NamedTuple):
 
 
 def lanes_for(n: int) -> int:
-    """How many stretches suit the device."""
+    """Number of stretches for the device."""
     if n <= MAX_IN_ONE:
         return 1
     if jax.default_backend() == "cpu":
@@ -189,7 +189,7 @@ def to_rows(layout: Layout, slots: Slots) -> Float[Array, " n"]:
 
 
 def before(slots: Float[Array, "l ... b"]) -> Float[Array, "l ... b"]:
-    """What stands one time earlier; 0 for the first time."""
+    """The entry one time earlier; 0 for the first time."""
     return jnp.concatenate([preceding(slots[-1:]), slots[:-1]])
 
 

@@ -18,7 +18,7 @@ from quantprop.priors.markov.recursion import Chain, Filtered, cavity, moved_bac
 
 
 class Ties(NamedTuple):
-    """Where new times stand among those of the data, and the steps to and from their neighbours."""
+    """Positions of new times among those of the data, and the steps to and from their neighbours."""
 
     left: Float[Array, " k"]  # how many data are not later
     order: Float[Array, " k"]  # of the new times

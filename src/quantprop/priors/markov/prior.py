@@ -155,7 +155,7 @@ def _flow(prior: MarkovPrior, sites: Natural) -> tuple[Flow, Slots]:
 
 @part
 def _answered(layout: Layout, flow: Flow, weaker: Slots, moves: Moves) -> Moves:
-    """How means, and variances with the other sign, change by the moves of all other sites: (δν − μ δτ, δτ)."""
+    """Change of means, and of variances with the opposite sign, by moves of all other sites: (δν − μ δτ, δτ)."""
     weights = (weaker, weaker**2)
     found = flowed(flow, *(w * to_slots(layout, move) for w, move in zip(weights, moves, strict=True)))
     return jnp.stack([to_rows(layout, w * part) for w, part in zip(weights, found, strict=True)])
@@ -188,7 +188,7 @@ def _slope(prior: MarkovPrior, sites: Natural) -> MarkovPrior:
 
 @part
 def _moved_slope(prior: MarkovPrior, sites: Natural, towards: Natural) -> MarkovPrior:
-    """How the slope changes along a move of the sites."""
+    """Change of the gradient along a move of the sites."""
     return jax.jvp(lambda sites: _slope(prior, sites), (sites,), (towards,))[1]
 
 

@@ -194,7 +194,7 @@ def joined(one: Element, two: Element) -> Element:
 
 
 class Flow(NamedTuple):
-    """What carries a change of a site to the values before and after it."""
+    """Propagates a change of a site to the values before and after it."""
 
     a: Float[Array, "l d d b"]
     h: Float[Array, "l d b"]
@@ -262,7 +262,7 @@ def _seen(change: Change, w: Vector) -> tuple[Array, Array]:
 
 
 def _transitions(flow: Flow) -> tuple[Matrix, Matrix]:
-    """What each stretch as a whole makes of a change before it, and of one after it."""
+    """The map of each whole stretch for a change before it, and for one after it."""
 
     def longer(whole: Matrix, at) -> tuple[Matrix, None]:
         a, h, k, tau = at
