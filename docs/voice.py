@@ -20,7 +20,7 @@ EXPRESSIONS = (
     r"\bby hand\b",  # one-off measurement
     r"(?-i:^(MOST|FEW|MANY|FLAT|SURE|ALIKE|REACH|SHARE|LOST|WIDE|FAR|NEAR|CALM|BLUR|DOUBT|ENOUGH|SOME)"
     r"\b(?=.*=))",  # name what is counted or limited
-    r'(?-i:"""(Of|That of|Those of)\b)',  # noun and verb
+    r'(?-i:"""(Of|That of|Those of|What|How|Whether)\b)',  # noun and verb
     r"\bgo(es)? on (from|by|with|along|to|until|without|linearly)\b",  # continues
     r"\bless (EP|VB|QP|Laplace|the truth|that of|those of|another's|the prior's)",  # minus
     r"\b(be told apart|can be told|cannot be told|told from chance|beyond chance)\b",  # significant; distinguished

@@ -1,4 +1,4 @@
-"""What likelihoods and methods exchange of one observation: data, moments, Gaussian sites and cavities."""
+"""Quantities of one observation that likelihoods and methods exchange: data, moments, Gaussian sites and cavities."""
 
 from __future__ import annotations
 

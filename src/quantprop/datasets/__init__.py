@@ -42,7 +42,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How one data set is made from its files, and its description."""
+    """Recipe of one data set from its files, and its description."""
 
     files: Sequence[str]  # concatenated in this order; rows with an empty field are left out
     about: str  # what a row is

@@ -140,7 +140,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         return self
 
     def _problems(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> Iterator[tuple]:
-        """What is to be learned, as arguments of `build`: one model for two classes or for all jointly; otherwise one
+        """The models to learn, as arguments of `build`: one model for two classes or for all jointly; otherwise one
         per class, or one per pair of classes.
         """
         self.classes_, self.n_classes_ = classes, len(classes)

@@ -23,7 +23,7 @@ MAX_SHOWN = 5  # levels that a message names
 
 @dataclass(frozen=True)
 class Coding:
-    """How X becomes numbers for a kernel of columns: `names` of the columns of a frame (none: X is an array), and the
+    """Encoding of X for a kernel of columns: the `names` of the columns of a frame (none: X is an array), and the
     levels of every column of categories, in the order of their codes; in arrays codes are the user's.
     """
 

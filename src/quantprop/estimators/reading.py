@@ -1,4 +1,4 @@
-"""What a learned model says: effects of levels, and contrasts on the scale of y."""
+"""Reading a learned model: effects of levels, and contrasts on the scale of y."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def log_likelihoods(matched: Pairs, about: str) -> Figure:
 
 
 def reliability(rows: list[Row], dataset: str, about: str) -> Figure:
-    """How often +1 came where it was forecast with probability p: one panel per method.
+    """Observed frequency of +1 against its predicted probability: one panel per method.
 
     Every row of the data is tested once a round, so the intervals, made for independent outcomes, are too narrow.
     """

@@ -1,4 +1,4 @@
-"""Where units are carried out: by worker processes on this machine, or by a Dask cluster that is running already."""
+"""Execution of units: by worker processes on this machine, or by a Dask cluster that is already running."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ DATASETS = tuple(dict.fromkeys(entry.dataset for entry in TABLE_1))
 
 
 def entry(dataset: str, method: str) -> Entry | None:
-    """What the paper prints for a method on a data set; None where it prints nothing.
+    """The paper's entry for a method on a data set; None if there is none.
 
     >>> entry("crabs", "qp").ntll
     Spread(mean=64.3, sd=8.4)

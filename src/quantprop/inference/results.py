@@ -1,4 +1,4 @@
-"""What learning returns, and the registry of writers that store results in files."""
+"""Results of learning, and the registry of writers that store results in files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of the variance of f each component of an additive kernel explains, when columns are drawn independently."""
+"""Sobol indices: the variance of f that each component of an additive kernel explains, with independent columns."""
 
 from __future__ import annotations
 

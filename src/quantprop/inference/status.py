@@ -1,4 +1,4 @@
-"""How inference and learning stopped: every reason, the numbers behind it, and the remedy."""
+"""Why inference and learning stopped: every reason, the figures behind it, and the remedy."""
 
 from __future__ import annotations
 

@@ -56,8 +56,8 @@ class Effects(Mapping[str, Normal]):
 
     @property
     def shares(self) -> dict[str, float]:
-        """How much of the variance of f's posterior mean over these rows each term explains: its covariance with f over
-        the variance of f. Shares add up to 1; a term that works against the others has a negative one.
+        """Fraction of the variance of f's posterior mean over these rows that each term explains: its covariance with f
+        divided by the variance of f. Fractions add up to 1; a term that opposes the others has a negative one.
         """
         f = np.sum([part.mean for part in self.parts.values()], axis=0)
         about, spread = f - f.mean(), float(np.var(f))

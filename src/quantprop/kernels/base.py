@@ -1,4 +1,4 @@
-"""What a kernel is, sums, products and powers of kernels, and kernels of some columns."""
+"""The contract of a kernel; sums, products and powers of kernels, and kernels of some columns."""
 
 from __future__ import annotations
 

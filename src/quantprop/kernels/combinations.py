@@ -90,8 +90,8 @@ WEIGHTS, DATUM = "weights of classes", "datum"  # names of pieces of pairs
 
 
 class ClassRows(NamedTuple):
-    """What rows of inputs for several classes hold, in columns: x, a weight for each class, and the datum whose own
-    standard normal number is added; −1 for none.
+    """Columns of the rows of inputs for several classes: x, a weight for each class, and the observation whose own
+    standard normal variable is added; −1 for none.
     """
 
     x: Points

@@ -1,4 +1,4 @@
-"""What a kernel is made of: the terms of a sum, and which columns each part sees."""
+"""The parts of a kernel: the terms of a sum, and the columns of each part."""
 
 from __future__ import annotations
 

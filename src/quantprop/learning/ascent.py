@@ -164,7 +164,7 @@ class Ascent:
         return np.linalg.solve(matrix, gradient[:, :, None])[:, :, 0]
 
     def _room(self, theta: np.ndarray, step: np.ndarray) -> Float[np.ndarray, " k"]:
-        """How much of a step fits into the box: cut short it still leads up, bent along a bound it might not."""
+        """Fraction of a step that fits into the box: a shorter step still ascends, one bent along a bound may not."""
         ends = np.where(step > 0, self.box[:, 1], self.box[:, 0])
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.where(step != 0, (ends - theta) / step, np.inf)

@@ -205,8 +205,8 @@ class Landscape:
 
     @float64
     def _led_to(self, point: Point, tol: float) -> Point:
-        """Where a search cannot begin because sweeps fail, from the end of the paths of `infer`; and where it began
-        like that, by Newton's method from then on. A search that has begun by sweeps steps back instead.
+        """If a search cannot begin because sweeps fail, evaluate from the end of the paths of `infer`, and by Newton's
+        method from then on. A search that has begun by sweeps steps back instead.
         """
         paths = not self.warm_starts.seen.any()
         if self.task.mesh is not None or self.max_sweeps < PATIENCE or not (paths or self.continues):

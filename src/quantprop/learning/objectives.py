@@ -1,4 +1,4 @@
-"""What learning maximises: a sum over the data of something local, and a term of the posterior as a whole."""
+"""Objectives of learning: a sum of local terms over the data, and a term of the whole posterior."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a search has still to gain. That says whether it has converged, at any number of rows and in any unit."""
+"""The remaining gain of a search, which decides convergence at any number of rows and in any unit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where learning starts, and how to tell that it starts, or has ended, where nothing can be learned."""
+"""Starting values of learning, and checks for starting or final points from which nothing can be learned."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def variance_bounds(variance: float) -> tuple[float, float]:
 
 @dataclasses.dataclass(frozen=True)
 class StartRule:
-    """How a further start explains y: its noise in units of the spread of y, and lengthscales in units of the first."""
+    """A further start: its noise in units of the scale of y, and lengthscales in units of the first."""
 
     noise: float
     lengthscale: float
@@ -233,9 +233,8 @@ def _moved(parameter: Parameter, value: Any) -> Parameter:
 
 
 def units(landscape: Any) -> Float[np.ndarray, " theta"]:
-    """What a step of 1 is for each entry of θ: 1 for logarithms; for a constant or linear mean the spread of y, over
-    that of the feature, and for inducing points that of the feature, so that learning does not depend on the units of X
-    and y.
+    """Unit of a step for each entry of θ: 1 for logarithms; for a constant or linear mean the scale of y, divided by
+    that of the feature; for inducing points that of the feature. Learning then does not depend on the units of X and y.
     """
     parts, x = landscape.parts, landscape.task.x
     names = [label.split("[")[0] for label in labels(parts)]

@@ -15,7 +15,7 @@ MAX_EXTRAPOLATION = 4.0  # largest multiple of a known difference of θ
 
 
 class Memory(NamedTuple):
-    """What the next evaluation of one problem takes from earlier ones, apart from the search: its warm starts, as in
+    """Warm starts of the next evaluation of one problem, separate from the search, as in
     `WarmStarts`. A landscape that starts only from its newest sites has no others (k = 0).
     """
 

@@ -1,6 +1,6 @@
-"""What a likelihood is: log p(y | f) for one datum, plus what it knows about itself; and how y is checked and coded.
+"""The contract of a likelihood: log p(y | f) for one observation, with its properties; checks and codes of y.
 
-A likelihood never sees a Gaussian process, a site or a method. All mathematics here is for one scalar f and one datum.
+A likelihood is independent of Gaussian processes, sites and methods. All mathematics is for one f and one observation.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a method is: the rule that renews one site, and the evidence it gives."""
+"""The contract of a method: the rule that updates one site, and the evidence."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from quantprop.runtime.programs import part
 
 
 class Weight(NamedTuple):
-    """How often a datum counts: `copies` equal sites, each of p(y | f)^exponent; total = copies · exponent.
+    """Weight of an observation: `copies` equal sites, each of p(y | f)^exponent; total = copies · exponent.
 
-    copies = max(total, 1), whole or not, and exponent = min(total, 1): continuous in the total, and a whole number w is
-    the same as w equal rows. `exponent` is None where every one of them is 1.
+    copies = max(total, 1), integer or not, and exponent = min(total, 1): continuous in the total, and an integer w is
+    the same as w equal rows. `exponent` is None if all exponents are 1.
     """
 
     total: Vector

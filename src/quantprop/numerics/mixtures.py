@@ -25,7 +25,7 @@ class Places(NamedTuple):
 
 
 class Fineness(NamedTuple):
-    """How far a rule looks (in standard deviations), its step in t, κ, and how T is inverted."""
+    """Range of a rule (in standard deviations), its step in t, κ, and the inversion of T."""
 
     reach: float
     step: float

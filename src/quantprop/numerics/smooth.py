@@ -218,7 +218,7 @@ def _mode(of: Peak, log_density: Callable, v: Array) -> Array:
 
 
 def _rise(of: Peak, d: Array, sd: Array) -> Array:
-    """How much deeper nodes go for an outlier: beyond them log p may rise again to its peak (`_nothing_outside`)."""
+    """Additional depth of the nodes for an outlier: beyond them log p may rise to its peak (`_nothing_outside`)."""
     if of.log_concave:
         return jnp.zeros_like(d)
     higher = jnp.maximum(of.log_prob(of.location) - of.log_prob(d), 0.0)

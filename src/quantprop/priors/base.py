@@ -1,6 +1,6 @@
-"""What a backend is: a `Process` makes a `Prior` of kernel, mean and inputs; a Prior is conditioned on Gaussian sites.
+"""The contract of a backend: a `Process` makes a `Prior` of kernel, mean and inputs, which is conditioned on sites.
 
-Only a backend knows how its Gaussian is stored: no n × n array exists outside this folder. A backend must define
+Only a backend depends on how its Gaussian is stored: no n × n array exists outside this folder. A backend must define
 `Process.prepare`, `prior`, `cross` and `cost`, and `Prior.condition`, `predictor`, `scaled` and `variances`. Everything
 else follows by differentiation of `condition`, and may be overridden where closed formulas are cheaper or more stable.
 

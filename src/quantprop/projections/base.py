@@ -1,5 +1,5 @@
-"""What a projection is: a rule that picks one Gaussian for a tilted density; KL, expectation propagation's; and
-`project`, what EP or QP does to a single datum.
+"""The contract of a projection, a rule that picks one Gaussian for a tilted density; KL, the projection of expectation
+propagation; and `project`, the update of EP or QP for one observation.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""How programs run: compilation, precision, memory, threads, batches."""
+"""Running programs: compilation, precision, memory, threads, batches."""

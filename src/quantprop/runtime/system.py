@@ -1,4 +1,4 @@
-"""What the operating system grants a process, on each kind of system: cores, memory, memory maps, garbage; forks."""
+"""Resources that each operating system grants a process: cores, memory, memory maps, garbage; forks."""
 
 from __future__ import annotations
 

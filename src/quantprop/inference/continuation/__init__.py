@@ -1,4 +1,4 @@
-"""Where sweeps do not converge: Newton's method, and continuation from an easy problem to the one asked.
+"""Fallbacks if sweeps do not converge: Newton's method, and continuation from an easy problem to the one asked.
 
 A fixed point of the sites that sweeps diverge from, or circle, is still a root of R(s) − s. Newton's method finds it
 from nearby. From afar it is reached along a path: a family of problems with a parameter t in (0, 1], easy where t is

@@ -1,4 +1,4 @@
-"""What the functions of several classes are under sites, given v, and v: the factor of `ClassesPrior`."""
+"""The functions of several classes under sites, given v, and v: the factor of `ClassesPrior`."""
 
 from __future__ import annotations
 

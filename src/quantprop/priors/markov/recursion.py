@@ -95,7 +95,7 @@ def moved_on(m: Vector, p: Matrix, a: Matrix, q: Matrix) -> tuple[Vector, Matrix
 
 
 def moved_back(eta: Vector, j: Matrix, a: Matrix, root: Matrix) -> tuple[Vector, Matrix]:
-    """What is known of x_i = A x_{i−1} + R u, u ~ N(0, I), as knowledge of x_{i−1}: one u after the other is
+    """Information on x_i = A x_{i−1} + R u, u ~ N(0, I), as information on x_{i−1}: one u after the other is
     integrated out.
     """
 
