@@ -128,6 +128,13 @@ def test_a_guide_has_its_parts(page):
     assert not [file for _, file in pictures if not (DOCS / file).exists()]
 
 
+@pytest.mark.parametrize("page", sorted(PAGES))
+def test_cells_of_tables_are_not_split_on_github(page):
+    """There a bar ends a cell inside code, too: write <code>(1 &#124; g)</code>."""
+    rows = [line for line in PAGES[page].splitlines() if line.startswith("|")]
+    assert not [row for row in rows if any("|" in code for code in row.split("`")[1::2])]
+
+
 @pytest.mark.parametrize("page", USERS)
 def test_no_notes_of_the_laboratory(page):
     assert not re.search(LABORATORY, PAGES[page], re.IGNORECASE)
