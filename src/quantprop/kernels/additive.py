@@ -7,24 +7,25 @@ constant, an interaction no main effect, and every component of f is identified.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from math import comb
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.core.parameters import LogNormal, Parameter, is_parameter, vector
+from quantprop.core.parameters import LogNormal, Parameter, values, vector
 from quantprop.core.records import changed, field
-from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Point, Points, bounded
+from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 from quantprop.kernels.stationary import SquaredExponential, Stationary
 from quantprop.runtime.display import Form, expression
 
 MAX_ORDER = 3  # Newton's identities lose digits beyond: 1e-13 at order 3 and 60 columns
 MAX_COLUMN_NODES = 32  # values that represent a column's distribution
-ROWS = 64  # computed at a time on an accelerator; on a CPU one row stays in the cache
+TILE = 32  # rows and columns whose factors are computed together: they stay in the cache
+TILES = 64  # computed at a time on an accelerator
 LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
 START = 2.0  # lengthscale, in standard deviations
 PRIOR = LogNormal(START, 1.0)
@@ -40,10 +41,6 @@ def _shape(base: Any) -> Any:
     if not isinstance(base, Stationary):
         raise TypeError(f"Additive: base must be a stationary kernel such as kernels.Matern52(); got {base!r}")
     return changed(base, variance=_ONE, lengthscale=_ONE)
-
-
-def _plain(given: Any) -> Any:
-    return given.value if is_parameter(given) else given
 
 
 class Additive(Kernel):
@@ -85,11 +82,11 @@ class Additive(Kernel):
     def __check_init__(self) -> None:
         if self.order not in range(MAX_ORDER + 1):
             raise ValueError(f"Additive: order must be 0, 1, 2 or 3; got {self.order!r}")
-        if self.variance is not None and np.shape(_plain(self.variance)) != (self.order + 1,):
+        if self.variance is not None and np.shape(values(self.variance)) != (self.order + 1,):
             raise ValueError(f"Additive: variance must have one entry for each order from 0 to {self.order}; "
-                             f"got shape {np.shape(_plain(self.variance))}")  # fmt: skip
+                             f"got shape {np.shape(values(self.variance))}")  # fmt: skip
         for name, kind in (("lengthscale", CURVE), ("relevance", LEVELS)) if self.kinds else ():
-            found, wanted = np.shape(_plain(getattr(self, name))), (self.kinds.count(kind),)
+            found, wanted = np.shape(values(getattr(self, name))), (self.kinds.count(kind),)
             if found not in ((), wanted):
                 raise ValueError(f"Additive: {name} must be one number or have shape {wanted}; got {found}")
         columns = [column for factor in self.factors or () for column in factor]
@@ -123,12 +120,6 @@ class Additive(Kernel):
         more = "".join(f", {name}={expression(value, form)}" for name, value in given if value is not None)
         return f"Additive(order={self.order}{base}{more})"
 
-    def by_column(self, count: int) -> Kernel:
-        """Itself: it has a lengthscale for each column."""
-        return self
-
-    # --- the distribution of the columns -----------------------------------------------------------------------------
-
     def measured(self, x: Any, counts: Any = None) -> Additive:
         """The kernel with the distribution of each factor in rows x, of which row i counts `counts[i]` times; itself if
         it has one. Lengthscales that are not given start at 2 standard deviations, with the prior LogNormal(2, 1), and
@@ -139,21 +130,20 @@ class Additive(Kernel):
         x = np.asarray(x, dtype=np.float64)
         share = np.ones(len(x)) if counts is None else np.asarray(counts, dtype=np.float64)
         factors = tuple((j,) for j in range(x.shape[1])) if self.factors is None else self.factors
-        found = [_distribution(x[:, list(factor)][share > 0], share[share > 0]) for factor in factors]
-        width = max([MAX_COLUMN_NODES, *(len(one.weights) for one in found)])
-        nodes = np.stack([np.pad(one.nodes, (0, width - len(one.nodes)), mode="edge") for one in found])
-        weights = np.stack([np.pad(one.weights, (0, width - len(one.weights))) for one in found])
-        curves = sum(one.kind == CURVE for one in found)
-        lengthscale = Parameter(np.full(curves, START), LENGTHSCALE, PRIOR, fixed=not curves)
-        flat = sum(one.kind == LEVELS for one in found)
-        relevance = Parameter(np.full(flat, RELEVANCE_PRIOR.median), RELEVANCE, RELEVANCE_PRIOR, fixed=not flat)
-        variance = Parameter(np.ones(self.order + 1), VARIANCE, ORDER_PRIOR)
-        return Additive(
-            self.order, self.base, variance if self.variance is None else self.variance,
-            lengthscale if self.lengthscale is None else self.lengthscale,
-            relevance if self.relevance is None else self.relevance,
-            factors, tuple(one.kind for one in found), nodes, weights,
-        )  # fmt: skip
+        kinds, nodes, weights = zip(*(_distribution(x[:, list(one)][share > 0], share[share > 0]) for one in factors),
+                                    strict=True)  # fmt: skip
+        width = max(MAX_COLUMN_NODES, *map(len, weights))
+        curves, flat = kinds.count(CURVE), kinds.count(LEVELS)
+        starts = {
+            "variance": Parameter(np.ones(self.order + 1), VARIANCE, ORDER_PRIOR),
+            "lengthscale": Parameter(np.full(curves, START), LENGTHSCALE, PRIOR, fixed=not curves),
+            "relevance": Parameter(np.full(flat, RELEVANCE_PRIOR.median), RELEVANCE, RELEVANCE_PRIOR, fixed=not flat),
+            "factors": factors,
+            "nodes": np.stack([np.pad(own, (0, width - len(own)), mode="edge") for own in nodes]),
+            "weights": np.stack([np.pad(own, (0, width - len(own))) for own in weights]),
+        }  # fmt: skip
+        given = {name: own for name, own in vars(self).items() if own is not None}
+        return Additive(**starts | given | {"kinds": kinds})
 
     @property
     def _factors(self) -> tuple[tuple[int, ...], ...]:
@@ -171,25 +161,22 @@ class Additive(Kernel):
                 x[:, column] = own if kind != LEVELS else own[i] + np.where(np.arange(len(x)) == i + 1, 1.0, -1.0)
         return x, weights[[kind != CONSTANT for kind in self.kinds]]
 
-    # --- its factors -------------------------------------------------------------------------------------------------
-
     def _of(self, kind: str) -> list[int]:
         return [i for i, (_, own) in enumerate(zip(self._factors, self.kinds, strict=True)) if own == kind]
 
-    def _levels(self, x: Points) -> list[tuple[Float[Array, "n levels"], Float[Array, "levels levels"]]]:
-        """For every factor of levels, 1 in the column of each row's level, and relevance · (δ − w wᵀ/Σw²) of two
-        levels. Level 0 is that of rows that are low in all columns.
+    def _levels(self, x: Points) -> Iterator[tuple[np.ndarray, Array, Array]]:
+        """For factors of equally many levels: which they are, 1 at the level of each row (n × factors × levels)
+        and relevance · (δ − w wᵀ/Σw²) of two levels. Level 0 is that of rows low in all columns.
         """
-        found = []
-        for place, i in enumerate(self._of(LEVELS)):
-            columns = list(self._factors[i])
-            high = x[:, columns] > jnp.asarray(self.nodes)[i, : len(columns)]
-            level = jnp.where(jnp.any(high, axis=1), 1 + jnp.argmax(high, axis=1), 0)
-            w = jnp.asarray(self.weights)[i, : len(columns) + 1]
-            relevance = jnp.broadcast_to(jnp.asarray(self.relevance), (self.kinds.count(LEVELS),))[place]
-            table = relevance * (jnp.eye(len(w)) - w[:, None] * w / jnp.sum(w**2))
-            found.append((jax.nn.one_hot(level, len(w), dtype=table.dtype), table))
-        return found
+        levels = self._of(LEVELS)
+        for width in sorted({len(self._factors[i]) for i in levels}):
+            own = np.array([i for i in levels if len(self._factors[i]) == width])
+            high = x[:, np.array([self._factors[i] for i in own])] > jnp.asarray(self.nodes)[own, :width]
+            level = jnp.where(jnp.any(high, axis=2), 1 + jnp.argmax(high, axis=2), 0)
+            w = jnp.asarray(self.weights)[own, : width + 1]
+            tables = jnp.eye(width + 1) - w[:, :, None] * w[:, None] / jnp.sum(w**2, axis=1)[:, None, None]
+            relevance = jnp.broadcast_to(jnp.asarray(self.relevance), (len(levels),))[np.searchsorted(levels, own)]
+            yield own, jax.nn.one_hot(level, width + 1, dtype=tables.dtype), relevance[:, None, None] * tables
 
     def _curves(self, x: Points) -> tuple[Float[Array, "curves n"], Float[Array, "curves n"]]:
         """The columns of the curves, and a(x)/√c of each."""
@@ -201,93 +188,112 @@ class Additive(Kernel):
     def _of_curves(self, stored: Any) -> Float[Array, "curves m"]:
         return jnp.asarray(stored)[self._of(CURVE), :]
 
-    def _rates(self) -> Float[Array, " curves"]:
-        """1/lengthscale of the curves, in the units of X."""
-        nodes, w = self._of_curves(self.nodes), self._of_curves(self.weights)
-        centre = jnp.sum(w * nodes, axis=1, keepdims=True)
-        return 1.0 / (jnp.sqrt(jnp.sum(w * (nodes - centre) ** 2, axis=1)) * jnp.asarray(self.lengthscale))
-
     def _correlations(self, x: Float[Array, "curves n"], z: Float[Array, "curves k"]) -> Float[Array, "curves n k"]:
-        return self.base.profile(((x[:, :, None] - z[:, None]) * self._rates()[:, None, None]) ** 2)
+        nodes, w = self._of_curves(self.nodes), self._of_curves(self.weights)
+        variance = jnp.sum(w * (nodes - jnp.sum(w * nodes, axis=1, keepdims=True)) ** 2, axis=1)
+        rates = 1.0 / (jnp.sqrt(variance) * jnp.asarray(self.lengthscale))
+        return self.base.profile(((x[:, :, None] - z[:, None]) * rates[:, None, None]) ** 2)
+
+    def _curve_factors(self, left: Any, right: Any) -> Float[Array, "curves n k"]:
+        (x, a), (z, b) = left, right
+        return self._correlations(x, z) - a[:, :, None] * b[:, None]
 
     def each(self, x: Points, z: Others) -> Float[Array, "count n k"]:
         """k̃(x_i, z_j) of all factors that vary, in their order."""
-        pairs = zip(self._levels(x), self._levels(z), strict=True)
-        found = {LEVELS: iter([one @ table @ other.T for (one, table), (other, _) in pairs])}
+        found = {}
+        for (own, left, tables), (_, right, _) in zip(self._levels(x), self._levels(z), strict=True):
+            found |= zip(own, jnp.einsum("nfl,flm,kfm->fnk", left, tables, right), strict=True)
         if CURVE in self.kinds:
-            (u, a), (v, b) = self._curves(x), self._curves(z)
-            found[CURVE] = iter(self._correlations(u, v) - a[:, :, None] * b[:, None])
-        return jnp.stack([next(found[kind]) for kind in self.kinds if kind != CONSTANT])
-
-    # --- their sums of products --------------------------------------------------------------------------------------
+            found |= zip(self._of(CURVE), self._curve_factors(self._curves(x), self._curves(z)), strict=True)
+        return jnp.stack([found[i] for i in sorted(found)])
 
     def amplitudes(self) -> list[Any]:
         """The variance of each component, by its order."""
         variance = jnp.asarray(self.variance)
         return [variance[q] / comb(self.count, q) for q in range(self.order + 1)]
 
-    def _total(self, sums: Sequence[Any]) -> Any:
+    def _total(self, sums: Float[Array, "order ..."]) -> Float[Array, "..."]:
         """The kernel from the power sums p_s = Σ_d k̃_d^s: q e_q = Σ_s (−1)^(s−1) e_{q−s} p_s (Newton and Girard)."""
-        e: list[Any] = [1.0]
+        e: list[Any] = [jnp.ones(sums.shape[1:])]
         for q in range(1, self.order + 1):
             e.append(sum((-1) ** (s - 1) * e[q - s] * sums[s - 1] for s in range(1, q + 1)) / q)
         return sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True))
 
     def cross(self, x: Points, z: Others) -> Matrix:
-        """Factors of levels by one product of matrices for each power; curves row by row, and again in the derivative,
-        so that no n × k × D array is formed.
+        return self._total(self._level_sums(x, z) + self._curve_sums(x, z))
+
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        x = pairs["x"]
+        return self._total(self._level_sums(x, x) + self._curve_sums(x))
+
+    def _level_sums(self, x: Points, z: Others) -> Float[Array, "order n k"]:
+        """Power sums of the factors of levels: one product of matrices for each power."""
+        found = jnp.zeros((self.order, len(x), len(z)))
+        for (_, left, tables), (_, right, _) in zip(self._levels(x), self._levels(z), strict=True):
+            each = [jnp.einsum("nfl,flm->nfm", left, tables**s) for s in range(1, self.order + 1)]
+            rows = jnp.reshape(jnp.array(each), (self.order, len(x), left[0].size))
+            found = found + rows @ right.reshape(len(z), -1).T
+        return found
+
+    def _curve_sums(self, x: Points, z: Others | None = None) -> Float[Array, "order n k"]:
+        """Power sums of the curves; of x and x itself, if there is no z, by the upper triangle.
+
+        All factors of one tile stay in the cache. The derivative computes them again, so that no n × k × D array is
+        formed.
         """
-        powers, sums = range(1, self.order + 1), [jnp.zeros((len(x), len(z)))] * self.order
-        if levels := self._levels(x):
-            right = jnp.concatenate([one for one, _ in self._levels(z)], axis=1).T
-            sums = [jnp.concatenate([one @ table**s for one, table in levels], axis=1) @ right for s in powers]
         if CURVE not in self.kinds or not self.order:
-            return self._total(sums) * jnp.ones((len(x), len(z)))
-        (u, a), (v, b), rates = self._curves(x), self._curves(z), self._rates()
+            return jnp.zeros((self.order, 1, 1))
+        left = _tiles(jnp.array(self._curves(x)))
+        right = left if z is None else _tiles(jnp.array(self._curves(z)))
+        grid = len(left), len(right)
+        i, j = np.triu_indices(len(left)) if z is None else np.indices(grid).reshape(2, -1)
 
         @jax.checkpoint
-        def row(given: Any) -> Array:
-            u, a, sums = given
-            k = self.base.profile(((u[:, None] - v) * rates[:, None]) ** 2) - a[:, None] * b
-            return self._total([own + jnp.sum(k**s, axis=0) for s, own in zip(powers, sums, strict=True)])
+        def tile(given: Any) -> Array:
+            k = self._curve_factors(*given)
+            return jnp.array([jnp.sum(k**s, axis=0) for s in range(1, self.order + 1)])
 
-        return jax.lax.map(row, (u.T, a.T, sums), batch_size=1 if jax.default_backend() == "cpu" else ROWS)
+        own = jax.lax.map(tile, (left[i], right[j]), batch_size=1 if jax.default_backend() == "cpu" else TILES)
+        found = jnp.zeros((*grid, *own.shape[1:]))
+        found = found.at[j, i].set(own.swapaxes(2, 3)) if z is None else found
+        whole = found.at[i, j].set(own).transpose(2, 0, 3, 1, 4).reshape(self.order, grid[0] * TILE, grid[1] * TILE)
+        return whole[:, : len(x), : len(x if z is None else z)]
 
     def diagonal(self, x: Points) -> Float[Array, " n"]:
-        own = [jnp.sum((one @ table) * one, axis=1) for one, table in self._levels(x)]
-        own += list(1.0 - self._curves(x)[1] ** 2) if CURVE in self.kinds else []
-        return self._total([sum(k**s for k in own) for s in range(1, self.order + 1)]) * jnp.ones(len(x))
+        own = [jnp.einsum("nfl,flm,nfm->fn", rows, tables, rows) for _, rows, tables in self._levels(x)]
+        own += [1.0 - self._curves(x)[1] ** 2] if CURVE in self.kinds else []
+        sums = [sum(jnp.sum(k**s, axis=0) for k in own) for s in range(1, self.order + 1)]
+        return self._total(jnp.reshape(jnp.array(sums), (self.order, len(x))))
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.cross(x[None], z[None])[0, 0]
 
 
-class _Distribution(NamedTuple):
-    """The kind of a factor, and the distribution of its column: nodes, and weights that sum to 1. Of levels the nodes
-    are the middles between high and low of all columns, and the weights those of no column and of each.
+def _tiles(rows: Float[Array, "2 curves n"]) -> Float[Array, "tiles 2 curves TILE"]:
+    """The rows in tiles, the last one padded by copies of the last row."""
+    padded = jnp.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % TILE)), mode="edge")
+    return jnp.moveaxis(padded.reshape(*rows.shape[:2], -1, TILE), 2, 0)
+
+
+def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) -> tuple[str, np.ndarray, np.ndarray]:
+    """The kind of a factor, and the distribution of its column: nodes, and weights that sum to 1. More than 32 values
+    become at most 32 means of equal mass. Of levels the nodes are the middles between high and low of all columns, and
+    the weights those of no column and of each.
     """
-
-    kind: str
-    nodes: Float[np.ndarray, " m"]
-    weights: Float[np.ndarray, " m"]
-
-
-def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) -> _Distribution:
-    """The distribution of the columns of one factor. More than 32 values become at most 32 means of equal mass."""
     share = counts / counts.sum()
-    values, place = np.unique(x[:, 0], return_inverse=True)
-    if x.shape[1] > 1 or len(values) < 3:
+    nodes, place = np.unique(x[:, 0], return_inverse=True)
+    if x.shape[1] > 1 or len(nodes) < 3:
         middle = 0.5 * (x.min(axis=0) + x.max(axis=0))
         high = x > middle
         if (high.sum(axis=1) > 1).any():
             raise ValueError("Additive: the columns of one factor are levels that exclude each other, and row "
                              f"{int(np.argmax(high.sum(axis=1) > 1))} of X has two")  # fmt: skip
         weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
-        return _Distribution(LEVELS if high.any() else CONSTANT, middle, weights)
+        return LEVELS if high.any() else CONSTANT, middle, weights
     mass = np.bincount(place, share)
-    if len(values) > MAX_COLUMN_NODES:
+    if len(nodes) > MAX_COLUMN_NODES:
         group = np.floor(MAX_COLUMN_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
         _, group = np.unique(np.clip(group, 0, MAX_COLUMN_NODES - 1), return_inverse=True)
         whole = np.bincount(group, mass)
-        values, mass = np.bincount(group, mass * values) / whole, whole
-    return _Distribution(CURVE, values, mass)
+        nodes, mass = np.bincount(group, mass * nodes) / whole, whole
+    return CURVE, nodes, mass
