@@ -57,4 +57,4 @@ def test_a_typical_script_compiles_no_more_programs_than_it_needs():
     assert one <= FIRST, compiled
     assert two - one <= FURTHER, compiled
     assert three - two <= FURTHER, compiled
-    assert compiled["jit(solved)"] == compiled["jit(gradient)"] == compiled["jit(loo_of)"] == 1
+    assert compiled["jit(solve_parallel)"] == compiled["jit(gradient)"] == compiled["jit(loo_of)"] == 1

@@ -44,10 +44,10 @@ def test_what_is_compiled_ahead_is_not_compiled_again(caplog):
     surface = landscape(700)  # a size that no other test has
     with jax.log_compiles(True), caplog.at_level(logging.WARNING):
         surface.compile()
-        assert {"prior", "solved", "gradient", "pull_back", "loo_of"} <= compiled(caplog)
+        assert {"prior", "solve_parallel", "gradient", "pull_back", "loo_of"} <= compiled(caplog)
         point = surface.at(packed(surface.parts), 1e-3)
         loo_at(QP(), point.likelihood, surface.task, point.out.at)
-        assert not {"prior", "solved", "gradient", "pull_back", "loo_of"} & compiled(caplog)
+        assert not {"prior", "solve_parallel", "gradient", "pull_back", "loo_of"} & compiled(caplog)
         landscape(701).compile()  # of the same padded size
         assert not compiled(caplog)
     assert point.usable

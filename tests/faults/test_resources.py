@@ -94,7 +94,7 @@ def test_an_evaluation_takes_no_more_than_is_said():
         prior = DensePrior(np.zeros(512), np.asarray(MODEL.plain_kernel.gram(x)))
         problem = InferenceProblem(MODEL.plain_likelihood, QP(), prior, task.data, task.weight)
         solving = (problem, Natural(np.zeros(512), np.ones(512)), 1e-6, 200)
-        solved = jax.jit(evaluation.solved)
+        solved = jax.jit(evaluation.solve_parallel)
         out, rest, factor = solved.eval_shape(*solving)
         problem = replace(problem, prior=rest)
         gradient = jax.jit(partial(implicit.gradient, exact=True)).lower(problem, Evidence(), out.at, factor)

@@ -135,7 +135,7 @@ def _solved(
 
     def one(rows: Datum) -> tuple[Normal, Array]:
         start = Natural(*jax.vmap(likelihood.start)(rows))
-        out, _ = solve_parallel(InferenceProblem.of(likelihood, method, prior, rows, weight), start, 1e-6, 200)
+        out, *_ = solve_parallel(InferenceProblem.of(likelihood, method, prior, rows, weight), start, 1e-6, 200)
         latent = (
             prior.for_shares(method.share(weight))
             .predictor(out.at.sites, not likelihood.log_concave)

@@ -25,7 +25,7 @@ from quantprop.learning.evaluation import (
     how_it_ended,
     inputs_of,
 )
-from quantprop.learning.fitting import ending_of, fitted_from, learn, starting_point
+from quantprop.learning.fitting import ending_of, fitted_at, learn, starting_point
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
 from quantprop.learning.remaining import GRADIENT_TOL, Seen, remaining_gain
@@ -185,15 +185,13 @@ class BatchSearch:
         usable, slopes = _usable(found), steepness(found.gradient, self.ascent.theta, self.box)
         fitted = []
         for i, surface in enumerate(self.surfaces):
-            theta, trace = self.ascent.theta[i], tuple(self.traces[i])
             if not usable[i]:
                 start = starting_point(surface.parts)[0]
                 fitted.append(learn(surface, [start], self.box, self.ascent.most, self.ascent.ftol))
             else:
-                one, slope = of(found, i), float(slopes[i])
-                ending = ending_of(surface, self.box, self._end(i, one), slope, trace)
-                end = fitted_from(surface, theta, float(one.value), one.out, loo[i], trace, ending)
-                fitted.append(self._gone_further(surface, end))
+                end, trace = self._end(i, of(found, i)), tuple(self.traces[i])
+                ending = ending_of(surface, self.box, end, float(slopes[i]), trace)
+                fitted.append(self._gone_further(surface, fitted_at(surface, end.point, trace, ending, loo[i])))
         return fitted
 
     def _end(self, i: int, found: Found) -> End:

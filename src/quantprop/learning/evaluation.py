@@ -95,13 +95,6 @@ def prior(theta, parts: Declared, inputs: Inputs) -> tuple[Prior, Any]:
     return plain.process.prior(plain.kernel, mean, inputs.prepared), plain.likelihood
 
 
-def solved(problem: InferenceProblem, start: Natural, tol, max_sweeps) -> tuple[Outcome, Prior, Any]:
-    """The converged sites, and what the gradient there needs of the prior and of its factor."""
-    problem = problem.for_sweeps()
-    out, factor = solve_parallel(problem, start, tol, max_sweeps)
-    return out, *problem.prior.for_derivatives(factor)
-
-
 def pull_back(theta, parts: Declared, inputs: Inputs, value, by: Gradient) -> tuple[Array, Array]:
     """The objective with the log prior densities of the parameters, and its gradient in θ."""
 
@@ -118,7 +111,7 @@ class Stages(NamedTuple):
     """The stages of an evaluation: as functions inside a larger program, or as programs apart."""
 
     prior: Any = prior
-    solved: Any = solved
+    solved: Any = solve_parallel
     gradient: Any = gradient
     pull_back: Any = pull_back
     refined: Callable[[Prior], Prior] = lambda prior: prior  # of concrete numbers only, hence between programs
@@ -126,7 +119,9 @@ class Stages(NamedTuple):
 
 
 # Programs apart, so that the two that take long to compile, solved and gradient, serve every kernel and all features.
-PROGRAMS = Stages(program(prior), program(solved), program(gradient, static_argnames="exact"), program(pull_back))
+PROGRAMS = Stages(
+    program(prior), program(solve_parallel), program(gradient, static_argnames="exact"), program(pull_back)
+)
 
 
 def evaluated(

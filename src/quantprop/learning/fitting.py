@@ -16,7 +16,6 @@ import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import at, box, declared, is_parameter, labels, packed
 from quantprop.inference.classes import in_terms_of
-from quantprop.inference.engine import Outcome
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
@@ -125,25 +124,10 @@ def learn(
     ftol: float,
     report: Callable | None = None,
     gtol: float = GRADIENT_TOL,
+    result: Callable[..., Fitted] | None = None,
 ) -> Fitted:
-    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious."""
-    end, climb = searched(landscape, starts, bounds, most, ftol, report, gtol)
-    landscape.release()
-    ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return fitted_at(landscape, end.point, tuple(climb.trace), ending)
-
-
-def searched(
-    landscape: Landscape,
-    starts: list[np.ndarray],
-    bounds: np.ndarray,
-    most: int,
-    ftol: float,
-    report: Callable | None = None,
-    gtol: float = GRADIENT_TOL,
-) -> tuple[End, Climb]:
-    """The best end, and the search. Every evaluation is passed to `report`, or else to
-    the callback of `watched`.
+    """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious. Every
+    evaluation is passed to `report`, or else to the callback of `watched`; `result` makes the end a Fitted.
     """
     kept = next_checkpoint(landscape)
     climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept, gtol)
@@ -155,7 +139,9 @@ def searched(
             tried.add(more)
             end = climb.best_of([start_by(more, landscape, starts[0], bounds)], end)
         end = end._replace(point=evaluated_at(landscape, end.point))
-    return end, climb
+    landscape.release()
+    ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
+    return (result or fitted_at)(landscape, end.point, tuple(climb.trace), ending)
 
 
 def _further(landscape: Landscape, end: End, bounds: np.ndarray) -> StartRule | None:
@@ -176,20 +162,15 @@ def watched(report: Callable[[Step, int], None]) -> Iterator[None]:
         _watcher.reset(token)
 
 
-def fitted_at(landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
-    """The result at a point of a landscape."""
-    loo = loo_at(landscape.method, best.likelihood, landscape.task, best.out.at)
-    return fitted_from(landscape, best.theta, best.value, best.out, loo, trace, ending)
-
-
-def fitted_from(
-    landscape: Landscape, theta: np.ndarray, value: float, out: Outcome, loo: Any, trace: tuple[Step, ...],
-    ending: Ending,
+def fitted_at(
+    landscape: Landscape, best: Point, trace: tuple[Step, ...], ending: Ending, loo: Any = None
 ) -> Fitted:  # fmt: skip
-    """The result at θ, inference having ended as `out` says."""
-    model = as_given(landscape.model, at(declared(landscape.model), theta))
-    solution = solution_of(model, landscape.method, landscape.task, out, loo, "parallel", landscape.tol)
-    return Fitted(model, solution, landscape.objective.name, value, theta, trace, ending)
+    """The result at a point of a landscape."""
+    if loo is None:
+        loo = loo_at(landscape.method, best.likelihood, landscape.task, best.out.at)
+    model = as_given(landscape.model, at(declared(landscape.model), best.theta))
+    solution = solution_of(model, landscape.method, landscape.task, best.out, loo, "parallel", landscape.tol)
+    return Fitted(model, solution, landscape.objective.name, best.value, best.theta, trace, ending)
 
 
 def ending_of(

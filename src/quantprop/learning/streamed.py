@@ -26,7 +26,7 @@ from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, prepare, starting_sites, weight_of
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
-from quantprop.learning.fitting import as_given, ending_of, searched, starting_point
+from quantprop.learning.fitting import as_given, learn, starting_point
 from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
@@ -119,9 +119,7 @@ def fit_streamed(
     landscape = StreamedLandscape.of(model, rows, method, tol)
     theta, bounds = starting_point(landscape.parts)
     found: Any = landscape  # it does for a search what a Landscape does
-    end, climb = searched(found, [theta], bounds, max_evaluations, ftol, gtol=gtol)
-    ending = ending_of(found, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return _fitted(landscape, end.point, tuple(climb.trace), ending)
+    return learn(found, [theta], bounds, max_evaluations, ftol, gtol=gtol, result=_fitted)
 
 
 # --- the objective ---------------------------------------------------------------------------------------------------
@@ -239,6 +237,9 @@ class StreamedLandscape:
 
     def compile(self) -> None:
         """Programs are compiled when they are called."""
+
+    def release(self) -> None:
+        """Nothing is prepared."""
 
     def memory(self) -> Memory:
         """Warm start of the next evaluation: the newest sites."""

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float, Int
 from quantprop.core.gaussian import Natural
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, Outcome, outcome, scaled, swept
 from quantprop.likelihoods.base import Scalar
+from quantprop.priors import Prior
 
 MEMORY_DEPTH = 5  # Anderson acceleration; 10 failed in trials
 GROWTH = 2.0  # a residual may grow by this factor in one step before it is undone
@@ -91,8 +92,9 @@ def improved(problem: InferenceProblem, new: Evaluation, old: Evaluation) -> Boo
 
 def solve_parallel(
     problem: InferenceProblem, start: Natural, tol: Scalar, max_sweeps: Array | int
-) -> tuple[Outcome, Any]:
-    """Renew all sites at once until the residual is at most `tol`; also the prior's factor for the converged sites.
+) -> tuple[Outcome, Prior, Any]:
+    """Renew all sites at once until the residual is at most `tol`; also what derivatives at the converged sites need of
+    the prior and of its factor.
 
     A step that is not an improvement is undone, the memory dropped and the step halved; it grows back by doubling.
     A method without a merit falls back to plain half steps after PATIENCE sweeps.
@@ -120,4 +122,5 @@ def solve_parallel(
         return SweepState(propose(problem, memory, at, step), at, factor, memory, step, s.sweeps + 1)
 
     end = jax.lax.while_loop(unfinished, sweep, state)
-    return outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper), end.factor
+    out = outcome(end.accepted, end.sweeps, tol, end.step <= SMALLEST_STEP, end.accepted.proper)
+    return out, *problem.prior.for_derivatives(end.factor)

@@ -44,7 +44,7 @@ def _answers(question: Question, theta, start: Natural, tol, sweeps, used, metho
     def one(theta, start: Natural) -> Answer:
         made, likelihood = prior(theta, parts, inputs)
         problem = InferenceProblem.of(likelihood, method, made, data, weight)
-        out, _ = solve_parallel(problem, start, tol, sweeps)
+        out, *_ = solve_parallel(problem, start, tol, sweeps)
         loo = loo_of(*for_loo(method, likelihood, weight), data, weight, out.at)
         return Answer(out.at.evidence + log_prior(parts, theta), out, loo)
 
