@@ -21,7 +21,8 @@ from quantprop import (
 )
 from quantprop.core.parameters import declared, values
 from quantprop.inference.prediction import gram_of
-from quantprop.learning.starts import BLOCK, scaled, typical_distance
+from quantprop.learning.sizes import BLOCK, typical_distance
+from quantprop.learning.starts import scaled
 from quantprop.runtime.precision import float64
 
 RNG = np.random.default_rng(1)

@@ -20,7 +20,7 @@ from quantprop import (
 )
 from quantprop.core.parameters import declared, named
 from quantprop.estimators.first_kernel import WEAK_PRIOR
-from quantprop.learning.starts import size_of
+from quantprop.learning.sizes import size_of
 from quantprop.likelihoods import Gaussian, Likelihood
 
 N = 30

@@ -15,7 +15,7 @@ from storage.test_hostile_files import rewritten
 
 from quantprop import GaussianProcessClassifier, GaussianProcessRanker, GaussianProcessRegressor, kernels, load, tables
 from quantprop.estimators import from_sklearn
-from quantprop.kernels.base import MAX_DEPTH, MAX_TERMS
+from quantprop.kernels.size import MAX_DEPTH, MAX_TERMS
 from quantprop.storage import records
 from quantprop.storage import save as saved
 

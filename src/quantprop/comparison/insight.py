@@ -15,12 +15,13 @@ from quantprop.core.parameters import declared, labels
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.components import AdditiveTerm
 from quantprop.inference.integrated import HyperparameterMarginal
+from quantprop.inference.learned_mean import MEAN
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import MEAN, FixedEffect
+from quantprop.inference.terms import FixedEffect
 from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, written
 from quantprop.kernels.structure import leaves
-from quantprop.kernels.terms import quoted
+from quantprop.kernels.writing import quoted
 from quantprop.tables import TableModel
 
 LEVEL = ("mean", "constant()")  # terms that explain no difference between rows

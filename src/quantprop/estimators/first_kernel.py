@@ -33,11 +33,12 @@ from quantprop.kernels import (
     located,
 )
 from quantprop.kernels.additive import LENGTHSCALE, START
-from quantprop.kernels.base import KernelSizeError
 from quantprop.kernels.grammar import parsed
+from quantprop.kernels.size import KernelSizeError
 from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
-from quantprop.learning.starts import typical_distance, variance_bounds
+from quantprop.learning.sizes import typical_distance
+from quantprop.learning.starts import variance_bounds
 
 WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # 95 % of √variance between 1/22,000 and 22,000
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form

@@ -15,7 +15,7 @@ from quantprop.estimators.first_kernel import has_white
 from quantprop.estimators.rows import label_counts, unique_values
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import Terms
-from quantprop.learning.starts import size_of
+from quantprop.learning.sizes import size_of
 from quantprop.likelihoods import KINDS, Gaussian, Likelihood
 from quantprop.likelihoods.binary import Binary
 from quantprop.model import DEFAULT_PROCESS

@@ -36,7 +36,8 @@ from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithF
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.terms import mean_of, terms_of
 from quantprop.kernels import Constant, summands
-from quantprop.learning.starts import size_of, with_noise_from
+from quantprop.learning.sizes import size_of
+from quantprop.learning.starts import with_noise_from
 from quantprop.likelihoods import ByOutput, Gaussian, Likelihood, Ordinal
 from quantprop.model import Model
 

@@ -17,7 +17,7 @@ from quantprop import kernels
 from quantprop.core.parameters import Parameter, declared, free, is_parameter, named
 from quantprop.estimators.foreign import Foreign, Source
 from quantprop.kernels import Kernel
-from quantprop.kernels.base import check_size
+from quantprop.kernels.size import check_size
 
 
 @dataclass(frozen=True)

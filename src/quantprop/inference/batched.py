@@ -11,9 +11,9 @@ from jaxtyping import Float
 
 from quantprop.core.data import bucket, inputs, pad
 from quantprop.core.gaussian import Normal
+from quantprop.inference.learned_mean import with_mean_uncertainty
 from quantprop.inference.prediction import above_rounding, padded_rows, prior_of
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import with_mean_uncertainty
 from quantprop.runtime.arguments import SEQUENCE, checked, several
 from quantprop.runtime.batches import chunks, each, kinds, of, slots, stacked
 from quantprop.runtime.precision import to_numpy

@@ -14,19 +14,13 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import as_fixed
 from quantprop.inference.components import components_of
 from quantprop.inference.corrections import Corrected, correct
+from quantprop.inference.learned_mean import learned_mean, with_mean_uncertainty
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
 from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
 from quantprop.inference.sobol import Sobol, sobol
 from quantprop.inference.status import Status
-from quantprop.inference.terms import (
-    Effects,
-    FixedEffect,
-    effects_at,
-    fixed_effects,
-    learned_mean,
-    with_mean_uncertainty,
-)
+from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model

@@ -38,12 +38,9 @@ from quantprop.kernels.simple import Constant as Constant
 from quantprop.kernels.simple import Linear as Linear
 from quantprop.kernels.simple import White as White
 from quantprop.kernels.standardised import Standardised as Standardised
-from quantprop.kernels.stationary import IntegratedWiener as IntegratedWiener
 from quantprop.kernels.stationary import Matern12 as Matern12
 from quantprop.kernels.stationary import Matern32 as Matern32
 from quantprop.kernels.stationary import Matern52 as Matern52
-from quantprop.kernels.stationary import Oscillation as Oscillation
-from quantprop.kernels.stationary import Periodic as Periodic
 from quantprop.kernels.stationary import RationalQuadratic as RationalQuadratic
 from quantprop.kernels.stationary import SquaredExponential as SquaredExponential
 from quantprop.kernels.stationary import Stationary as Stationary
@@ -52,5 +49,8 @@ from quantprop.kernels.structure import columns_of as columns_of
 from quantprop.kernels.structure import groups_of as groups_of
 from quantprop.kernels.structure import located as located
 from quantprop.kernels.structure import summands as summands
+from quantprop.kernels.temporal import IntegratedWiener as IntegratedWiener
+from quantprop.kernels.temporal import Oscillation as Oscillation
+from quantprop.kernels.temporal import Periodic as Periodic
 from quantprop.kernels.terms import Terms as Terms
-from quantprop.kernels.terms import written as written
+from quantprop.kernels.writing import written as written

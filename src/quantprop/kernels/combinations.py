@@ -9,7 +9,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.core.records import field
-from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points, prefixed, without_prefix
+from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.kernels.pairs import prefixed, without_prefix
 
 OWN = "differences: "  # before the names of pieces of pairs, which are of both points of every row
 

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
-from quantprop.kernels.base import MAX_TERMS
+from quantprop.kernels.size import MAX_TERMS
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float
 
 from quantprop.core.parameters import Parameter, is_parameter
 from quantprop.core.records import field, is_record
-from quantprop.kernels.base import Kernel, Point, check_size
+from quantprop.kernels.base import Kernel, Point
+from quantprop.kernels.size import check_size
 from quantprop.runtime.display import Form, expression
 
 RELATIVE_BOUNDS = (1e-5, 1e5)  # positive parameter / its starting value

@@ -48,8 +48,7 @@ class Constant(Kernel):
 
     >>> import numpy as np
     >>> from quantprop import kernels
-    >>> x, z = np.zeros(1), np.ones(1)
-    >>> round(float(kernels.Constant(2.0)(x, z)), 4)
+    >>> round(float(kernels.Constant(2.0)(np.zeros(1), np.ones(1))), 4)
     2.0
     """
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from jaxtyping import Array, Float
-
-from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.kernels.base import Matrix, Pairs, Points, Transformed
 
 
-class Standardised(Kernel):
+class Standardised(Transformed):
     """A kernel of (x − centre)/scale, one centre and one scale for each column: lengthscales are in units of `scale`.
 
     Args:
@@ -24,25 +22,11 @@ class Standardised(Kernel):
     2.0
     """
 
-    kernel: Kernel
     centre: Any
     scale: Any
 
-    def of(self, x: Any) -> Any:
-        """Points, or one point, in these units."""
+    def of(self, x: Points) -> Points:
         return (x - self.centre) / self.scale
-
-    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.kernel(self.of(x), self.of(z))
-
-    def cross(self, x: Points, z: Others) -> Matrix:
-        return self.kernel.cross(self.of(x), self.of(z))
 
     def gram_of(self, pairs: Pairs) -> Matrix:
         return self.kernel.gram(self.of(pairs["x"]))
-
-    def diagonal(self, x: Points) -> Float[Array, " n"]:
-        return self.kernel.diagonal(self.of(x))
-
-    def noise(self, x: Points) -> Float[Array, " n"]:
-        return self.kernel.noise(self.of(x))

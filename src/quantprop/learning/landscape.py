@@ -17,7 +17,7 @@ from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import packed, values, without_bounds
 from quantprop.core.records import changed
 from quantprop.inference.continuation import by_newton, continued
-from quantprop.inference.engine import PATIENCE, InferenceProblem, Outcome
+from quantprop.inference.engine import PATIENCE, InferenceProblem
 from quantprop.inference.leave_one_out import for_loo, loo_program
 from quantprop.inference.task import Task, leaves_residuals, starting_sites
 from quantprop.learning.evaluation import (
@@ -256,21 +256,16 @@ class Landscape:
         yield loo_program.ahead(*left_out, self.task.data, self.task.weight, out.at)
 
     @cached_property
-    def integrates(self) -> bool:
-        """True if site updates integrate and the small quadrature rule may be accurate enough."""
-        return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
-
-    @property
     def careful(self) -> bool:
-        """True if a first step to the other end of the box is to be avoided: rules that integrate take hundreds of
-        sweeps there, and fail.
+        """True if site updates integrate and the small quadrature rule may be accurate enough. Then a first step to the
+        other end of the box is to be avoided, where they take hundreds of sweeps, and fail.
         """
-        return self.integrates
+        return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
 
     @property
     def _on_few_nodes(self) -> bool:
         """True if the next evaluation is tried so."""
-        return self.unresolved < MAX_UNRESOLVED and self.task.mesh is None and self.integrates
+        return self.unresolved < MAX_UNRESOLVED and self.task.mesh is None and self.careful
 
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         """The objective at θ, by the small quadrature rule while it is accurate enough."""
@@ -288,24 +283,18 @@ class Landscape:
     def _evaluated(
         self, theta: Float[np.ndarray, " theta"], start: Natural, precision: Precision, stages: Stages
     ) -> Point:
-        began = time.perf_counter()
-        theta = np.array(theta, dtype=np.float64)
+        began, theta = time.perf_counter(), np.array(theta, dtype=np.float64)
         if self.task.mesh is not None:  # on one device programs take NumPy arrays as they are, which is quicker
             start = self.task.placed(start)
         found = evaluated(self.question, theta, start, precision, self.method, self.objective, self.exact, stages)
         told = agreed(np.array([np.asarray(found.value), *np.asarray(found.gradient)], dtype=np.float64))
-        out = _with_numbers(found.out)
+        # as NumPy's numbers, since `float` of JAX's takes six times as long
+        at, sweeps, reached = (np.asarray(part) for part in (found.out.at.residual, found.out.sweeps, found.out.reason))
+        out = changed(found.out, at=changed(found.out.at, residual=at), sweeps=sweeps, reason=reached)
         reason = how_it_ended(out.reason, float(np.asarray(found.adjoint_residual)))
         return Point(theta, float(told[0]), told[1:], found.likelihood, out, reason, time.perf_counter() - began)
 
 
-def _with_numbers(out: Outcome) -> Outcome:
-    """The outcome with what a search asks of it as NumPy's numbers: `float` of JAX's takes six times as long."""
-    at = changed(out.at, residual=np.asarray(out.at.residual))
-    return changed(out, at=at, sweeps=np.asarray(out.sweeps), reason=np.asarray(out.reason))
-
-
 def _one(sites: Natural) -> Natural:
     """Sites of one problem as a batch."""
-    sites = to_numpy(sites)
-    return Natural(sites.nu[None], sites.tau[None])
+    return jax.tree.map(lambda part: part[None], to_numpy(sites))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from quantprop.core.data import inputs, pad, row_weights
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import at as at_theta
 from quantprop.core.parameters import declared, is_parameter, log_prior, packed, values, without_bounds
@@ -23,7 +21,7 @@ from quantprop.inference.engine.streamed import Chunk, Factor, Passes, sites_of,
 from quantprop.inference.inferring import all_finite
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
-from quantprop.inference.task import Task, prepare, starting_sites, weight_of
+from quantprop.inference.task import Task, prepare, starting_sites
 from quantprop.learning.evaluation import Declared, Inputs, declared_parts, prior, pull_back
 from quantprop.learning.fingerprints import of_rows, together
 from quantprop.learning.fitting import as_given, learn, starting_point
@@ -31,12 +29,13 @@ from quantprop.learning.implicit import gradient
 from quantprop.learning.landscape import Point
 from quantprop.learning.objectives import Evidence, Objective
 from quantprop.learning.remaining import GRADIENT_TOL
+from quantprop.learning.rows import CHUNK_ROWS, Rows, chunks
+from quantprop.learning.rows import Arrays as Arrays
 from quantprop.learning.search import FTOL
 from quantprop.learning.warm_starts import Memory
-from quantprop.likelihoods.base import Datum, encode
 from quantprop.methods import EP, Method
 from quantprop.methods import by_name as method_by_name
-from quantprop.methods.base import Weight, renewal
+from quantprop.methods.base import renewal
 from quantprop.model import Model
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.choice import chosen_among
@@ -47,42 +46,7 @@ from quantprop.runtime.jobs import LOOKED_AT, several
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 
-CHUNK_ROWS = 2**16
 PILOT = 16  # chunks that sweeps begin with, where there are many more
-
-
-@runtime_checkable
-class Rows(Protocol):
-    """Rows of X and y that can be read again and again: a file, or arrays."""
-
-    def __len__(self) -> int: ...
-
-    def read(self, start: int, stop: int) -> tuple[Float[np.ndarray, "n d"], np.ndarray]:
-        """X and y of a range of rows."""
-        ...
-
-    def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[Float[np.ndarray, "k d"], np.ndarray]:
-        """X and y of some rows, by their numbers."""
-        ...
-
-
-@dataclass(frozen=True)
-class Arrays:
-    """Rows in memory."""
-
-    x: np.ndarray
-    y: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def read(self, start: int, stop: int) -> tuple[np.ndarray, np.ndarray]:
-        """A range of rows."""
-        return self.x[start:stop], self.y[start:stop]
-
-    def take(self, numbers: Int[np.ndarray, " k"]) -> tuple[np.ndarray, np.ndarray]:
-        """Some rows."""
-        return self.x[numbers], self.y[numbers]
 
 
 @checked(model=a(Model), rows=a(Rows, "rows to read: Arrays(X, y), or an object with __len__, read and take"))
@@ -210,7 +174,7 @@ class StreamedLandscape:
         """Set the sites to the likelihood's own."""
         n, likelihood = len(self.rows), values(self.parts.likelihood)
         self.sites = Natural(np.zeros(n), np.zeros(n))
-        for rows, x, data, weight in self.read():
+        for rows, x, data, weight in chunks(self.rows, likelihood, self.size):
             own = self.task._replace(x=x[: rows.stop - rows.start], padded=x, data=data, weight=weight)
             start = float64(starting_sites)(likelihood, own, None)
             self.sites.nu[rows], self.sites.tau[rows] = start.nu[: len(own.x)], start.tau[: len(own.x)]
@@ -269,26 +233,9 @@ class StreamedLandscape:
         seen = sum(min(size, n - start) for start in range(0, n, max(1, every) * size))
         return Passes(partial(self.chunks, theta, every), seen / n) if every > 1 else None
 
-    def read(self, every: int = 1) -> Iterator[tuple[slice, np.ndarray, Datum, Weight]]:
-        """Every chunk of rows, or every `every`-th, checked and padded; the next is read during the computation."""
-        n, likelihood, size = len(self.rows), values(self.parts.likelihood), self.size
-
-        def one(start: int) -> tuple[slice, np.ndarray, Datum, Weight]:
-            stop = min(start + size, n)
-            x, y = self.rows.read(start, stop)
-            x, data = inputs(x, f"X from row {start}"), encode(likelihood, y, (len(x),))
-            return slice(start, stop), pad(x, size), pad(data, size), weight_of(row_weights(None, len(x)), size)
-
-        with ThreadPoolExecutor(1) as reader:
-            ahead = reader.submit(one, 0)
-            for start in range(every * size, n, every * size):
-                found, ahead = ahead.result(), reader.submit(one, start)
-                yield found
-            yield ahead.result()
-
     def chunks(self, theta: Float[np.ndarray, " theta"], every: int = 1) -> Iterator[Chunk]:
         """Every chunk of rows, or every `every`-th, at θ."""
-        for rows, x, data, weight in self.read(every):
+        for rows, x, data, weight in chunks(self.rows, values(self.parts.likelihood), self.size, every):
             made, likelihood = _prior(theta, self.unbounded, x)
             yield Chunk(InferenceProblem.of(likelihood, self.method, made, data, weight), rows, x)
 

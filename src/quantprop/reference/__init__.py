@@ -3,6 +3,7 @@
 Slow and without approximation, so nothing in the library imports it.
 """
 
-from quantprop.reference.chains import ChainsDisagree, Draws, Estimate, Evidence, log_evidence, sample
+from quantprop.reference.annealing import Evidence, log_evidence
+from quantprop.reference.chains import ChainsDisagree, Draws, Estimate, sample
 
 __all__ = ["ChainsDisagree", "Draws", "Estimate", "Evidence", "log_evidence", "sample"]

@@ -16,7 +16,7 @@ from jaxtyping import AbstractArray
 from quantprop import kernels, likelihoods, means
 from quantprop.core.parameters import LogNormal, Parameter, is_parameter
 from quantprop.core.records import Record, is_record
-from quantprop.kernels.base import MAX_DEPTH
+from quantprop.kernels.size import MAX_DEPTH
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.priors import Process

@@ -13,7 +13,8 @@ from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.parameters import LogNormal, Parameter, box, free, labels, logarithms, named
 from quantprop.kernels import Columns
 from quantprop.learning.landscape import Landscape
-from quantprop.learning.starts import FIRST_NOISE, size_in, typical_distance, units
+from quantprop.learning.sizes import size_in, typical_distance
+from quantprop.learning.starts import FIRST_NOISE, units
 
 # Standard deviations of logarithms, and of entries without a logarithm in their unit.
 LENGTHSCALE_SD = 2.0  # 95 % within a factor of 50 of the typical distance between rows
