@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -117,8 +118,9 @@ def on_few_nodes(likelihood: Factor, datum: Datum, cavity: Normal, kept: Callabl
 
     def peak(likelihood, datum, cavity):
         at = likelihood.landmarks(datum)
-        location, scale = at.location[0] - cavity.mean, at.scale[0]
-        return Peak(lambda d: likelihood.log_prob(datum, cavity.mean + d), location, scale, likelihood.log_concave)
+        first, last = at.location[0] - cavity.mean, at.location[-1] - cavity.mean
+        log_prob = partial(likelihood.log_prob, datum)
+        return Peak(lambda d: log_prob(cavity.mean + d), first, last, at.scale[0], likelihood.log_concave)
 
     fixed, v = frozen((likelihood, datum, cavity)), cavity.variance
     at = place(peak(*fixed), fixed[2].variance)

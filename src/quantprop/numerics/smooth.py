@@ -1,8 +1,9 @@
 """A small quadrature rule for a tilted density p(y | f) N(f | m, v) with one smooth peak; other rows use an exact rule.
 
-The mode and the two places where the density has dropped by exp(−DEPTH) come from Newton's method. Between them f is
-c + w sinh t with equal steps of t: nodes are dense on the scale w around the likelihood's landmark c, and equally
-spaced where the window is narrow beside w. A trapezoidal sum in t converges exponentially.
+The mode and the two places where the density has dropped by exp(−DEPTH) come from Newton's method. Between them t has
+equal steps, 2 t = asinh((f − c − h)/w) + asinh((f − c + h)/w): nodes are dense on the scale w around the likelihood's
+landmarks c ± h, the two ends of an interval or one place (h = 0, f = c + w sinh t), and equally spaced where the window
+is narrow beside w. A trapezoidal sum in t converges exponentially.
 
 The error is measured at these nodes, not extrapolated. A derivative integrates to zero, and its trapezoidal sum is
 what aliasing leaves: 2π/step times as much as of the integral itself, in the other phase. The derivatives of g, x g
@@ -89,11 +90,14 @@ def _mended(exact: Callable, rows: list[Array], value: Any, good: Array, size: i
     return jax.lax.while_loop(lambda state: state[0] < count, mend, (jnp.zeros_like(count), value))[1]
 
 
-NODE_COUNT = 48
+NODE_COUNT = 56
 DEPTH = 34.0  # nodes end where the density is exp(−DEPTH) of its maximum
 MIN_DEPTH = 28.0  # the least drop that still leaves nothing outside: exp(−28) = 7e-13
 WIDEN = 2.0  # w in units of the landmark's scale
 MIN_WIDTH = 0.03  # w at least, in units of the window
+NEAR_LANDMARK = 3.0  # standard deviations from the mode; w grows with the distance of a landmark that is farther away
+FAR_WIDTH_PER_SD = 0.15  # in units of that distance
+MAX_FAR_WIDTH = 0.5  # in units of that distance
 MAX_REACH = 3.0  # windows between the window and c, at most
 NEWTON_STEPS = 8
 OUTWARD_STEPS = 5
@@ -118,9 +122,12 @@ _STEPS = np.linspace(0.0, 1.0, NODE_COUNT)
 
 
 class Placement(NamedTuple):
-    """The nodes: d = c + w sinh t for NODE_COUNT values of t from `first` on, over a range of `span`."""
+    """The nodes d(t), dense on the scale w around c ± h, for NODE_COUNT values of t from `first` on, over a range of
+    `span`.
+    """
 
     c: Array
+    h: Array
     w: Array
     first: Array
     span: Array
@@ -168,10 +175,11 @@ def _(primals, tangents):
 
 
 class Peak(NamedTuple):
-    """The likelihood as seen from the cavity's mean: log p(m + d), the landmark (c − m, scale), its shape."""
+    """The likelihood as seen from the cavity's mean: log p(m + d), its first and last landmark (less m), its shape."""
 
     log_prob: Callable
     location: Array
+    last: Array
     scale: Array
     log_concave: bool
 
@@ -188,10 +196,13 @@ def place(of: Peak, v: Array) -> Placement:
     left, right = _window(lambda x: top - log_density(d + x), sd, DEPTH + _rise(of, d, sd))
     left, right = d + left, d + right
     window = right - left
-    c = jnp.clip(of.location, left - MAX_REACH * window, right + MAX_REACH * window)
-    w = jnp.maximum(WIDEN * of.scale, MIN_WIDTH * window)
-    first, last = jnp.arcsinh((left - c) / w), jnp.arcsinh((right - c) / w)
-    return Placement(c, w, first, last - first, d, sd, top, _nothing_outside(of, v, top, left, right))
+    a, b = (jnp.clip(one, left - MAX_REACH * window, right + MAX_REACH * window) for one in (of.location, of.last))
+    away = jnp.minimum(jnp.abs(d - a), jnp.abs(d - b))
+    coarse = away * jnp.clip(FAR_WIDTH_PER_SD * (away / sd - NEAR_LANDMARK), 0.0, MAX_FAR_WIDTH)
+    w = jnp.maximum(jnp.maximum(WIDEN * of.scale, MIN_WIDTH * window), coarse)
+    first, last = (0.5 * (jnp.arcsinh((end - a) / w) + jnp.arcsinh((end - b) / w)) for end in (left, right))
+    whole = _nothing_outside(of, v, top, left, right)
+    return Placement(0.5 * (a + b), 0.5 * (b - a), w, first, last - first, d, sd, top, whole)
 
 
 def _derivative(function: Callable) -> Callable:
@@ -213,7 +224,7 @@ def _mode(of: Peak, log_density: Callable, v: Array) -> Array:
         new = d - value / bend
         return jnp.where((new >= low) & (new <= high) & (bend < 0), new, 0.5 * (low + high)), low, high
 
-    start = jnp.clip(of.location * v / (v + of.scale**2), low, high)
+    start = jnp.clip(jnp.clip(0.0, of.location, of.last) * v / (v + of.scale**2), low, high)
     return jax.lax.fori_loop(0, NEWTON_STEPS, newton, (start, low, high))[0]
 
 
@@ -266,11 +277,15 @@ def _nothing_outside(of: Peak, v: Array, top: Array, left: Array, right: Array) 
 def on_nodes(log_prob: Callable, v: Array, at: Placement, kept: Callable = lambda x: x) -> Nodes:
     """exp(log_prob(d)) N(d | 0, v) at the nodes; `kept` is done to what takes long to compute."""
     grown, step = kept(jnp.exp(at.first + at.span * _STEPS)), at.span / (NODE_COUNT - 1)
-    from_c, width = 0.5 * at.w * (grown - 1.0 / grown), 0.5 * at.w * step * (grown + 1.0 / grown)
-    offset = at.c + from_c
+    sinh, cosh = 0.5 * (grown - 1.0 / grown), 0.5 * (grown + 1.0 / grown)
+    ends = (at.h / cosh) ** 2
+    root = jnp.sqrt(at.w**2 + ends)
+    offset, grade = at.c + sinh * root, at.w**2 * cosh + ends / cosh  # dd/dt = grade/root
+    width = step * grade / root
+    widening = step * sinh * ((at.w**2 - 3.0 * ends / cosh**2) / grade + ends / (cosh * root**2))  # of the width
     value, slope = jax.jvp(jax.vmap(log_prob), (offset,), (jnp.ones_like(offset),))
     mass, slope = kept((jnp.exp(value - 0.5 * offset**2 / v - at.top) * width, slope))
-    bend = (slope - offset / v) * width + step * step * from_c / width
+    bend = (slope - offset / v) * width + widening
     slope = slope - at.mode / jax.lax.stop_gradient(v)
     there = mass > 0  # where it underflows, derivatives may be infinite, and compiled maxima may drop NaN
     return Nodes(offset, mass, jnp.where(there, slope, 0.0), width, jnp.where(there, bend, 0.0))
