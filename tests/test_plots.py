@@ -318,13 +318,13 @@ def test_rootogram_hangs_from_the_expected_counts():
     np.testing.assert_allclose(heights(ax), np.sqrt(observed))
     feet = [bar.get_y() for bar in ax.containers[0]]
     np.testing.assert_allclose(feet, np.sqrt(expected) - np.sqrt(observed), atol=1e-6)
-    assert ax.get_xlabel() == f"count (beyond 3: {4 - expected.sum():.1f} expected, 0 seen)"
+    assert ax.get_xlabel() == f"count (beyond 3: {4 - expected.sum():.1f} expected, 0 observed)"
 
 
 def test_rootogram_stops_where_it_is_told():
     ax = plots.rootogram(predictive(likelihoods.Poisson(), np.zeros(4)), [0, 3, 3, 1], most=1)
     np.testing.assert_allclose(heights(ax), [1.0, 1.0])
-    assert ax.get_xlabel().endswith("expected, 2 seen)")
+    assert ax.get_xlabel().endswith("expected, 2 observed)")
 
 
 def test_rootogram_refuses():

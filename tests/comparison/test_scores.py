@@ -148,7 +148,7 @@ def test_everything_has_a_name_for_people():
     ending = results.Ending("max-evaluations", 1, 0, 0.1, ("kernel.left.lengthscale[1]", "likelihood.scale", "mean"))
     said = names.learning_ended(ending, ["age", "height"])
     assert said == (
-        "the limit of evaluations was reached; 1 evaluation, slope 1e-01; at a bound: lengthscale of height, "
+        "the limit of evaluations was reached; 1 evaluation, gradient 1e-01; at a bound: lengthscale of height, "
         "scale of the likelihood and mean"
     )
 

@@ -132,8 +132,8 @@ def _models_code(
         f"made = comparison.candidates(lambda *which: tables.problem(table, {table.target!r}, *which, roles),",
         f"                             {likelihoods!r}, {kernels!r})",
         f"found = comparison.choose(made, {method!r})",
-        "for one in found.standings:",
-        "    print(one.name, one.total, one.less(found.best))",
+        "for model in found.standings:",
+        "    print(model.name, model.total, model.less(found.best))",
     ])  # fmt: skip
 
 
@@ -148,8 +148,8 @@ def _methods_code(table: TableOptions, problem: Problem, rest: str) -> str:
         f"table = {_table_code(table, roles, [problem.kernel])}",
         f"problem = tables.problem(table, {', '.join(how)})",
         f"found = comparison.compare(problem, {rest})",
-        "for one in found.all:",
-        "    print(one.method, one.scores)",
+        "for result in found.all:",
+        "    print(result.method, result.scores)",
     ])  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def reliability(probability: Any, outcome: Any, bins: int = 10, ax: Axes | None 
     used = n > 0
     n, forecast, share = n[used], forecast[used] / n[used], true[used] / n[used]
     ax = axes_of(ax)
-    calibrated(ax, -0.1, xlabel="forecast probability (grey: number of forecasts)")
+    calibrated(ax, -0.1, xlabel="predicted probability (grey: number of predictions)")
     intervals = [binomtest(int(k), int(m)).proportion_ci(0.9, "wilson") for k, m in zip(true[used], n, strict=True)]
     lower, upper = np.array(intervals).T
     ax.errorbar(forecast, share, [share - lower, upper - share], fmt="o", color=BLUE, capsize=3, label="observed, 90 %")
@@ -86,7 +86,7 @@ def class_reliability(
         raise ValueError("probability must lie in [0, 1], and labels must have one entry per column")
     styles = class_styles(labels)
     ax = axes_of(ax)
-    calibrated(ax, -0.02, xlabel="forecast probability of the class")
+    calibrated(ax, -0.02, xlabel="predicted probability of the class")
     for k, (label, marker, colour) in enumerate(styles):
         at = np.minimum((p[:, k] * bins).astype(int), bins - 1)
         used = [b for b in range(bins) if (at == b).any()]
@@ -204,5 +204,5 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
     ax.bar(k, np.sqrt(observed), bottom=top - np.sqrt(observed), color=BLUE, alpha=0.6, width=0.9, label="√observed")
     ax.plot(k, top, "o-", color=RED, markersize=4, label="√expected")
     ax.axhline(0.0, color=BLACK, linewidth=1.0)
-    beyond = f"beyond {most}: {len(y) - below[-1]:.1f} expected, {(y > most).sum()} seen"
+    beyond = f"beyond {most}: {len(y) - below[-1]:.1f} expected, {(y > most).sum()} observed"
     return labelled(ax, xlabel=f"count ({beyond})", ylabel="√frequency")

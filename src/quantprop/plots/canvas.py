@@ -50,7 +50,7 @@ def labelled(ax: Axes, legend: Mapping[str, Any] | None = {}, **settings: Any) -
 def calibrated(ax: Axes, low: float, **labels: str) -> None:
     """A diagonal of probabilities, as axes of calibration have it."""
     ax.plot([0, 1], [0, 1], color=GREY, linewidth=1.0, label="calibrated")
-    ax.set(xlim=(-0.02, 1.02), ylim=(low, 1.02), ylabel="share that came true", **labels)
+    ax.set(xlim=(-0.02, 1.02), ylim=(low, 1.02), ylabel="observed frequency", **labels)
 
 
 def class_styles(labels: Sequence[Any]) -> list[tuple[Any, str, str]]:

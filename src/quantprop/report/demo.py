@@ -10,8 +10,8 @@ from quantprop.comparison.compare import Report
 
 METHODS = ("qp", "ep", "vb", "laplace")
 LEAD = (
-    "Gaussian-process models learned by Quantile Propagation (QP), expectation propagation (EP), variational Bayes "
-    "(VB) and Laplace's method from the same rows of the same data, each with hyperparameters that it learned itself."
+    "Gaussian-process models fitted by Quantile Propagation (QP), expectation propagation (EP), variational Bayes (VB) "
+    "and Laplace's method to the same rows of the same data, each with its own learned hyperparameters."
 )
 CODE = """from quantprop import comparison, tables
 from quantprop.report import demo
@@ -19,8 +19,8 @@ from quantprop.report import demo
 problem = tables.problem(demo.bundled({0.name!r}), "y", {0.likelihood!r})
 division = comparison.{0.division}(problem, {0.parts})
 found = comparison.compare(problem, {methods!r}, division)
-for one in found.all:
-    print(one.method, one.scores)"""
+for result in found.all:
+    print(result.method, result.scores)"""
 
 
 @dataclass(frozen=True)

@@ -77,7 +77,7 @@ def listed(words: Sequence[str]) -> str:
 def learning_ended(ending: Ending, features: Sequence[str]) -> str:
     """The end of learning in words, with parameters named by the table's features."""
     bounds = [readable(name, features) for name in ending.at_bounds]
-    text = f"{REASONS[ending.reason]}; {counted(ending.evaluations, 'evaluation')}, slope {ending.gradient:.0e}"
+    text = f"{REASONS[ending.reason]}; {counted(ending.evaluations, 'evaluation')}, gradient {ending.gradient:.0e}"
     text += "" if math.isnan(ending.remaining) else f", {ending.remaining:.0e} nats left to gain"
     text += f"; inference failed at {ending.failed} of them" if ending.failed else ""
     return text + (f"; at a bound: {listed(bounds)}" if bounds else "")
