@@ -330,7 +330,7 @@ def test_rootogram_stops_where_it_is_told():
 def test_rootogram_refuses():
     with pytest.raises(ValueError, match="gaussian likelihood has none"):
         plots.rootogram(predictive(likelihoods.Gaussian(), [0.0]), [0.0])
-    with pytest.raises(ValueError, match="got 5000: give most="):
+    with pytest.raises(ValueError, match="got 5000: pass most="):
         plots.rootogram(predictive(likelihoods.Poisson(), [0.0]), [5000])
     with pytest.raises(TypeError, match=r"of predict_y\); got list"):
         plots.rootogram([1.0], [1.0])  # type: ignore[arg-type]

@@ -186,7 +186,7 @@ def rootogram(predictive: Predictive, y: Any, most: int | None = None, ax: Axes 
     >>> latent = Normal(mean=np.array([0.0, 0.5, 0.2]), variance=np.full(3, 0.1))
     >>> predictive = Predictive(likelihoods.Poisson(), latent, exposure=np.ones(3), trials=np.ones(3))
     >>> plots.rootogram(predictive, [0, 2, 1]).get_xlabel()
-    'count (beyond 2: 0.5 expected, 0 seen)'
+    'count (beyond 2: 0.5 expected, 0 observed)'
     """
     if not isinstance(predictive, Predictive):
         raise TypeError(f"rootogram needs a predictive distribution (of predict_y); got {type(predictive).__name__}")
