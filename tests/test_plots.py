@@ -193,7 +193,7 @@ def test_a_source_is_a_solution_or_carries_one():
 @pytest.mark.parametrize(
     ("function", "X", "y", "message"),
     [
-        (plots.posterior, PLANE, np.zeros(3), r"posterior draws over 1 column\(s\) of X; X has 2"),
+        (plots.posterior, PLANE, np.zeros(3), r"posterior plots over 1 column\(s\) of X; X has 2"),
         (plots.posterior, LINE, np.zeros(2), r"one entry per row of X, 3; got shape \(2,\)"),
         (plots.class_probability, LINE, np.ones(3), "X has 1"),
         (plots.class_probability, PLANE, np.ones(3), "the model's X has 1"),
