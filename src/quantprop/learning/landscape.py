@@ -235,7 +235,7 @@ class Landscape:
         theta = packed(self.parts)
         made, likelihood = PROGRAMS.prior.shapes(theta, self.unbounded, self.inputs)
         problem = InferenceProblem.of(likelihood, self.method, made, self.task.data, self.task.weight)
-        problem = problem.with_few_nodes() if self._on_few_nodes else problem
+        problem = problem.with_few_nodes() if self.on_few_nodes else problem
         leaves, form = jax.tree.flatten((problem, self.objective, self.unbounded, self.inputs))
         key = (form, tuple(np.shape(leaf) for leaf in leaves), self.exact)
         left_out = for_loo(self.method, likelihood, self.task.weight)
@@ -263,13 +263,13 @@ class Landscape:
         return self.method.on_few_nodes(values(self.parts.likelihood), self.task.weight)
 
     @property
-    def _on_few_nodes(self) -> bool:
+    def on_few_nodes(self) -> bool:
         """True if the next evaluation is tried so."""
         return self.unresolved < MAX_UNRESOLVED and self.task.mesh is None and self.careful
 
     def _from(self, theta: Float[np.ndarray, " theta"], start: Natural, tol: float, stages: Stages = PROGRAMS) -> Point:
         """The objective at θ, by the small quadrature rule while it is accurate enough."""
-        if not self._on_few_nodes:
+        if not self.on_few_nodes:
             return self._evaluated(theta, start, Precision(tol, self.max_sweeps), stages)
         quick = stages._replace(posed=InferenceProblem.with_few_nodes)
         point = self._evaluated(theta, start, Precision(tol, min(self.max_sweeps, PATIENCE)), quick)

@@ -4,28 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import as_fixed, at, box, declared, log_prior, packed
 from quantprop.inference.classes import as_classes, as_factors
-from quantprop.inference.inferring import infer
+from quantprop.inference.engine import REASONS, InferenceProblem
+from quantprop.inference.inferring import solution_of
+from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import EQUAL_TO, Member, Stack
 from quantprop.inference.task import task_of
+from quantprop.learning.evaluation import PROGRAMS
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.starts import units
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.precision import float64
+from quantprop.runtime.programs import program
 
 DIFFERENCE_STEP = 1e-3  # in units of θ
-INFERENCE_TOL = 1e-9  # for results that are differenced
-MAX_SWEEPS = 200
+SLOPE_TOL = 1e-8  # tolerance of inference; a slope has 1 / DIFFERENCE_STEP times this error
 CONCENTRATION = 0.5  # a of the Dirichlet prior a Σ log w of the weights, which keeps every weight positive
 WEIGHT_GAP = 1e-7  # nats: by how much other weights could be better at most
 EQUAL = 1e-9  # largest difference between the densities of two models that count once
@@ -149,35 +154,46 @@ def corrected_loo(fitted: Fitted) -> LeftOut:
     """
     solution, loo, rows = as_factors(fitted).solution, fitted.solution.loo, _row_weights(fitted)
     model = replace(solution.model, process=as_fixed(solution.model.process))
-    parts, theta = declared(model), packed(declared(model))
+    theta = packed(declared(model))
     if not len(theta):
         return LeftOut(loo, 0.0)
-    unit = units(Landscape(model, task_of(solution), solution.method, Evidence(), True, INFERENCE_TOL, MAX_SWEEPS))
-    g = _slopes(solution, parts, theta, DIFFERENCE_STEP * unit) * unit  # in units with the same step for all entries
+    landscape = Landscape(model, task_of(solution), solution.method, Evidence(), True, SLOPE_TOL)
+    unit = units(landscape)
+    g = _slopes(landscape, theta, solution.sites, DIFFERENCE_STEP * unit) * unit  # the same step for all entries
     g[rows == 0] = 0.0
-    bend = -np.asarray(jax.hessian(lambda t: log_prior(parts, t))(theta)) * unit * unit[:, None]
+    bend = -np.asarray(_prior_curvature(landscape.unbounded, theta)) * unit * unit[:, None]
     values, vectors = np.linalg.eigh((rows[:, None] * g).T @ g + bend)
     seen = values > len(values) * np.finfo(float).eps * values[-1]  # others do not change any density
     taken = np.sum((g @ vectors[:, seen]) ** 2 / values[seen], axis=1)
     return LeftOut(loo - taken, float(rows @ taken))
 
 
+@program
+def _prior_curvature(parts: Any, theta: Float[np.ndarray, " theta"]) -> Any:
+    return jax.hessian(partial(log_prior, parts))(theta)
+
+
 def _slopes(
-    solution: Solution, parts: Any, theta: Float[np.ndarray, " theta"], steps: Float[np.ndarray, " theta"]
+    landscape: Landscape, theta: Float[np.ndarray, " theta"], sites: Natural, steps: Float[np.ndarray, " theta"]
 ) -> Float[np.ndarray, "n theta"]:
     """∂ log p(y_i | the other rows) / ∂θ by one-sided differences, into the bounds."""
-    data: Any = solution.data
-    scale = {"exposure": data.exposure, "trials": data.trials}
-    used = {name: scale[name] for name in solution.model.likelihood.scaled_by}
+    here = _loo(landscape, theta, sites)
+    steps = np.where(theta + steps <= box(landscape.parts)[:, 1], steps, -steps)
+    return np.stack([(_loo(landscape, theta + step, sites) - here) / step.sum() for step in np.diag(steps)], axis=1)
 
-    def loo(at_theta: np.ndarray) -> np.ndarray:
-        found = infer(at(parts, at_theta), solution.X, data.y, solution.method, tol=INFERENCE_TOL, sites=solution.sites,
-                      weights=solution.weights, **used)  # fmt: skip
-        return as_classes(found).loo
 
-    steps = np.where(theta + steps <= box(parts)[:, 1], steps, -steps)
-    here = loo(theta)
-    return np.stack([(loo(theta + step) - here) / step.sum() for step in np.diag(steps)], axis=1)
+def _loo(landscape: Landscape, theta: Float[np.ndarray, " theta"], sites: Natural) -> Float[np.ndarray, " n"]:
+    """log p(y_i | the other rows) at θ by the programs of `fit`, from the sites given."""
+    method, task, question = landscape.method, landscape.task, landscape.question
+    made, likelihood = PROGRAMS.prior(theta, question.parts, question.inputs)
+    problem = InferenceProblem.of(likelihood, method, made, question.data, question.weight)
+    problem = problem.with_few_nodes() if landscape.on_few_nodes else problem
+    out, *_ = PROGRAMS.solved(problem, landscape.padded_sites(sites), landscape.tol, landscape.max_sweeps)
+    if REASONS[int(out.reason)] != "converged":
+        landscape.warmed(theta, sites)
+        likelihood, out = (point := landscape.at(theta)).likelihood, point.out
+    left_out, model = loo_at(method, likelihood, task, out.at), at(declared(landscape.model), theta)
+    return as_classes(solution_of(model, method, task, out, left_out, "parallel", landscape.tol)).loo
 
 
 # --- the weights -----------------------------------------------------------------------------------------------------
