@@ -8,7 +8,7 @@ from scipy.stats import multivariate_normal
 
 from quantprop import comparison, infer, plots, tables
 from quantprop.comparison import insight
-from quantprop.comparison.choice import Candidate, standing
+from quantprop.comparison.choice import Candidate, choose
 from quantprop.report.figures import pictures
 
 mpl.use("Agg")
@@ -50,7 +50,7 @@ def test_influence_is_a_divergence_of_all_functions(model):
 
 def test_it_can_stand_beside_other_candidates(model):
     """Of every row the variance of log p(y | f), here over other draws; p(y | f) = E_u Π_j Φ(u + f_y − f_j)."""
-    found, solution = standing(Candidate("joint", PROBLEM), "laplace"), model.fits[0].solution
+    found, solution = choose([Candidate("joint", PROBLEM)], "laplace").standings[0], model.fits[0].solution
     np.testing.assert_allclose(found.loo, solution.loo, atol=1e-6)
     rng, spread, (u, weights) = np.random.default_rng(9), [], np.polynomial.hermite_e.hermegauss(60)
     for mean, covariance, y in zip(solution.marginals.mean, solution.marginals.covariance, solution.y, strict=True):

@@ -366,7 +366,12 @@ def test_compare_writes_a_page_without_names_of_the_code(compared):
         assert not LEAKS.findall(printed), printed
 
 
-COLUMNS = {"test error": "likeliest", "Brier": "half the squared", "RMSE": "root mean squared", "MAE": "mean absolute"}
+COLUMNS = {
+    "test error": "not the most probable one",
+    "Brier": "half the squared",
+    "RMSE": "root mean squared",
+    "MAE": "mean absolute",
+}
 
 
 @pytest.fixture(scope="module")

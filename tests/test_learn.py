@@ -107,7 +107,7 @@ def test_a_start_where_inference_fails_says_so(monkeypatch):
     monkeypatch.setattr(Point, "usable", property(lambda self: False))
     fitted = fit(probit(), X, Y)
     assert fitted.status.reason == "inference-failed"
-    assert "inference did not converge" in str(fitted.status)
+    assert "did not converge at the starting point" in str(fitted.status)
     assert not fitted.converged
 
 

@@ -132,7 +132,7 @@ def test_score_of_counts_is_the_mean_log_density():
     weights = np.linspace(0.0, 1.0, 24)
     assert model.score(X, COUNTS, exposure=EXPOSURE) == pytest.approx(density.mean())
     assert model.score(X, COUNTS, weights, exposure=EXPOSURE) == pytest.approx(np.average(density, weights=weights))
-    with pytest.raises(ValueError, match=r"learned with exposure.*set_score_request"):
+    with pytest.raises(ValueError, match=r"fitted with exposure.*set_score_request"):
         model.score(X, COUNTS)
 
 

@@ -128,7 +128,7 @@ def test_where_sweeps_fail_the_joint_posterior_helps_any_backend():
 def test_a_schedule_that_needs_the_joint_posterior_says_up_to_where():
     x = np.linspace(0, 1, 1100)[:, None]
     model = Model(KERNEL, PROBIT, process=LowRank(x[::200]))
-    with pytest.raises(ValueError, match=r"has up to 1024 rows; use schedule='parallel'"):
+    with pytest.raises(ValueError, match=r"only up to 1024 rows; use schedule='parallel'"):
         infer(model, x, np.ones(1100), schedule="sequential")
 
 
