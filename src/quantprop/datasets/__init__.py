@@ -57,12 +57,8 @@ class _Recipe:
     paper_targets: Sequence[tuple[int, int]] = ()  # (value of the first feature, target in `paper`)
 
 
-def _recipes() -> dict[str, _Recipe]:
-    text = (resources.files(__name__) / "recipes.toml").read_text(encoding="utf-8")
-    return {name: _Recipe(**recipe) for name, recipe in tomllib.loads(text).items()}
-
-
-_RECIPES = _recipes()
+_TEXT = (resources.files(__name__) / "recipes.toml").read_text(encoding="utf-8")
+_RECIPES = {name: _Recipe(**recipe) for name, recipe in tomllib.loads(_TEXT).items()}
 
 
 def names() -> tuple[str, ...]:

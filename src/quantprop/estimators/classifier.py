@@ -19,13 +19,14 @@ from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_c
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.reading import Readable
-from quantprop.estimators.rows import Rows, given_rows, unique_values, with_weight, written_out
+from quantprop.estimators.rows import Rows, given_rows, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.classes import factors_of
 from quantprop.likelihoods import MultinomialProbit, Probit
 from quantprop.likelihoods.binary import Binary
 from quantprop.model import Model
+from quantprop.runtime.jobs import different
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -97,7 +98,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         self._coding.check(len(X))
         check_classification_targets(y)
         X, y, rows = with_weight(X, y, given_rows(weights=sample_weight))
-        classes = unique_values(y)
+        classes = different(y)
         if len(classes) < 2:
             raise ValueError(
                 "GaussianProcessClassifier requires 2 or more distinct classes; got "

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import box, packed
 from quantprop.estimators.first_kernel import KernelChoices
-from quantprop.estimators.rows import Rows, has_one_site_per_row, of_first_process, weighted_sum
+from quantprop.estimators.rows import Rows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.classes import ClassPredictive, ClassSolution, as_classes
 from quantprop.inference.inferring import infer
@@ -24,7 +24,8 @@ from quantprop.inference.mixed import MixedClasses
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
-from quantprop.kernels import Difference, Kernel, PerClass
+from quantprop.kernels import Difference, PerClass
+from quantprop.kernels.combinations import in_form_of
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
@@ -32,6 +33,7 @@ from quantprop.learning.objectives import Objective
 from quantprop.learning.stacking import stack
 from quantprop.methods import Method
 from quantprop.model import Model
+from quantprop.runtime import jobs
 
 MAX_EVALUATIONS = 300
 INFERENCE_TOLERANCE = 1e-8
@@ -234,7 +236,7 @@ def build(
     """
     if isinstance(spec, KernelChoices):
         cores = {
-            name: build(options, one, replace(model, kernel=_holding(model.kernel, one.kernel)), x, y, rows)
+            name: build(options, one, replace(model, kernel=in_form_of(model.kernel, one.kernel)), x, y, rows)
             for name, one in spec.specs.items()
         }
         found = stack({name: as_classes(core.fitted) for name, core in cores.items()})
@@ -244,7 +246,7 @@ def build(
         task.model, task, options.method, options.objective, True, INFERENCE_TOLERANCE, options.max_sweeps
     )
     theta, bounds = packed(landscape.parts), box(landscape.parts)
-    if warm is not None and has_one_site_per_row(warm, task.x):
+    if warm is not None and jobs.all_true(len(warm.nu) == len(task.x)):
         landscape.warmed(theta, warm)
     if options.optimizer is None or not len(theta):
         fitted = _unlearned(options, landscape, theta, x, y, rows)
@@ -258,19 +260,12 @@ def build(
     return FittedCore(spec, landscape, fitted, integrated)
 
 
-def _holding(form: Kernel, kernel: Kernel) -> Kernel:
-    """A kernel in the form that joint classes or comparisons have."""
-    if isinstance(form, PerClass):
-        return PerClass((kernel,), form.classes)
-    return Difference(kernel) if isinstance(form, Difference) else kernel
-
-
 def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:
     """Starts uniform in θ over the bounds, as in scikit-learn; in a job the same ones in all processes."""
     if options.restarts and not np.isfinite(bounds).all():
         raise ValueError("n_restarts_optimizer > 0 requires that all bounds are finite")
     draws = check_random_state(options.random_state)
-    return [of_first_process(draws.uniform(bounds[:, 0], bounds[:, 1])) for _ in range(options.restarts)]
+    return [jobs.agreed(draws.uniform(bounds[:, 0], bounds[:, 1])) for _ in range(options.restarts)]
 
 
 def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: Any, y: Any, rows: Rows) -> Fitted:
@@ -278,7 +273,7 @@ def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: 
     solution = infer(landscape.model, x, y, options.method, **limits, **rows)
     value = solution.log_evidence
     if options.objective.name == "loo":
-        value = weighted_sum(solution.loo, landscape.task.weight.total[: len(solution.loo)])
+        value = float(jobs.sums(np.sum(solution.loo * landscape.task.weight.total[: len(solution.loo)]))[0])
     reason = "nothing-to-learn" if solution.converged else "inference-failed"
     ending = Ending(reason, 1, int(not solution.converged), 0.0, ())
     return Fitted(solution.model, solution, options.objective.name, value, theta, (), ending)

@@ -12,13 +12,14 @@ from quantprop.core.data import bucket, pad
 from quantprop.core.parameters import Parameter
 from quantprop.estimators.core import FittedCore
 from quantprop.estimators.first_kernel import has_white
-from quantprop.estimators.rows import label_counts, unique_values
+from quantprop.estimators.rows import label_counts
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import Terms
 from quantprop.learning.sizes import size_of
 from quantprop.likelihoods import KINDS, Gaussian, Likelihood
 from quantprop.likelihoods.binary import Binary
 from quantprop.model import DEFAULT_PROCESS
+from quantprop.runtime import jobs
 from quantprop.runtime.precision import float64
 
 DEFAULT_ALPHA = 1e-10
@@ -97,7 +98,7 @@ def ordered(y: Any) -> np.ndarray:
         )
     if found.dtype.kind == "f" and not np.isfinite(found).all():
         raise ValueError(f"y[{int(np.argmin(np.isfinite(found)))}] is NaN or infinite, which is not a label")
-    labels = unique_values(found)
+    labels = jobs.different(found)
     if len(labels) < 2:
         raise ValueError(f"y must hold two or more different labels; got only {labels.tolist()}")
     return labels

@@ -1,7 +1,5 @@
-"""Rows of X and y: their weights, equal rows, and summaries of the rows of all processes of a job.
-
-All communication between the processes of a job that estimators need is here; every function of the second part has to
-be called by all processes.
+"""Rows of X and y: their weights, equal rows, and summaries of the rows of all processes of a job, which have to be
+called by all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +10,6 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.core.data import row_weights
-from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import values
 from quantprop.inference.task import has_white_noise
 from quantprop.model import Model
@@ -72,25 +69,9 @@ def _at(rows: Rows, n: int, which: np.ndarray) -> Rows:
 # --- over all processes of a job -------------------------------------------------------------------------------------
 
 
-def row_count(x: np.ndarray) -> int:
-    """The number of rows, after a check that all processes have the same versions."""
-    jobs.meet()
-    return jobs.counted(len(x))
-
-
-def unique_values(y: np.ndarray) -> np.ndarray:
-    """The different values of y, sorted."""
-    return jobs.different(y)
-
-
 def label_counts(codes: np.ndarray, n: int, weights: Any) -> np.ndarray:
     """The total weight of each of n labels."""
     return jobs.sums(np.bincount(codes.astype(int), weights, minlength=n))[0]
-
-
-def weighted_sum(numbers: np.ndarray, weights: np.ndarray) -> float:
-    """The sum of numbers times weights."""
-    return float(jobs.sums(np.sum(numbers * weights))[0])
 
 
 def mean_and_deviation(y: np.ndarray, weights: Any) -> tuple[float, float]:
@@ -98,7 +79,7 @@ def mean_and_deviation(y: np.ndarray, weights: Any) -> tuple[float, float]:
     weights = np.broadcast_to(weights, y.shape)
     total, count = jobs.sums(np.sum(weights * y), np.sum(weights))
     mean = float(total / count)
-    deviation = float(np.sqrt(weighted_sum((y - mean) ** 2, weights) / count))
+    deviation = float(np.sqrt(jobs.sums(np.sum((y - mean) ** 2 * weights))[0] / count))
     return mean, deviation if deviation > 0 else 1.0
 
 
@@ -116,13 +97,3 @@ def column_moments(
     rows, counts = sampled_rows(x, weights)
     centre = np.average(rows, axis=0, weights=counts)
     return centre, np.average((rows - centre) ** 2, axis=0, weights=counts)
-
-
-def of_first_process(numbers: np.ndarray) -> np.ndarray:
-    """The numbers of the first process, since without a seed each process would draw different ones."""
-    return jobs.agreed(numbers)
-
-
-def has_one_site_per_row(sites: Natural, x: np.ndarray) -> bool:
-    """Return whether sites of an earlier fit have as many entries as there are rows, in every process."""
-    return jobs.all_true(len(sites.nu) == len(x))

@@ -27,7 +27,6 @@ from quantprop.estimators import columns
 from quantprop.estimators.core import FitOptions, FittedCore, LearnedAttributes
 from quantprop.estimators.first_kernel import SMOOTHEST_MARKOV, DefaultKernel, kernel_choices, kernel_spec
 from quantprop.estimators.foreign import Source
-from quantprop.estimators.rows import row_count
 from quantprop.estimators.translate import check_theirs
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.results import write
@@ -40,6 +39,7 @@ from quantprop.methods import by_name as method_by_name
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.priors import Inducing, Markov, Process
 from quantprop.priors.markov import applies
+from quantprop.runtime.jobs import counted, meet
 from quantprop.runtime.memory import capacity
 from quantprop.runtime.names import check_name
 
@@ -229,7 +229,8 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         return spec
 
     def _process(self, spec: Any, X: np.ndarray) -> Process:
-        return chosen_process(self.process, row_count(X), self._in_time(spec, X))
+        meet()
+        return chosen_process(self.process, counted(len(X)), self._in_time(spec, X))
 
     def _in_time(self, spec: Any, X: np.ndarray) -> bool:
         """Return whether the process may be `Markov()`, and kernel and X have a state-space form."""

@@ -29,7 +29,7 @@ from quantprop.runtime.arguments import checked
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
 from quantprop.storage import records, stacked
-from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, write
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, whole, write
 from quantprop.storage.records import Kind, Rule, built, decode, encode, instance, refusing, require
 
 Estimator = GaussianProcessClassifier | GaussianProcessRanker | GaussianProcessRegressor
@@ -147,13 +147,9 @@ def save(model: Fitted | Integrated | Stack | Estimator, path: Path, note: Any =
     >>> load(path).predict([[-2.0], [2.0]]).tolist()
     ['no', 'yes']
     """
-    if isinstance(model, Integrated):
-        return mixtures.save(model, path)
-    if isinstance(model, Stack):
-        return stacked.save(model, path)
     family = next((family for family in FAMILIES if family.kind.make is type(model)), None)
     if family is None:
-        return storage.save(model, path)  # type: ignore[arg-type]  # which raises if it cannot store it
+        return WRITERS.get(type(model), storage.save)(model, path)  # which raises if it cannot store it
     check_is_fitted(model, "log_marginal_likelihood_value_")
     tensors = {name: np.asarray(getattr(model, of), dtype=np.float64) for name, of in family.tensors.items()}
     write(ModelFile(family.kind.name, _packed(model, family, tensors), tensors, note), path)
@@ -214,7 +210,7 @@ def load_with_note(path: Path) -> tuple[Fitted | Integrated | Stack | Estimator,
         for module, what in ((mixtures, "the integrated model"), (stacked, "the stack")):
             if document.kind == module.KIND:
                 with refusing(what):
-                    return module.loaded(document), document.note
+                    return whole(document, module.unpacked), document.note
         families = {family.kind.name: family for family in FAMILIES}
         if document.kind not in families:
             return learned.loaded(document), document.note

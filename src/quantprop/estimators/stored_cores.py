@@ -20,7 +20,8 @@ from quantprop.inference.classes import as_factors
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
-from quantprop.kernels import Difference, Kernel, PerClass
+from quantprop.kernels import Kernel
+from quantprop.kernels.combinations import in_form_of
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.model import Model
@@ -93,12 +94,7 @@ def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": WHOLE})
     known = fitted.model.kernel
     spec = _spec(decode(node["kernel"], "kernel", BOTH), known)
-    kernel = spec.kernel
-    if isinstance(known, PerClass) and not isinstance(kernel, PerClass):
-        kernel = PerClass((kernel,), known.classes)
-    if isinstance(known, Difference) and not isinstance(kernel, Difference):
-        kernel = Difference(kernel)
-    model = Model(kernel, start["likelihood"], start["mean"], fitted.model.process)
+    model = Model(in_form_of(known, spec.kernel), start["likelihood"], start["mean"], fitted.model.process)
     objective, method = as_objective(fitted.objective), fitted.solution.method
     x, likelihood = fitted.solution.X, model.plain_likelihood
     y = shelf.take(f"{prefix}y", (len(x), likelihood.columns) if likelihood.columns > 1 else (len(x),))

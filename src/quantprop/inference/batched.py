@@ -66,7 +66,8 @@ def predict_given_means(solutions: Sequence[Solution], new: Sequence[Float[np.nd
                 latent = to_numpy(_conditioned(batch, len(rows), signed=signed))
                 for k, i in enumerate(rows):
                     found[alike[i]] = of(latent, k)
-    return [_cut(latent, len(x), len(s.X)) for latent, x, s in zip(found, new, solutions, strict=True)]
+    cut = [[part[: len(x)] for part in latent] for latent, x in zip(found, new, strict=True)]
+    return [Normal(m, above_rounding(v, own, len(s.X))) for (m, v, own), s in zip(cut, solutions, strict=True)]
 
 
 def _case(solution: Solution, new: np.ndarray) -> tuple:
@@ -87,8 +88,3 @@ def _predicted(batch: tuple, used: int, signed: bool) -> tuple:
 
 
 _conditioned = program(_predicted, static_argnames="signed")
-
-
-def _cut(latent: tuple[np.ndarray, np.ndarray, np.ndarray], k: int, n: int) -> Normal:
-    mean, variance, own = latent
-    return Normal(mean[:k], above_rounding(variance[:k], own[:k], n))

@@ -75,16 +75,13 @@ def modes_of(solution: Solution) -> Modes:
     problem = InferenceProblem.of(likelihood, solution.method, prior, data, weight)
     # The first start pulls f as far to the other side of 0: the square link identifies f up to its sign.
     starts = {"the other sign": Natural(-sites.nu, sites.tau), "the prior": jax.tree.map(np.zeros_like, sites)}
+    sd = np.sqrt(solution.marginals.variance)
     ends, unfinished = [(solution.log_evidence, solution.marginals.mean, "this start")], []
     for name, start in starts.items():
         out: Outcome = _solved(problem, start, solution.status.tol)
         mean = np.asarray(out.at.marginals.mean)[: len(solution.X)]
         if REASONS[int(out.reason)] != "converged":
             unfinished.append(name)
-        elif all(_apart(mean, other, solution) for _, other, _ in ends):
+        elif all(np.max(np.abs(mean - other) / sd) > MIN_DISTANCE for _, other, _ in ends):
             ends.append((float(out.at.evidence), mean, name))
     return Modes(tuple(end[0] for end in ends), tuple(end[2] for end in ends), tuple(unfinished))
-
-
-def _apart(mean: np.ndarray, other: np.ndarray, solution: Solution) -> bool:
-    return bool(np.max(np.abs(mean - other) / np.sqrt(solution.marginals.variance)) > MIN_DISTANCE)

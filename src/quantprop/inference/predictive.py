@@ -99,9 +99,12 @@ class Predictive:
     @float64
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         """n independent draws of y at every input (rows: draws)."""
-        rng = np.random.default_rng(seed)
-        shape = (n, *np.shape(self.latent.mean))
-        f = _drawn(rng, self.latent, shape)
+        rng, latent = np.random.default_rng(seed), self.latent
+        shape = (n, *np.shape(latent.mean))
+        if isinstance(latent, Skewed):
+            f = np.asarray(latent.value(rng.standard_normal(shape)))
+        else:
+            f = rng.normal(latent.mean, np.sqrt(latent.variance), size=shape)
         scales = Datum(np.zeros(shape), np.broadcast_to(self.exposure, shape), np.broadcast_to(self.trials, shape))
         return self.likelihood.draw(rng, scales, f)
 
@@ -165,17 +168,6 @@ def _per_row(function: Callable) -> Callable:
 
 def _some(data: Datum, latent: Latent, rows: np.ndarray) -> tuple[Datum, Latent]:
     return jax.tree.map(lambda column: column[rows], (data, latent))
-
-
-def _latent(latent: Latent, rows: np.ndarray) -> Normal:
-    """Means and variances of some of the latent values, which is all that a first guess needs."""
-    return Normal(latent.mean[rows], latent.variance[rows])
-
-
-def _drawn(rng: np.random.Generator, latent: Latent, shape: tuple[int, ...]) -> np.ndarray:
-    if isinstance(latent, Skewed):
-        return np.asarray(latent.value(rng.standard_normal(shape)))
-    return rng.normal(latent.mean, np.sqrt(latent.variance), size=shape)
 
 
 def _unless_known(latent: Latent, given: Any, averaged: Callable) -> Any:
@@ -255,7 +247,8 @@ def quantiles(like: Predictive, cdf_of: Callable, q: Any) -> np.ndarray:
     inner = (q > 0) & (q < 1)
     on, q, rows = axis(likelihood.interval, likelihood.lattice), q[inner], rows[inner]
     with np.errstate(all="ignore"):  # brackets without an end have no width, and no middle
-        guess = _guess(likelihood, on, Datum(*(column[inner] for column in scales)), _latent(like.latent, rows), q)
+        latent = Normal(like.latent.mean[rows], like.latent.variance[rows])  # all that a first guess needs
+        guess = _guess(likelihood, on, Datum(*(column[inner] for column in scales)), latent, q)
         rough = solve(lambda some, at: cdf_of(rows[some], at, COARSE), q, on, guess, ROUGH_TOLERANCE)
         y[inner] = solve(lambda some, at: cdf_of(rows[some], at, FINE), q, on, rough, TOLERANCE).y
     return y.reshape((*probability.shape, n))

@@ -69,7 +69,8 @@ def prepare(
         total = row_weights(weights, len(x))
         _check_copies(model, x, total)
         warn_of_levels(model.plain_kernel, x, total > 0)
-    model, size = settled(model, x), _padded_size(len(x), mesh)
+    model, here = settled(model, x), devices_here(mesh)
+    size = bucket(len(x)) if mesh is None else here * bucket(largest(-(-len(x) // here)))  # as many on each device
     weight, cost = weight_of(total, size), model.process.cost(size)
     if not all_true(weight.exponent is None) and weight.exponent is None:  # programs are the same in all processes
         weight = weight._replace(exponent=np.ones(size))
@@ -92,12 +93,6 @@ def _mesh_for(process: Process) -> Mesh | None:
             "this, or do not call jax.distributed.initialize"
         )
     return None
-
-
-def _padded_size(n: int, mesh: Mesh | None) -> int:
-    """The padded number of this process's rows: as many on each device of the mesh."""
-    here = devices_here(mesh)
-    return here * bucket(largest(-(-n // here)) if mesh is not None else n)
 
 
 @float64

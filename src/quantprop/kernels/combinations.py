@@ -189,3 +189,10 @@ def functions_of(kernel: Kernel) -> tuple[Kernel, ...]:
     if not isinstance(kernel, PerClass):
         raise TypeError(f"the process of several classes is one of kernels.PerClass; got {type(kernel).__name__}")
     return kernel.kernels
+
+
+def in_form_of(form: Kernel, kernel: Kernel) -> Kernel:
+    """A kernel of one function in the form that joint classes or comparisons have, unless it is in that form."""
+    if isinstance(form, PerClass) and not isinstance(kernel, PerClass):
+        return PerClass((kernel,), form.classes)
+    return Difference(kernel) if isinstance(form, Difference) and not isinstance(kernel, Difference) else kernel

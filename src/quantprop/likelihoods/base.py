@@ -24,6 +24,7 @@ from quantprop.numerics.mixtures import places as places
 from quantprop.numerics.quadrature import Landmarks
 from quantprop.numerics.quadrature import landmarks as landmarks
 from quantprop.numerics.quantiles import axis
+from quantprop.runtime.names import check_name
 from quantprop.runtime.programs import program
 
 AT_A_TIME = 1024  # rows whose landmarks one program computes
@@ -176,6 +177,20 @@ class Likelihood(Record):
     def greatest(self, datum: Datum) -> Scalar:
         """The largest y there is (or infinity)."""
         return self.interval[1]
+
+
+class Linked(Likelihood):
+    """Base of likelihoods with a `link`, the inverse of the function that f goes through."""
+
+    links: ClassVar[tuple[str, ...]]
+
+    def __check_init__(self) -> None:
+        check_name(f"{type(self).__name__}: link", self.link, self.links)
+
+    @property
+    def link(self) -> Any:
+        """A field of each, after those of its own."""
+        raise NotImplementedError
 
 
 _places_of = program(lambda likelihood, data: jax.vmap(likelihood.landmarks)(data))

@@ -125,7 +125,7 @@ class ByOutput(Likelihood):
         if not self.likelihoods or not all(isinstance(part, Likelihood) for part in self.likelihoods):
             raise TypeError(f"ByOutput: likelihoods must be a tuple of likelihoods; got {self.likelihoods!r}")
         for part in self.likelihoods:
-            if part.columns != 1 or not _is_scalar(part):
+            if part.columns != 1 or isinstance(part, (ByOutput, ClassLikelihood)):
                 raise ValueError(f"ByOutput: {type(part).__name__} cannot be one of several outputs, which have one "
                                  "number y and one latent value per row; fit it separately")  # fmt: skip
 
@@ -205,11 +205,6 @@ class ByOutput(Likelihood):
             own = y[..., 1] == k
             coded[own, 0] = part.code(y[own, 0])
         return coded
-
-
-def _is_scalar(likelihood: Likelihood) -> bool:
-    """Return whether a row has one latent value, and one number y."""
-    return not isinstance(likelihood, (ByOutput, ClassLikelihood))
 
 
 def _inside(likelihood: Likelihood) -> float:

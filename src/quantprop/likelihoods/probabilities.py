@@ -20,7 +20,7 @@ from quantprop.likelihoods.base import (
     TINY,
     Datum,
     Landmarks,
-    Likelihood,
+    Linked,
     Normal,
     Places,
     Scalar,
@@ -31,23 +31,15 @@ from quantprop.likelihoods.base import (
 )
 from quantprop.likelihoods.tilted import latent_nodes
 from quantprop.numerics.special import log_factorial, log_ndtr
-from quantprop.runtime.names import check_name
 
 ProbabilityLink = Literal["probit", "logit"]
 
 
-class Probability(Likelihood):
+class Probability(Linked):
     """Base of likelihoods of mean size · p(f), with a `link` p(f) = Φ(f) ("probit") or 1/(1 + exp(−f)) ("logit")."""
 
     smooth = True
-
-    def __check_init__(self) -> None:
-        check_name(f"{type(self).__name__}: link", self.link, ("probit", "logit"))
-
-    @property
-    def link(self) -> ProbabilityLink:
-        """A field of each, after those of its own."""
-        raise NotImplementedError
+    links = ("probit", "logit")
 
     def size(self, datum: Datum) -> Any:
         """The largest mean of y."""
@@ -65,8 +57,13 @@ class Probability(Likelihood):
         return self.noise(datum) * jnp.exp(log_p + log_q)
 
     def predictive_moments(self, datum: Datum, latent: Normal) -> tuple[Scalar, Scalar]:
-        mean, mixed, variance = probability_moments(self.link, latent)
-        return self.size(datum) * mean, self.noise(datum) * mixed + self.size(datum) ** 2 * variance
+        """From E[p], E[p(1 − p)] and Var[p]; E[Φ(f)] = Φ(m/√(1 + v))."""
+        density, f = latent_nodes(landmarks((jnp.zeros_like(latent.mean), 1.0)), latent)
+        log_p, log_q = log_probabilities(self.link, f)
+        p, size = jnp.exp(log_p), self.size(datum)
+        mean = ndtr(latent.mean / jnp.sqrt(1.0 + latent.variance)) if self.link == "probit" else density.expect(p)
+        mixed, variance = density.expect(jnp.exp(log_p + log_q)), density.expect((p - mean) ** 2)
+        return size * mean, self.noise(datum) * mixed + size**2 * variance
 
 
 # --- the links -----------------------------------------------------------------------------------------------------
@@ -81,15 +78,6 @@ def log_probabilities(link: ProbabilityLink, f: Any) -> tuple:
 def inverse_probability(link: ProbabilityLink, p: Any) -> Any:
     """The f with probability p in (0, 1)."""
     return ndtri(p) if link == "probit" else jnp.log(p) - jnp.log1p(-p)
-
-
-def probability_moments(link: ProbabilityLink, latent: Normal) -> tuple:
-    """E[p], E[p(1 − p)] and Var[p] when f ~ latent; E[Φ(f)] = Φ(m/√(1 + v))."""
-    density, f = latent_nodes(landmarks((jnp.zeros_like(latent.mean), 1.0)), latent)
-    log_p, log_q = log_probabilities(link, f)
-    p = jnp.exp(log_p)
-    mean = ndtr(latent.mean / jnp.sqrt(1.0 + latent.variance)) if link == "probit" else density.expect(p)
-    return mean, density.expect(jnp.exp(log_p + log_q)), density.expect((p - mean) ** 2)
 
 
 def probabilities_array(link: ProbabilityLink, f: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

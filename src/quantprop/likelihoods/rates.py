@@ -18,7 +18,7 @@ from quantprop.likelihoods.base import (
     TINY,
     Datum,
     Landmarks,
-    Likelihood,
+    Linked,
     Normal,
     Places,
     Scalar,
@@ -29,25 +29,17 @@ from quantprop.likelihoods.base import (
 )
 from quantprop.likelihoods.tilted import latent_nodes
 from quantprop.numerics.mixtures import joined
-from quantprop.runtime.names import check_name
 
 RateLink = Literal["exp", "square", "softplus"]
 
 
-class Rate(Likelihood):
+class Rate(Linked):
     """Base of likelihoods of mean exposure · g(f), with a `link` g(f) = exp f ("exp"), f² ("square") or log(1 + exp f)
     ("softplus"). The square link is symmetric in f: give the prior a non-zero mean to choose a side.
     """
 
     interval = 0.0, np.inf
-
-    def __check_init__(self) -> None:
-        check_name(f"{type(self).__name__}: link", self.link, ("exp", "square", "softplus"))
-
-    @property
-    def link(self) -> RateLink:
-        """A field of each, after those of its own."""
-        raise NotImplementedError
+    links = ("exp", "square", "softplus")
 
     @property
     def smooth(self) -> bool:

@@ -252,6 +252,12 @@ class Shelf:
         require(not self.left, f"it holds unknown tensors: {', '.join(sorted(self.left)[:5])}")
 
 
+def write_whole(kind: str, pack: Callable[[Any, str, dict[str, np.ndarray]], Any], found: Any, path: Path) -> None:
+    """Write what `pack` makes of an object to one file, atomically."""
+    tensors: dict[str, np.ndarray] = {}
+    write(ModelFile(kind, pack(found, "", tensors), tensors), path)
+
+
 def whole(document: ModelFile, unpack: Callable[[Any, str, Shelf], T]) -> T:
     """The object that `unpack` makes of a document, whose tensors it must all take."""
     shelf = Shelf(document.tensors)

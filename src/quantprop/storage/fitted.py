@@ -21,7 +21,7 @@ from quantprop.model import Model, mean_at
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.prior import InducingPredictor
 from quantprop.runtime.precision import float64
-from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, whole, write
+from quantprop.storage.files import ModelFile, Path, Shelf, read, reading, whole, write_whole
 from quantprop.storage.records import (
     NAMES,
     REGISTRY,
@@ -68,8 +68,7 @@ def save(fitted: Fitted, path: Path) -> None:
         raise TypeError(
             f"save takes what fit returns, or a fitted estimator of the library; got {type(fitted).__name__}"
         )
-    tensors: dict[str, np.ndarray] = {}
-    write(ModelFile(KIND, packed(fitted, "", tensors), tensors), path)
+    write_whole(KIND, packed, fitted, path)
 
 
 WRITERS[Fitted] = save

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -12,7 +13,7 @@ from quantprop.inference.integrated import Integrated, IntegrationStatus
 from quantprop.inference.results import WRITERS
 from quantprop.methods import Method
 from quantprop.model import Model
-from quantprop.storage.files import ModelFile, Path, Shelf, whole, write
+from quantprop.storage.files import Shelf, write_whole
 from quantprop.storage.fitted import (
     FLOAT,
     ROWS,
@@ -31,15 +32,6 @@ KIND = "integrated"
 INTEGRATION = Kind("integration", IntegrationStatus, rules_of(IntegrationStatus, FLOAT))
 _SCALARS = {"log_evidence": FLOAT, "names": NAMES, "priors": NAMES}
 _PARTS = ("models", "method", "statuses", "status", *_SCALARS)
-
-
-def save(integrated: Integrated, path: Path) -> None:
-    """Write a posterior with its hyperparameters integrated to one file, atomically."""
-    tensors: dict[str, np.ndarray] = {}
-    write(ModelFile(KIND, packed(integrated, "", tensors), tensors), path)
-
-
-WRITERS[Integrated] = save
 
 
 def packed(integrated: Integrated, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -69,11 +61,6 @@ def _form(model: Model) -> Any:
     return form, [np.shape(leaf) for leaf in leaves]
 
 
-def loaded(document: ModelFile) -> Integrated:
-    """A posterior from the document that holds nothing else."""
-    return whole(document, unpacked)
-
-
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Integrated:
     """A posterior from JSON and tensors, checked to fit together."""
     require(isinstance(content, dict) and set(content) == set(_PARTS), "an integrated model has wrong entries")
@@ -98,3 +85,6 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Integrated:
     priors = dict(zip(scalars["names"], scalars["priors"], strict=True))
     status = ended(INTEGRATION, content["status"])
     return Integrated(components, mixture, theta, scalars["log_evidence"], priors, status)
+
+
+WRITERS[Integrated] = partial(write_whole, KIND, packed)

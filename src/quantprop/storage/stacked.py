@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,21 +10,12 @@ import numpy as np
 from quantprop.inference.results import WRITERS
 from quantprop.inference.stacked import Member, Stack
 from quantprop.storage import fitted
-from quantprop.storage.files import ModelFile, Path, Shelf, whole, write
+from quantprop.storage.files import Shelf, write_whole
 from quantprop.storage.records import NAMES, encode, require
 
 KIND = "stack"
 _NAMES = {"names": NAMES, "left_out": NAMES, "reasons": NAMES}
 _NUMBERS = ("weight", "score", "learned")
-
-
-def save(stack: Stack, path: Path) -> None:
-    """Write a stack to one file, atomically."""
-    tensors: dict[str, np.ndarray] = {}
-    write(ModelFile(KIND, packed(stack, "", tensors), tensors), path)
-
-
-WRITERS[Stack] = save
 
 
 def packed(stack: Stack, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
@@ -37,11 +29,6 @@ def packed(stack: Stack, prefix: str, tensors: dict[str, np.ndarray]) -> dict[st
         "left_out": encode(tuple(stack.left_out), "left_out"),
         "reasons": encode(tuple(stack.left_out.values()), "reasons"),
     }
-
-
-def loaded(document: ModelFile) -> Stack:
-    """A stack from the document that holds nothing else."""
-    return whole(document, unpacked)
 
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Stack:
@@ -59,3 +46,6 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Stack:
     rows = zip(names["names"], found, weight.tolist(), score.tolist(), learned.tolist(), loo, strict=True)
     left_out = dict(zip(names["left_out"], names["reasons"], strict=True))
     return Stack(tuple(Member(*row) for row in rows), left_out)
+
+
+WRITERS[Stack] = partial(write_whole, KIND, packed)

@@ -32,34 +32,35 @@ class Prepared(NamedTuple):
     labels: Float[Array, " m"]
 
 
-class _Rows(NamedTuple):
-    """Rows of `LAYOUTS`, a fixed number for each datum."""
+class OfClasses(Process):
+    """Base of processes whose rows are those of `LAYOUTS`, a fixed number for each datum."""
 
-    classes: int
-    rows: str
+    several_sites: ClassVar[bool] = True
+
+    classes: int = field(static=True)
 
     @property
-    def each(self) -> int:
+    def rows(self) -> str:
+        """A field of each, after those of its own: "differences", or "sums", the rows of softmax."""
+        raise NotImplementedError
+
+    def __check_init__(self) -> None:
+        check_name("Classes: rows", self.rows, LAYOUTS)
+        if self._each < 2:
+            raise ValueError(f"Classes: classes must be 3 or more (for two use Dense); got {self.classes}")
+
+    @property
+    def _each(self) -> int:
         """Rows of a datum."""
         return LAYOUTS[self.rows].each(self.classes)
 
-    def check(self) -> None:
-        """Raise where there is no such model."""
-        check_name("Classes: rows", self.rows, LAYOUTS)
-        if self.each < 2:
-            raise ValueError(f"Classes: classes must be 3 or more (for two use Dense); got {self.classes}")
-
-    def data(self, n: int) -> int:
-        """The number of data with n rows."""
-        return -(-n // self.each)
-
-    def of(self, x: Float[Array, "n d"]) -> Prepared:
+    def _data(self, x: Float[Array, "n d"]) -> Prepared:
         """The data's inputs and labels, from the first row of each."""
-        rows = ClassRows.of(x[:: self.each], self.classes)
+        rows = ClassRows.of(x[:: self._each], self.classes)
         return Prepared(rows.x, jnp.argmax(rows.weights, axis=1).astype(jnp.float64))
 
 
-class Classes(Process):
+class Classes(OfClasses):
     """The exact process of a model with three or more classes: its rows are the differences u_i + f_y(x_i) − f_j(x_i)
     of every datum i, whose C − 1 rows follow each other (`kernels.PerClass`). It needs C n² numbers and O(C n³)
     operations per sweep.
@@ -67,20 +68,10 @@ class Classes(Process):
     `infer` and `fit` choose it for `likelihoods.MultinomialProbit`.
     """
 
-    several_sites: ClassVar[bool] = True
-
-    classes: int = field(static=True)
-    rows: str = field(default="differences", static=True)  # or "sums", those of softmax
-
-    def __check_init__(self) -> None:
-        self._rows.check()
-
-    @property
-    def _rows(self) -> _Rows:
-        return _Rows(self.classes, self.rows)
+    rows: str = field(default="differences", static=True)
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
-        data, labels = self._rows.of(x)
+        data, labels = self._data(x)
         pairs: Pairs = {}
         for one in functions_of(kernel):
             pairs = pairs | one.pairs(data)
@@ -91,43 +82,36 @@ class Classes(Process):
         return ClassesPrior(mean, k, jnp.asarray(OWN[self.rows]), prepared.labels, self.classes, self.rows)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> ClassesCross:
-        data, ahead = self._rows.of(x).x, ClassRows.of(new, self.classes)
+        data, ahead = self._data(x).x, ClassRows.of(new, self.classes)
         return ClassesCross(jnp.stack([one.cross(data, ahead.x) for one in functions_of(kernel)]), ahead.weights)
 
     def cost(self, n: int) -> Cost:
         """The cost of n rows: 6 matrices per class, and one per pair of classes for the gradient of QP."""
-        data = self._rows.data(n)
+        data = -(-n // self._each)
         one, matrices = 8 * data**2, 6 * self.classes + self.classes * (self.classes - 1) // 2
         parts = f"{matrices} matrices of {data} × {data}"
         flops = 3.0 * self.classes * float(data) ** 3
         return Cost(matrices * one, one, flops, f"{self.classes} classes of {data} rows", parts)
 
 
-class ClassesInducing(Process):
+class ClassesInducing(OfClasses):
     """The process of a model with three or more classes and inducing points, which all functions share. Its rows are
     those of `Classes`. A sweep takes O(n C² M²) operations and one factor of a C M × C M matrix.
 
     `infer` and `fit` choose it for `likelihoods.MultinomialProbit` with `process=Inducing(512)`.
     """
 
-    several_sites: ClassVar[bool] = True
     from_data: ClassVar[bool] = True
 
-    classes: int = field(static=True)
     functions: Inducing
-    rows: str = field(default="differences", static=True)  # or "sums", those of softmax
+    rows: str = field(default="differences", static=True)
 
     def __check_init__(self) -> None:
-        self._rows.check()
         if self.functions.message is not None:
             raise ValueError("Inducing: a message of earlier rows is not supported with several classes: pass all rows")
 
-    @property
-    def _rows(self) -> _Rows:
-        return _Rows(self.classes, self.rows)
-
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> ClassesInducing:
-        data = np.asarray(self._rows.of(jnp.asarray(x)).x)
+        data = np.asarray(self._data(jnp.asarray(x)).x)
         return ClassesInducing(self.classes, self.functions.settled(functions_of(kernel)[0], data), self.rows)
 
     def check(self, share: Float[np.ndarray, " n"]) -> None:
@@ -138,7 +122,7 @@ class ClassesInducing(Process):
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Prepared:
         """Data are padded to equal chunks of C M numbers each: those without rows have no sites."""
-        data, labels = self._rows.of(x)
+        data, labels = self._data(x)
         n = len(data)
         chunks = -(-8 * n * self.classes * self.functions.count // chunk_bytes())
         more = -n % chunks
@@ -163,7 +147,7 @@ class ClassesInducing(Process):
 
     def cost(self, n: int) -> Cost:
         """The cost of n rows: V of every class and 3 copies, 10 matrices of C M, 6 chunks, and some columns."""
-        data, m = self._rows.data(n), self.functions.count
+        data, m = -(-n // self._each), self.functions.count
         size = self.classes * m
         one = 8 * data * size
         peak = 4 * one + 80 * size**2 + 6 * min(one, chunk_bytes()) + 1280 * n

@@ -159,12 +159,9 @@ def _(kernel: kernels.Oscillation, before, now, harmonics):
     step = now - before
     z = jnp.minimum(step / jnp.reshape(kernel._checked_lengthscale(1), ()), MAX_STEP)
     own = kernel.variance * _spread(np.eye(2), z)
-    a = jnp.exp(-z) * _rotation(2.0 * jnp.pi * step / kernel.period)
+    angle = 2.0 * jnp.pi * step / kernel.period
+    a = jnp.exp(-z) * _matrix(((jnp.cos(angle), jnp.sin(angle)), (-jnp.sin(angle), jnp.cos(angle))))
     return Form(a, -jnp.expm1(-2.0 * z) * own, own, _spread(np.array([1.0, 0.0]), z))
-
-
-def _rotation(angle: Times) -> Array:
-    return _matrix(((jnp.cos(angle), jnp.sin(angle)), (-jnp.sin(angle), jnp.cos(angle))))
 
 
 @form.register

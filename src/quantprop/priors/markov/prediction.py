@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import field
 from quantprop.priors.base import Predictor
-from quantprop.priors.markov.algebra import Slots, cholesky, dot, identity, in_line, inverse, outer, product, times
+from quantprop.priors.markov.algebra import cholesky, dot, identity, inverse, outer, product, times
 from quantprop.priors.markov.forms import Form
 from quantprop.priors.markov.recursion import Chain, Filtered, cavity, moved_back, moved_on, pivot, updated
 
@@ -50,11 +50,6 @@ class MarkovPredictor(Predictor):
     nu: Float[Array, " n"]
     tau: Float[Array, " n"]
     signed: bool = field(static=True)
-
-    @staticmethod
-    def of(chain: Chain, states: Filtered, sites: tuple[Slots, Slots], signed: bool) -> MarkovPredictor:
-        chain, states, (nu, tau) = jax.tree.map(in_line, (chain, states, sites))
-        return MarkovPredictor(chain, states, nu, tau, signed)
 
     def at(self, mean: Float[Array, " k"], cross: Ties, own: Float[Array, "..."]) -> Normal:
         here = self._states(cross)

@@ -28,6 +28,7 @@ from quantprop.priors.markov.algebra import (
     before,
     dot,
     identity,
+    in_line,
     inverse,
     outer,
     product,
@@ -63,11 +64,12 @@ class MarkovPrior(Prior):
         return _slope(self, given.sites)
 
     def response(self, given: Conditioned, signed: bool) -> MarkovResponse:
-        return MarkovResponse.of(self, given)
+        return MarkovResponse(self, given, *_flow(self, given.sites))
 
     def predictor(self, sites: Natural, signed: bool) -> MarkovPredictor:
         under = _under(self, sites)
-        return MarkovPredictor.of(self.chain, under.states, under.own, signed)
+        chain, states, (nu, tau) = jax.tree.map(in_line, (self.chain, under.states, under.own))
+        return MarkovPredictor(chain, states, nu, tau, signed)
 
 
 class MarkovResponse(Response):
@@ -77,10 +79,6 @@ class MarkovResponse(Response):
     given: Conditioned
     flow: Flow
     weaker: Slots  # by how much of a change of hᵀx the value f follows, and its site is felt: 1 without noise
-
-    @staticmethod
-    def of(prior: MarkovPrior, given: Conditioned) -> MarkovResponse:
-        return MarkovResponse(prior, given, *_flow(prior, given.sites))
 
     def answer(self, moves: Moves) -> Moves:
         variance = self.given.marginals.variance
@@ -122,11 +120,6 @@ def _under(prior: MarkovPrior, sites: Natural) -> Under:
     return Under(nu, tau, own, filtered(prior.chain, *own))
 
 
-def _ahead(prior: MarkovPrior, under: Under) -> Slots:
-    """The variance of every f given the data before it."""
-    return jax.vmap(lambda p, h: dot(h, times(p, h)))(under.states.p, prior.chain.h) + prior.noise
-
-
 def _marginals(prior: MarkovPrior, under: Under, mean: Slots, variance: Slots) -> Marginal:
     variance = variance + prior.noise
     b = 1.0 / pivot(under.tau, variance)
@@ -139,7 +132,8 @@ def _conditioned(prior: MarkovPrior, sites: Natural, signed: bool) -> tuple[Marg
     """Marginals, log |I + S K|, and whether the posterior is proper."""
     under = _under(prior, sites)
     marginals = _marginals(prior, under, *jax.vmap(partial(cavity, signed=signed))(under.states, prior.chain.h))
-    pivots = pivot(under.tau, _ahead(prior, under))
+    ahead = jax.vmap(lambda p, h: dot(h, times(p, h)))(under.states.p, prior.chain.h)  # Var hᵀx by the data before
+    pivots = pivot(under.tau, ahead + prior.noise)
     finite = jnp.all(jnp.isfinite(marginals.mean)) & jnp.all(jnp.isfinite(marginals.variance))
     # K + S⁻¹ has pivots (1 + τ s)/τ; the posterior is proper if as many of them are negative as there are τ < 0.
     negative, passed = under.tau < 0, pivots < 0
