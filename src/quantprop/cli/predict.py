@@ -64,7 +64,7 @@ def predict(
     scales = {role: name for role, name in (("exposure", exposure), ("trials", trials)) if name is not None}
     with plainly(debug), prepared():
         from quantprop import tables
-        from quantprop.tables.reading import polars_for
+        from quantprop.tables.parquet import polars_for
 
         if out is not None:
             check_place(out)
@@ -181,7 +181,7 @@ def _to_csv(parts: Iterator[Columns], path: str) -> None:
 
 def _to_parquet(parts: Iterator[Columns], path: str) -> None:
     """Write row groups as chunks come, by polars: numbers as numbers, labels and keys as text."""
-    from quantprop.tables.reading import polars_for
+    from quantprop.tables.parquet import polars_for
 
     polars: Any = polars_for(path)
     first = next(parts)

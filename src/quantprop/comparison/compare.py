@@ -296,6 +296,5 @@ def _posteriors(evaluated: Sequence[Evaluated]) -> tuple[Solution, ...]:
     by = {one.method: one.model for one in evaluated}
     if not {"ep", "qp"} <= set(by) or not isinstance(by["ep"].fits[0].solution, Solution):
         return ()
-    ep, estimator = by["ep"].fits[0], by["qp"].estimator
-    qp = estimator._cores()[0]
+    ep, qp = by["ep"].fits[0], by["qp"].estimator._cores()[0]
     return ep.solution, qp.fitted_at(qp.landscape.from_cold(ep.theta)).solution

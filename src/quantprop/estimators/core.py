@@ -24,8 +24,7 @@ from quantprop.inference.mixed import MixedClasses
 from quantprop.inference.results import Ending, Fitted
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
-from quantprop.kernels import Difference, PerClass
-from quantprop.kernels.combinations import in_form_of
+from quantprop.kernels.combinations import in_form_of, in_own_form
 from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
@@ -144,10 +143,7 @@ class FittedCore(LearnedAttributes):
         """The learned kernel of one latent function, in scikit-learn's form if it has one."""
         if self.spec.theirs is not None:
             return self.spec.theirs.clone_with_theta(self.spec.to_theirs(self.fitted.theta)[: self.spec.size])
-        kernel = self.fitted.model.kernel
-        if isinstance(kernel, PerClass) and len(kernel.kernels) == 1:
-            return kernel.kernels[0]
-        return kernel.kernel if isinstance(kernel, Difference) else kernel
+        return in_own_form(self.fitted.model.kernel)
 
     def objective_at(self, theta: Float[np.ndarray, " kernel"], move: bool) -> tuple[float, np.ndarray]:
         """The objective at the kernel's θ, and its gradient; with `move` the core moves to θ."""

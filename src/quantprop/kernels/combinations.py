@@ -196,3 +196,10 @@ def in_form_of(form: Kernel, kernel: Kernel) -> Kernel:
     if isinstance(form, PerClass) and not isinstance(kernel, PerClass):
         return PerClass((kernel,), form.classes)
     return Difference(kernel) if isinstance(form, Difference) and not isinstance(kernel, Difference) else kernel
+
+
+def in_own_form(kernel: Kernel) -> Kernel:
+    """The reverse: the kernel of one function, unless classes have a kernel each."""
+    if isinstance(kernel, PerClass):
+        return kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
+    return kernel.kernel if isinstance(kernel, Difference) else kernel

@@ -13,17 +13,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from quantprop.tables.encoding import LARGEST, MAX_LEVELS, TRUTH, Column, Encoding
-from quantprop.tables.reading import (
-    PARQUET,
-    STDIN,
-    Table,
-    TableError,
-    counted,
-    from_columns,
-    polars_for,
-    read,
-    readable,
-)
+from quantprop.tables.parquet import PARQUET, TableError, polars_for, readable
+from quantprop.tables.reading import STDIN, Table, counted, from_columns, read
 
 CHUNK = 65_536  # rows read at a time as text
 BATCH = 2**18  # rows encoded at a time

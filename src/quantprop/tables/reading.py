@@ -10,25 +10,20 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from quantprop.runtime.names import check_name, nearest
+from quantprop.tables.parquet import PARQUET, TableError, polars_for, readable
 
 SEPARATORS = (",", ";", "\t")
 MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NaT", "NULL", "null", "None", "?"})
 STDIN = "-"
-PARQUET = b"PAR1"  # how such files begin
 DECIMALS = (".", ",")
 MAX_SHOWN = 40  # letters of a cell in messages
 COMMA = re.compile(r"[+-]?(\d+|\d{1,3}(\.\d{3})+),\d+([eE][+-]?\d+)?")
-
-
-class TableError(ValueError):
-    """Error in a table, with its place."""
 
 
 @dataclass(frozen=True)
@@ -296,22 +291,3 @@ def _separator(text: str) -> str:
         return first > 1 and set(counts) == {first}, first, set(counts) == {first}
 
     return max(SEPARATORS, key=fit)
-
-
-def polars_for(path: str) -> Any:
-    """The library that reads and writes Parquet."""
-    try:
-        import polars  # pyright: ignore[reportMissingImports]
-    except ModuleNotFoundError:
-        raise TableError(f"{path} is Parquet, which needs polars: pip install 'quantprop[parquet]'") from None
-    return polars
-
-
-@contextmanager
-def readable(path: str, polars: Any) -> Iterator[None]:
-    """Turn errors of polars, such as a truncated row group, into one that names the file."""
-    try:
-        yield
-    except (OSError, polars.exceptions.PolarsError) as error:
-        raise TableError(f"{path} cannot be read to its end: {error}; it may have been cut short or damaged: copy it "
-                         "again, and compare its size") from error  # fmt: skip

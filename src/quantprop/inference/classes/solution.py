@@ -27,7 +27,7 @@ from quantprop.inference.prediction import (
 )
 from quantprop.inference.solution import Solution
 from quantprop.kernels import PerClass
-from quantprop.kernels.combinations import ClassRows
+from quantprop.kernels.combinations import ClassRows, in_own_form
 from quantprop.likelihoods import MultinomialProbit, Softmax
 from quantprop.likelihoods.classes import ClassLikelihood, SoftmaxFactor
 from quantprop.model import Model
@@ -69,9 +69,7 @@ class ClassSolution:
     def model(self) -> Model:
         """The model with the numbers that inference used."""
         scalar = self.factors.model
-        kernel: Any = scalar.kernel
-        own = kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
-        return Model(own, self.likelihood, scalar.mean, holding_functions(scalar.process))
+        return Model(in_own_form(scalar.kernel), self.likelihood, scalar.mean, holding_functions(scalar.process))
 
     @property
     def likelihood(self) -> ClassLikelihood:
