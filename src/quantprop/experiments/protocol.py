@@ -82,7 +82,8 @@ def split(experiment: Experiment) -> TrainTest:
         return _by_event(experiment.seed)
     data = datasets.load(experiment.dataset, "clean" if experiment.variant == "clean" else "paper")
     if experiment.split == "year":
-        return _by_year(data.X, data.y, experiment.seed)
+        train = np.random.RandomState(experiment.seed).uniform(size=len(data.y)) > 0.5  # of each year
+        return TrainTest(data.X[train], data.y[train], data.X[~train], data.y[~train])
     return by_fold(data.X, data.y, experiment.seed, experiment.fold)
 
 
@@ -101,12 +102,6 @@ def by_fold(x: np.ndarray, y: np.ndarray, seed: int, fold: int) -> TrainTest:
     constant = np.ptp(x[train], axis=0) == 0
     x = (x - centre) / np.where(constant, 1.0, scale)
     return TrainTest(x[train], y[train], x[test], y[test])
-
-
-def _by_year(x: np.ndarray, y: np.ndarray, seed: int) -> TrainTest:
-    """Each year trains with probability ½; years are inputs as they are."""
-    train = np.random.RandomState(seed).uniform(size=len(y)) > 0.5
-    return TrainTest(x[train], y[train], x[~train], y[~train])
 
 
 def _by_event(seed: int) -> TrainTest:

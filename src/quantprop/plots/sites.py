@@ -50,7 +50,8 @@ def site(
     kl, w2 = (project(likelihood, y, cavity, projection, **scales) for projection in (KL(), Wasserstein(2)))
     if np.ndim(kl.mean):
         raise ValueError(f"site draws one observation with one cavity; got shape {np.shape(kl.mean)}")
-    f = _around((float(cavity[0]), float(cavity[1])), (float(kl.mean), float(kl.variance)))
+    reach = np.linspace(-5.0, 5.0, 801)  # standard deviations of each
+    f = np.unique(np.concatenate([m + np.sqrt(v) * reach for m, v in (cavity, (kl.mean, kl.variance))]))
     log_prob = _log_prob(values(likelihood), y, f, **scales)
     normals = [_normal(f, *cavity), _normal(f, kl.mean, kl.variance), _normal(f, w2.mean, w2.variance)]
     tilted = np.exp(log_prob - kl.log_normalizer) * normals[0]
@@ -63,12 +64,6 @@ def site(
     ax.plot(f, normals[1], color=BLUE, label="KL (EP)")
     ax.plot(f, normals[2], "-.", color=RED, label="W₂ (QP)")
     return labelled(ax, xlabel="f", ylabel="density", ylim=(0.0, 1.05 * top))
-
-
-def _around(*gaussians: tuple[float, float]) -> np.ndarray:
-    """Points fine enough for every one of some Gaussians, over five standard deviations of all."""
-    pieces = [mean + np.sqrt(variance) * np.linspace(-5.0, 5.0, 801) for mean, variance in gaussians]
-    return np.unique(np.concatenate(pieces))
 
 
 def _normal(f: np.ndarray, mean: Any, variance: Any) -> np.ndarray:
