@@ -20,7 +20,7 @@ from quantprop.runtime.system import cores
 from quantprop.runtime.threads import one_blas_thread
 
 LATTICE_SHIFTS = (0.0, 0.3)
-TOLERANCE_PER_CLASS, MAX_TOLERANCE = 2e-6, 2e-5  # error of a probability; a lattice point costs classes²
+TOLERANCE_PER_CLASS_PAIR, MAX_TOLERANCE = 1e-6, 5e-5  # error of a probability; a lattice point costs classes²
 SUM_ERROR_WEIGHT = 2 / 3  # normalising removes most of the error of the sum of all probabilities
 MIN_PROBABILITY = 1e-8  # finer lattices refine classes above it
 CHUNK = 2**16  # inputs × classes × points of one call
@@ -44,7 +44,8 @@ class ClassPredictive:
         integrated out, over two lattices that are compared, and over finer ones at inputs where doubt remains.
         """
         whole = self.latent.mean, self.latent.covariance
-        tolerance = min(TOLERANCE_PER_CLASS * whole[0].shape[1], MAX_TOLERANCE)
+        classes = whole[0].shape[1]
+        tolerance = min(0.5 * classes * (classes - 1) * TOLERANCE_PER_CLASS_PAIR, MAX_TOLERANCE)
         found, doubtful = np.zeros_like(whole[0]), np.arange(len(whole[0]))
         for rule in self.likelihood.rules:
             some = found[doubtful], *(part[doubtful] for part in whole)
