@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from quantprop import GaussianProcessClassifier, GaussianProcessRegressor, Inducing, load
+from quantprop import (
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    Inducing,
+    Model,
+    fit,
+    kernels,
+    likelihoods,
+    load,
+)
+from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.inference.stacked import Stack
 
 RNG = np.random.default_rng(0)
@@ -63,6 +73,17 @@ def test_units_do_not_matter(regressor, factor, shift, size):
     np.testing.assert_allclose(
         other.predict(NEW * factor + shift), size * regressor.predict(NEW), rtol=0, atol=2e-3 * size
     )
+
+
+@pytest.mark.parametrize("variance", [0.0, 0.6])
+def test_counts_have_residuals_of_the_size_that_they_were_drawn_with(variance):
+    x = RNG.normal(size=(150, 2))
+    y = RNG.poisson(np.exp(2.0 + 0.5 * x[:, 0] + np.sqrt(variance) * RNG.normal(size=150))).astype(float)
+    kernel = DefaultKernel(residuals=True).members(x)["linear"]
+    learned = fit(Model(kernel, likelihoods.Poisson()), x, y, "ep").solution
+    (white,) = (term for term in kernels.summands(learned.model.plain_kernel) if isinstance(term, kernels.White))
+    assert white.variance == pytest.approx(variance, abs=0.03 + 0.3 * variance)
+    assert not any(isinstance(term, kernels.White) for term in kernels.summands(DefaultKernel().members(x)["linear"]))
 
 
 def test_several_classes_jointly_or_apart():

@@ -30,6 +30,7 @@ from quantprop.kernels import (
     Standardised,
     Sum,
     Terms,
+    White,
     located,
 )
 from quantprop.kernels.additive import LENGTHSCALE, START
@@ -45,6 +46,7 @@ SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with 
 SHRUNK_VARIANCE = LogNormal(median=2.0, deviation=1.5)  # in units of the variance of y (or of 1)
 WIDE_VARIANCE = 100.0  # prior variance of an effect, in units of the variance of y (of 1, if f has no unit)
 WIDE_TERMS = ("linear", "constant")  # the terms of such effects
+RESIDUALS = Parameter(0.1, VARIANCE, LogNormal(median=0.1, deviation=2.0))  # variance of residuals of a log rate
 LENGTHSCALE_RANGE = 1e3  # a lengthscale's start over its lower bound, and its upper bound over its start
 
 
@@ -57,13 +59,15 @@ class DefaultKernel:
     """The kernel of estimators that are given none: a constant times an RBF (or another `correlation`), both learned.
 
     The constant starts at `variance`, the lengthscale at the typical distance between rows, and both have bounds of
-    that size; with "ard" there is a lengthscale for each feature. `prior` is the constant's.
+    that size; with "ard" there is a lengthscale for each feature. `prior` is the constant's. With `residuals`, the
+    members of "auto" have a term of each row's own: counts that vary more than their likelihood says.
     """
 
     variance: float = 1.0
     prior: LogNormal | None = WEAK_PRIOR
     correlation: Callable[..., sk.Kernel] = sk.RBF
     weights: np.ndarray | None = field(default=None, repr=False)  # of the rows: one of weight 2 counts as two
+    residuals: bool = False
 
     def of(self, x: np.ndarray, ard: bool) -> KernelSpec:
         """The kernel for rows x."""
@@ -79,8 +83,10 @@ class DefaultKernel:
         """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, and sums of curves and surfaces."""
         slopes = self._standardised(Linear(_shrunk_variance()), x)
         lines = self._in_units_of_y(Sum(slopes, Constant(_shrunk_variance())))
-        smooth = Sum(self.shrunk(x), lines)
-        return {"linear": lines, "isotropic": None, "shrunk + linear": smooth, "additive": "additive"}
+        found = {"linear": lines, "shrunk + linear": Sum(self.shrunk(x), lines), "additive": self.additive(x)}
+        if self.residuals:
+            found = {name: Sum(kernel, White(RESIDUALS)) for name, kernel in found.items()}
+        return {"linear": found.pop("linear"), "isotropic": None, **found}
 
     def shrunk(self, x: np.ndarray) -> Kernel:
         """A lengthscale for each column, in its standard deviations, with priors that favour few relevant columns."""

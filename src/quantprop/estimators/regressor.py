@@ -229,7 +229,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
         if isinstance(mean, str):  # the unknown part is in the kernel
             mean = 0.0 if mean == "zero" or size is None else size.centre
         if size is None:
-            return likelihood, mean, DefaultKernel(weights=weights)
+            return likelihood, mean, DefaultKernel(weights=weights, residuals=likelihood.name == "poisson")
         level = mean.intercept if isinstance(mean, means.Linear) else 0.0 if callable(mean) else mean
         if self.optimizer is not None or isinstance(self.likelihood, str):
             likelihood = with_noise_from(likelihood, size)
