@@ -560,14 +560,24 @@ def test_a_stack_predicts_and_is_explained(stacked):
     x = model.encoding.matrix(tables.from_columns({"dose": DOSE, "age": AGE}, "doses"))
     assert [float(row["mean"]) for row in predicted] == model.estimator.predict(x).tolist()
     assert [float(row["q0.9"]) for row in predicted] == model.estimator.predict_quantiles(x, [0.9])[:, 0].tolist()
-    explained = call("explain", out, "--json")
+    page = out.with_suffix(".html")
+    explained = call("explain", out, "--out", page, "--json")
     assert explained.exit_code == 0, explained.output
-    (part,) = json.loads(explained.stdout)["models"]
+    said = json.loads(explained.stdout)
+    (part,) = said["models"]
+    assert said["page"] == str(page)
     assert sum(one["weight"] for one in part["members"].values()) == pytest.approx(1.0, abs=1e-12)
     assert part["members"]["linear"]["weight"] < 0.1
     assert next(iter(part["columns"])) == "dose"
     assert part["columns"]["dose"]["share"] > 0.9
     assert set(part["components"]) == {"dose", "age", "dose:age"}
+    shown = page.read_text(encoding="utf-8")
+    for name, one in part["members"].items():
+        assert f"<td>{name}</td><td>{one['weight']:.2f}</td><td>{one['score']:.4f}</td>" in shown
+    for name, one in part["columns"].items():
+        share, interval = f"{one['share']:.1%}", f"{one['lower']:.1%} to {one['upper']:.1%}"
+        assert f"<td>{name}</td><td>{share}</td><td>{interval}</td>" in shown
+    assert shown.count("<figure>") == 2 + (part["components"]["dose:age"]["share"] >= 0.01)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from quantprop.inference.predictive import Predictive
 from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
 from quantprop.plots import canvas
+from quantprop.plots.panels import Scale
 
 KERNEL = kernels.SquaredExponential(variance=1.5, lengthscale=0.8)
 SITES = np.array([0.5, -1.0, 2.0]), np.array([1.0, 2.0, 0.5])  # ν and τ
@@ -470,3 +471,43 @@ def test_example(name):
 
 def test_every_function_has_an_example():
     assert set(EXAMPLES) == set(FUNCTIONS)
+
+
+# --- components of an additive kernel --------------------------------------------------------------------------------
+
+
+def additive_solution():
+    """A curve of each column, the third of two values, and a product of the first two."""
+    rng = np.random.default_rng(4)
+    x = np.column_stack([rng.normal(size=(40, 2)), np.arange(40) % 2])
+    y = x[:, 0] + 2.0 * x[:, 0] * x[:, 1] + x[:, 2] + 0.1 * rng.normal(size=40)
+    kernel = kernels.Additive(order=2, variance=[1.0, 2.0, 2.0]).measured(x)
+    return infer(Model(kernel, likelihoods.Gaussian(0.1)), x, y, "ep")
+
+
+def test_components_are_drawn_as_the_solution_has_them():
+    solution = additive_solution()
+    axes = {ax.get_title(loc="left"): ax for ax in plots.effects(solution)}
+    shares = solution.sobol().shares
+    assert list(axes) == [name for name, one in shares.items() if ":" not in name or one.share >= 0.01]
+    assert next(iter(axes)) == "0:1"  # from the largest
+    at, mean = axes["1"].lines[0].get_data()
+    there = np.zeros((len(at), 3))
+    there[:, 1] = at
+    own = solution.components(there)["1"]
+    np.testing.assert_allclose(mean, own.mean, atol=1e-12)
+    band = axes["1"].collections[0].get_paths()[0].vertices[:, 1]
+    assert band.max() == pytest.approx((own.mean + 1.6448536 * np.sqrt(own.variance)).max(), abs=1e-6)
+    assert len(axes["2"].lines[-1].get_xdata()) == 2  # a point for each of two values
+
+
+def test_a_surface_is_drawn_by_its_sections_in_units_of_the_table():
+    solution, scale = additive_solution(), Scale({0: "age", 1: "dose"}, {}, {1: 100.0}, {1: 10.0})
+    ax = plots.effect(solution, "0:1", scale=scale)
+    quantiles = np.quantile(solution.X[:, 1], (0.05, 0.5, 0.95))
+    assert ax.get_legend().get_title().get_text() == "dose"
+    assert [text.get_text() for text in ax.get_legend().get_texts()] == [f"{100.0 + 10.0 * q:.3g}" for q in quantiles]
+    at, mean = ax.lines[2].get_data()
+    there = np.column_stack([at, np.full(len(at), quantiles[2]), np.zeros(len(at))])
+    np.testing.assert_allclose(mean, solution.components(there)["0:1"].mean, atol=1e-12)
+    assert Scale(centre={0: 3.0}).label(0, -3.0 + 1e-15) == "0"

@@ -144,7 +144,7 @@ def demo(
     json: Annotated[bool, Option("--json", help="Print the scores as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
-    """Compare four methods on two bundled data sets, print their scores, and write a page about them."""
+    """Model a bundled table beside gradient boosting and counts by four methods, print scores, and write a page."""
     with plainly(debug), prepared():
         from quantprop import report
         from quantprop.report.demo import main

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from quantprop.cli.options import Debug, Json
+from quantprop.cli.options import Debug, Json, check_place
 from quantprop.cli.screen import as_json, plainly, prepared
 
 if TYPE_CHECKING:
@@ -37,15 +37,20 @@ def explain(
     contrast: Annotated[
         str | None, Option(metavar="COLUMN:LEVEL", help="Print only the expected y at its levels against this one.")
     ] = None,
-    out: Annotated[Path | None, Option(help="Write effects or contrasts to this CSV file.")] = None,
+    out: Annotated[
+        Path | None,
+        Option(help="Page of curves and surfaces to write; with --levels or --contrast, a CSV file."),
+    ] = None,
     json: Json = False,
     debug: Debug = False,
 ) -> None:
     """Show why a fit stopped, what it learned, how far to trust it, which features matter, and which rows are
     surprising or influential.
     """
-    if (levels is not None) + (contrast is not None) != 1 and (out is not None or contrast is not None):
-        raise typer.BadParameter("use one of --levels and --contrast; --out is the file for it")
+    if levels is not None and contrast is not None:
+        raise typer.BadParameter("use one of --levels and --contrast")
+    if out is not None:
+        check_place(out)
     with plainly(debug), prepared():
         import numpy as np
 
@@ -63,8 +68,11 @@ def explain(
             name: [{"line": learned.lines[i], name: float(each[i])} for i in insight.greatest(each, rows)]
             for name, each in values.items()
         }
+        if out is not None:
+            _write_page(learned, model, out)
         if json:
-            typer.echo(as_json({**record(learned), **ranked, "trust": [_trust_record(trust) for trust in trusts]}))
+            trusted = [_trust_record(trust) for trust in trusts]
+            typer.echo(as_json({"page": out and str(out), **record(learned), **ranked, "trust": trusted}))
             return
         typer.echo("\n".join([*described(learned), *(f"trust: {trust}" for trust in trusts)]))
         for name, title in RANKINGS.items():
@@ -72,6 +80,17 @@ def explain(
                 typer.echo(f"{title}:")
             for row in ranked[name]:
                 typer.echo(f"  line {row['line']:<6} {row[name]:.4f}")
+        if out is not None:
+            typer.echo(f"wrote {out}")
+
+
+def _write_page(learned: TableModel, model: Path, out: Path) -> None:
+    from quantprop import report
+
+    likelihood = report.likelihood_called(learned.fits[0].solution.model.likelihood.name)
+    about = f"{len(learned.lines)} rows, {len(learned.encoding.features)} features; {likelihood} likelihood."
+    reading = report.Reading("What was learned", about, learned)
+    report.write(out, f"{learned.target}: a model explained", f"The model in {model}.", [reading])
 
 
 def _listing(model: TableModel, levels: str | None, contrast: str | None) -> Listing:
@@ -147,13 +166,8 @@ def _part(model: TableModel, which: int) -> dict[str, Any]:
     if (additive := insight.additive(model, which)) is not None:
         found, features = additive.solution.sobol(), model.encoding.features
         for name, shares in (("components", found.shares), ("columns", found.totals)):
-            part[name] = {_named_by(features, key): share._asdict() for key, share in shares.items()}
+            part[name] = {insight.component_named(key, features): share._asdict() for key, share in shares.items()}
     return part
-
-
-def _named_by(features: Sequence[str], component: str) -> str:
-    """A component by the names of features, where the kernel knows positions only."""
-    return ":".join(features[int(part)] if part.isdecimal() else part for part in component.split(":"))
 
 
 def described(model: TableModel) -> Iterator[str]:

@@ -205,6 +205,15 @@ def additive(model: TableModel, which: int = 0) -> Fitted | None:
     return next((one for one in fits if _is_additive(one)), None)
 
 
+def component_named(name: str, features: Sequence[str]) -> str:
+    """The name of a component by features, where the kernel knows positions only.
+
+    >>> component_named("0:2", ["age", "dose", "weight"])
+    'age:weight'
+    """
+    return ":".join(features[int(part)] if part.isdecimal() else part for part in name.split(":"))
+
+
 def _is_additive(fitted: Fitted) -> bool:
     """True if the kernel has one additive term, alone or times a constant, and f is one function."""
     found = [AdditiveTerm.of(term) for term in summands(fitted.model.kernel)]

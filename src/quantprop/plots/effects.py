@@ -1,51 +1,31 @@
-"""The terms of a sum, a panel each, as users of additive models know them."""
+"""The terms of a sum, or the components of an additive kernel, a panel each."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from scipy.special import ndtri
 
 from quantprop.core.gaussian import Normal
+from quantprop.inference.components import Components
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import terms_of
-from quantprop.kernels import Columns, Kernel, Periodic, columns_of, groups_of
+from quantprop.inference.terms import Parts, effects_at
+from quantprop.kernels import Columns, Kernel, Periodic
 from quantprop.plots.canvas import BLACK, BLUE, GREEN, GREY, INTERVALS, ORANGE, RED, Axes, axes_of, plain, solution_of
+from quantprop.plots.panels import Panel, Scale, panels, ranked, scale_of
 from quantprop.runtime.arguments import SEQUENCE, checked, choice
 
 CURVE_POINTS = 100
 MAP_SIDE = 30  # points
 MAX_LABELLED_LEVELS = 30  # levels whose names are written
+MAX_RUG_TICKS = 150  # quantiles stand for more values
 MAX_CURVES = 6  # levels of a group with a curve each
+SLICES = (0.05, 0.5, 0.95)  # quantiles of the second column of a surface, with a curve each
 Intervals = tuple[tuple[float, float], ...]
 COLOURS = (BLUE, RED, GREEN, ORANGE, GREY, BLACK)
-
-
-class Scale(NamedTuple):
-    """Names of the columns of X, labels of their levels, and the constant added to each column."""
-
-    names: Mapping[int, str] = {}
-    levels: Mapping[int, Sequence[str]] = {}
-    centre: Mapping[int, float] = {}
-
-    def name(self, column: int) -> str:
-        return plain(self.names.get(column, f"x{column}"))
-
-    def label(self, column: int, code: float) -> str:
-        levels = self.levels.get(column, ())
-        return plain(levels[int(code)] if 0 <= code < len(levels) else f"{code:g}")
-
-
-class Panel(NamedTuple):
-    """A panel: a term, its name, its columns, and those of them that are groups."""
-
-    name: str
-    term: Kernel
-    columns: tuple[int, ...]
-    groups: tuple[int, ...]
 
 
 @checked(axes=SEQUENCE)
@@ -53,7 +33,9 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     """Plot the posterior of each term of a sum: mean, the intervals that hold 50 % and 90 %, and the data as ticks.
 
     One column is a curve, or points for the levels of a group. Two columns are a map; a column and a group are curves
-    of the levels with most rows. Terms without a column are omitted.
+    of the levels with most rows. Terms without a column are omitted. An additive kernel has a panel for each column
+    and for at most six interactions that explain 1 % of f or more (`Solution.sobol`), from the largest; an interaction
+    is drawn over its first column, at three values of the second.
 
     Args:
         source: A Solution, a Fitted, or a fitted estimator.
@@ -72,7 +54,7 @@ def effects(source: Any, *, scale: Scale | None = None, axes: Sequence[Axes] | N
     ['se(0)', 'group(1)']
     """
     solution = solution_of(source)
-    found = panels(solution)
+    found = ranked(solution)
     if not found:
         raise ValueError("the kernel has no term that depends on columns of X: there is nothing to draw")
     scale = scale_of(source, solution) if scale is None else scale
@@ -112,27 +94,6 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     return ax
 
 
-def panels(solution: Solution) -> list[Panel]:
-    """The terms that can be drawn; a term that was put on no columns sees all of them."""
-    every = tuple(range(solution.X.shape[1]))
-    found = []
-    for name, term in terms_of(solution.model.plain_kernel).items():
-        if type(term).__name__ not in ("Constant", "White"):
-            columns = tuple(int(c) for c in columns_of(term)) or every
-            found.append(Panel(name, term, columns, tuple(int(c) for c in groups_of(term))))
-    return found
-
-
-def scale_of(source: Any, solution: Solution) -> Scale:
-    """Names from the kernel's columns, levels from an estimator that has coded them."""
-    names = {}
-    for panel in panels(solution):
-        called = columns_of(panel.term, called=True)
-        names |= {c: name for c, name in zip(panel.columns, called, strict=False) if isinstance(name, str)}
-    coding = getattr(source, "_coding", None)
-    return Scale(names, dict(coding.levels) if coding is not None and coding.names else {})
-
-
 def _grid(count: int) -> list[Axes]:
     wide = min(count, 3)
     tall = -(-count // wide)
@@ -149,12 +110,17 @@ def _draw(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
         _curve(solution, panel, scale, numbers[0], ax)
     elif kinds == (0, 1):
         _levels(solution, panel, scale, ax)
+    elif kinds == (2, 0) and isinstance(panel.term, Components):
+        _curves(solution, panel, scale, numbers, np.unique(np.quantile(solution.X[:, numbers[1]], SLICES)), ax)
     elif kinds == (2, 0):
         _map(solution, panel, scale, numbers, ax)
     elif kinds == (1, 1):
-        _curves(solution, panel, scale, numbers[0], ax)
+        codes, rows = np.unique(solution.X[:, panel.groups[0]], return_counts=True)
+        chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:MAX_CURVES]])
+        some = f", {len(chosen)} of {len(codes)} levels" if len(codes) > len(chosen) else ""
+        _curves(solution, panel, scale, [*numbers, *panel.groups], chosen, ax, some)
     else:
-        ax.hist(solution.terms(solution.X)[panel.name].mean, bins=20, color=BLUE, alpha=0.6)
+        ax.hist(_part(solution, panel, solution.X).mean, bins=20, color=BLUE, alpha=0.6)
         ax.set(xlabel=f"effect of {', '.join(scale.name(c) for c in panel.columns)}", ylabel="rows")
 
 
@@ -163,7 +129,11 @@ def _at(solution: Solution, panel: Panel, values: dict[int, np.ndarray]) -> Norm
     x = np.repeat(solution.X[:1], len(next(iter(values.values()))), axis=0)
     for column, value in values.items():
         x[:, column] = value
-    return solution.terms(x)[panel.name]
+    return _part(solution, panel, x)
+
+
+def _part(solution: Solution, panel: Panel, x: np.ndarray) -> Normal:
+    return effects_at(solution, x, Parts((panel.name,), (panel.term,)))[panel.name]
 
 
 def _span(column: np.ndarray, points: int) -> np.ndarray:
@@ -172,14 +142,14 @@ def _span(column: np.ndarray, points: int) -> np.ndarray:
 
 
 def _curve(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
-    places, shift, period = solution.X[:, column], scale.centre.get(column, 0.0), _period(panel.term)
+    places, period = solution.X[:, column], _period(panel.term)
     at, name = _span(places, CURVE_POINTS), scale.name(column)
     if period is not None and period < np.ptp(places):  # the first says it all
         low = places.min()
         places, name = low + (places - low) % period, f"{name}, one period"
         at = low + np.linspace(0.0, period, CURVE_POINTS)
-    banded(ax, at + shift, _at(solution, panel, {column: at}))
-    _rug(ax, places + shift)
+    banded(ax, scale.outward(column, at), _at(solution, panel, {column: at}))
+    _rug(ax, scale.outward(column, places))
     ax.set(xlabel=name, ylabel="effect on f")
 
 
@@ -205,6 +175,8 @@ def _ends(of: Normal, inside: float) -> tuple[np.ndarray, np.ndarray]:
 
 def _rug(ax: Axes, places: np.ndarray) -> None:
     ticks = np.unique(places)
+    if len(ticks) > MAX_RUG_TICKS:
+        ticks = np.quantile(places, np.linspace(0.0, 1.0, MAX_RUG_TICKS))
     foot = {"transform": ax.get_xaxis_transform(), "color": BLACK, "alpha": 0.7, "markersize": 8}
     ax.plot(ticks, np.full(len(ticks), 0.03), "|", **foot)
 
@@ -232,23 +204,25 @@ def _map(solution: Solution, panel: Panel, scale: Scale, columns: list[int], ax:
     first, second = (_span(solution.X[:, column], MAP_SIDE) for column in columns)
     left, up = np.meshgrid(first, second)
     term = _at(solution, panel, {columns[0]: left.ravel(), columns[1]: up.ravel()})
-    shifts = [scale.centre.get(column, 0.0) for column in columns]
-    mesh = ax.pcolormesh(left + shifts[0], up + shifts[1], term.mean.reshape(left.shape), cmap="viridis",
-                         shading="gouraud", rasterized=True)  # fmt: skip
+    corners = (scale.outward(column, each) for column, each in zip(columns, (left, up), strict=True))
+    mesh = ax.pcolormesh(*corners, term.mean.reshape(left.shape), cmap="viridis", shading="gouraud", rasterized=True)
     ax.figure.colorbar(mesh, ax=ax, label="effect on f")
-    ax.plot(*(solution.X[:, columns] + shifts).T, ".", color=BLACK, markersize=2)
+    ax.plot(*(scale.outward(column, solution.X[:, column]) for column in columns), ".", color=BLACK, markersize=2)
     ax.set(xlabel=scale.name(columns[0]), ylabel=scale.name(columns[1]))
 
 
-def _curves(solution: Solution, panel: Panel, scale: Scale, column: int, ax: Axes) -> None:
-    (group,) = panel.groups
-    codes, rows = np.unique(solution.X[:, group], return_counts=True)
-    chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:MAX_CURVES]])
-    at, shift = _span(solution.X[:, column], CURVE_POINTS), scale.centre.get(column, 0.0)
+def _curves(
+    solution: Solution, panel: Panel, scale: Scale, columns: Sequence[int], chosen: np.ndarray, ax: Axes, some: str = ""
+) -> None:
+    """Curves over the first column, one for each chosen value of the second."""
+    column, other = columns
+    at = _span(solution.X[:, column], CURVE_POINTS)
     for code, colour in zip(chosen, COLOURS, strict=False):
-        term = _at(solution, panel, {column: at, group: np.full(CURVE_POINTS, code)})
-        banded(ax, at + shift, term, ((INTERVALS[0][0], 0.12),), colour, scale.label(group, code))
-    _rug(ax, solution.X[:, column] + shift)
-    some = f", {len(chosen)} of {len(codes)} levels" if len(codes) > len(chosen) else ""
-    ax.legend(title=f"{scale.name(group)}{some}", fontsize="small", title_fontsize="small")
+        term = _at(solution, panel, {column: at, other: np.full(CURVE_POINTS, code)})
+        band = ((INTERVALS[0][0], 0.12),)
+        banded(ax, scale.outward(column, at), term, band, colour, scale.label(other, code))
+    _rug(ax, scale.outward(column, solution.X[:, column]))
+    above = {"loc": "lower center", "bbox_to_anchor": (0.5, 1.0), "ncols": len(chosen)}
+    place = {} if other in panel.groups else above
+    ax.legend(title=f"{scale.name(other)}{some}", fontsize="small", title_fontsize="small", **place)
     ax.set(xlabel=scale.name(column), ylabel="effect on f")

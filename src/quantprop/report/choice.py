@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from quantprop.comparison import Choice
-from quantprop.comparison.insight import has_terms, term_summary
-from quantprop.report.figures import effects, gallery
 from quantprop.report.names import aligned, inference_ended, learning_ended
+from quantprop.report.reading import learned
 from quantprop.runtime.markup import Markup, element, table
-from quantprop.tables import TableModel
 
 MEANING = (
     "LOO is the log density of every row given all the others, summed over rows (larger is better), from the cavities "
@@ -43,8 +41,7 @@ class ChoiceStudy:
             element("h3", "Leave-one-out log density"), table(HEADER, _cells(found), "From the best"),
             element("p", MEANING, class_="note"),
             *(element("p", f"{warning}.", class_="note") for warning in found.warnings),
-            *([element("h3", f"Effects of {best.name}"), gallery(effects(best.model), key), *_terms(best.model)]
-              if has_terms(best.model) else []),
+            *learned(best.model, key),
             element("h3", "Why learning stopped"), _endings(found),
             element("h3", "The same in Python"), element("pre", element("code", self.code)),
         )  # fmt: skip
@@ -69,16 +66,6 @@ def _cells(found: Choice) -> list[list[str]]:
         numbers[2:] = ["", ""] if one is found.best else numbers[2:]
         rows.append([one.name, *numbers, str(record["unreliable_rows"]), "yes" if one.model.converged else "no"])
     return rows
-
-
-def _terms(model: TableModel) -> Iterator[Markup]:
-    known = term_summary(model)
-    yield element("h3", "The learned kernel, as a formula")
-    yield element("pre", element("code", known.kernel))
-    rows = [(name, f"{e.estimate:.4g}", f"{e.error:.2g}", f"{e.lower:.4g} to {e.upper:.4g}")
-            for name, e in known.fixed.items()]  # fmt: skip
-    if rows:
-        yield table(("effect", "estimate", "standard error", "95 % interval"), rows, "Linear effects on f")
 
 
 def _endings(found: Choice) -> Markup:

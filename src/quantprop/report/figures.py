@@ -10,17 +10,20 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.comparison.insight import has_terms, relevance, term_summary
+from quantprop.comparison.insight import additive, component_named, relevance, term_summary
+from quantprop.inference.sobol import Sobol
+from quantprop.inference.solution import Solution
 from quantprop.plots.canvas import Axes, Figure, MaxNLocator, plain, style
-from quantprop.plots.effects import Scale, panels
+from quantprop.plots.panels import Scale, panels, ranked
 from quantprop.plots.series import time_of
 from quantprop.report.names import called
 from quantprop.report.svg import STYLE, inline
 from quantprop.runtime.markup import Markup, element
 from quantprop.tables import TableModel
+from quantprop.tables.encoding import Encoding
 from quantprop.tables.targets import REAL
 
-SIZE = (4.8, 3.5)
+SIZE, SMALL = (4.8, 3.5), (3.2, 2.4)
 COLOURS = {"qp": plots.RED, "ep": plots.BLUE, "vb": plots.GREEN, "laplace": plots.ORANGE, "power-ep": plots.GREY}
 MAX_FEATURES = 20  # per figure
 MAX_CLASSES = 8  # which colours distinguish
@@ -37,23 +40,22 @@ class Picture:
 
 def pictures(comparison: Comparison) -> Iterator[Picture]:
     """Every figure that a comparison allows."""
+    yield from posterior(comparison)
     yield differences(comparison)
     yield from (calibration(one) for one in comparison.methods)
-    yield from posterior(comparison)
-    yield from effects(comparison.first.model)
     if comparison.posteriors:
         yield variances(comparison)
     if relevance(comparison.first.model):
         yield lengthscales(comparison)
 
 
-def gallery(pictures: Iterable[Picture], key: str) -> Markup:
-    """Figures with their captions; `key` makes their ids unique."""
+def gallery(pictures: Iterable[Picture], key: str, size: str = "") -> Markup:
+    """Figures with their captions, "small" ones close together; `key` makes their ids unique."""
     with style.context(["default", STYLE]):
         return element("div", *(
             element("figure", inline(one.figure, one.alt, f"{key}-{i}"), element("figcaption", one.caption))
             for i, one in enumerate(pictures)
-        ), class_="figures")  # fmt: skip
+        ), class_=f"figures {size}".strip())  # fmt: skip
 
 
 def _drawn(draw: Callable[[Axes], object], title: str = "") -> Figure:
@@ -101,15 +103,11 @@ def calibration(one: Evaluated) -> Picture:
     return Picture(_drawn(lambda ax: plots.pit(given, ax=ax), name), caption, f"PIT histogram of {name}: {error}.")
 
 
-def effects(model: TableModel) -> Iterator[Picture]:
-    """A panel for each term of a model of terms, in the table's units; of the first class, where there are several."""
-    if not has_terms(model):
-        return
-    solution, shares = model.fits[0].solution, term_summary(model).shares
-    columns = model.encoding.columns
-    coded = {i: column.levels for i, column in enumerate(columns) if column.treatment == "coded"}
-    scale = Scale(dict(enumerate(model.encoding.features)), coded, dict(enumerate(model.encoding.centre)))
-    drawn = panels(solution)
+def effects(model: TableModel, which: int = 0) -> Iterator[Picture]:
+    """A panel for each term of a model of terms, in the table's units."""
+    solution, shares, scale = model.fits[which].solution, term_summary(model, which).shares, _scale(model.encoding)
+    whole = additive(model, which) is None  # otherwise the components of its term are drawn on their own
+    drawn = [panel for panel in panels(solution) if panel.name in shares or (whole and len(panel.columns) == 1)]
     if len(drawn) > 1 and time_of(solution) is not None:
         figure = Figure(figsize=(SIZE[0], 0.4 * SIZE[1] * (len(drawn) + 2)), layout="constrained")
         plots.decomposition(solution, scale=scale, figure=figure)
@@ -118,11 +116,35 @@ def effects(model: TableModel) -> Iterator[Picture]:
     for panel in drawn:
         figure = Figure(figsize=SIZE, layout="constrained")
         plots.effect(solution, panel.name, scale=scale, ax=figure.subplots())
-        caption = (
-            f"The effect of {panel.name} on f, mean with 50 % and 90 % intervals: {100.0 * shares[panel.name]:.1f} % "
-            "of the variance of f."
-        )
+        share = f": {100.0 * shares[panel.name]:.1f} % of the variance of f" if panel.name in shares else ""
+        caption = f"The effect of {panel.name} on f, mean with 50 % and 90 % intervals{share}."
         yield Picture(figure, caption, caption)
+
+
+def components(model: TableModel, solution: Solution, found: Sobol) -> Iterator[Picture]:
+    """A panel for each column of an additive model and for its largest interactions, all curves on one scale."""
+    drawn = [panel for panel in ranked(solution, found.shares) if panel.name in found.shares]
+    figures = [Figure(figsize=SMALL, layout="constrained") for _ in drawn]
+    axes = [figure.subplots() for figure in figures]
+    curves = [ax for ax, panel in zip(axes, drawn, strict=True) if len(panel.columns) == 1]
+    scale = _scale(model.encoding)
+    for panel, ax in zip(drawn, axes, strict=True):
+        plots.effect(solution, panel.name, scale=scale, ax=ax)
+        ax.set_title("", loc="left")
+    lower, upper = zip(*(ax.get_ylim() for ax in curves), strict=True)
+    for ax in curves:
+        ax.set_ylim(min(lower), max(upper))
+    for panel, figure in zip(drawn, figures, strict=True):
+        name, share = component_named(panel.name, model.encoding.features), found.shares[panel.name]
+        caption = f"{name}: {share.share:.1%} of the variance of f ({share.lower:.1%} to {share.upper:.1%})"
+        yield Picture(figure, caption, f"The effect of {caption}, mean with intervals.")
+
+
+def _scale(encoding: Encoding) -> Scale:
+    """The names and units of the columns of a table."""
+    coded = {i: column.levels for i, column in enumerate(encoding.columns) if column.treatment == "coded"}
+    centre, unit = dict(enumerate(encoding.centre)), dict(enumerate(encoding.scale))
+    return Scale(dict(enumerate(encoding.features)), coded, centre, unit)
 
 
 def posterior(comparison: Comparison) -> Iterator[Picture]:

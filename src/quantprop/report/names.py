@@ -107,7 +107,8 @@ def sign(difference: Estimate) -> int:
 def conclusion(found: Comparison) -> str:
     """The comparison by NTLL in words."""
     first = called(found.first.method)
-    signs = {one.method: sign(one.less(found.first)["ntll"]) for one in found.all[1:]}
+    less = {one.method: one.less(found.first)["ntll"] for one in found.all[1:]}
+    signs = {method: sign(of) for method, of in less.items()}
     groups = {which: [_name(method) for method, of in signs.items() if of == which] for which in (-1, 1, 0)}
     parts = []
     if groups[-1]:
@@ -119,7 +120,7 @@ def conclusion(found: Comparison) -> str:
     text = f"By negative log-likelihood (NTLL) {'; '.join(parts)} (95 % level)."
     if signs["constant"] <= 0:
         text += f" {first} is not significantly better than a constant: too few rows, or uninformative features."
-    elif signs["linear"] <= 0:
+    elif less["linear"].value <= NEGLIGIBLE:
         text += " On these rows a linear model predicts as well as a smooth function."
     return f"{text} {_calibrated(found)}"
 

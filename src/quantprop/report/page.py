@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 
 from quantprop.report.choice import ChoiceStudy
+from quantprop.report.reading import Reading
 from quantprop.report.study import Study
 from quantprop.runtime.markup import Markup, element, joined
 from quantprop.storage.files import replace_file
@@ -18,7 +19,7 @@ POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 CSS = (resources.files("quantprop.report") / "page.css").read_text(encoding="utf-8")
 
 
-def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Markup:
+def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy | Reading]) -> Markup:
     """The whole document."""
     head = Markup(
         f'<meta charset="utf-8"><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
@@ -31,7 +32,9 @@ def page(title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Marku
     return Markup(f"<!doctype html>\n{whole}\n")
 
 
-def write(path: str | os.PathLike[str], title: str, lead: str, studies: Sequence[Study | ChoiceStudy]) -> Path:
+def write(
+    path: str | os.PathLike[str], title: str, lead: str, studies: Sequence[Study | ChoiceStudy | Reading]
+) -> Path:
     """Write the page to a file, atomically."""
     replace_file(os.path.realpath(path), page(title, lead, studies).encode("utf-8"))
     return Path(path)

@@ -25,6 +25,7 @@ from quantprop.report.names import (
     learning_ended,
     likelihood_called,
 )  # fmt: skip
+from quantprop.report.reading import learned
 from quantprop.runtime.markup import Markup, element, table
 
 MEANINGS = {
@@ -67,12 +68,13 @@ class Study:
             "section",
             element("h2", self.title), element("p", self.about), element("p", _fitted(found)),
             element("h3", "Conclusion"), element("p", conclusion(found)),
+            *learned(found.first.model, f"{key}-learned"),
+            element("h3", "Figures"), gallery(pictures(found), key),
             element("h3", "Scores"), table(scores[0], scores[1:], "Scores of left-out rows, all folds together"),
             element("p", meanings(found), _baselines(found), class_="note"),
             table(less[0], less[1:], f"Scores minus those of {first}, on the same rows"),
             element("p", PAIRED.format(first), _errors(found), class_="note"),
             element("h3", "Time"), _times(found),
-            element("h3", "Figures"), gallery(pictures(found), key),
             element("h3", "What was learned, and why it stopped"), _endings(found), _trusted(found), _numbers(found),
             element("h3", f"The rows that {first} expected least"), _rows(found),
             element("h3", "The same in Python"), element("pre", element("code", self.code)),
