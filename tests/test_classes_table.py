@@ -7,8 +7,8 @@ from scipy.special import ndtr
 from scipy.stats import multivariate_normal
 
 from quantprop import comparison, infer, plots, tables
-from quantprop.comparison import insight
 from quantprop.comparison.choice import Candidate, choose
+from quantprop.estimators import insight
 from quantprop.report.figures import pictures
 
 mpl.use("Agg")

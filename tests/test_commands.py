@@ -28,7 +28,7 @@ from quantprop import (
 )
 from quantprop.cli import app
 from quantprop.cli.options import LIKELIHOODS
-from quantprop.comparison import insight
+from quantprop.estimators import insight
 
 ROOT = Path(__file__).resolve().parent.parent
 COMMANDS = ("fit", "predict", "compare", "explain", "reproduce", "datasets", "demo", "version")
@@ -416,7 +416,7 @@ def test_pages_that_nobody_asked_to_replace_stay(compared_numbers):
 
 def test_a_model_that_was_written_but_cannot_be_described_is_a_success(folder, monkeypatch):
     monkeypatch.chdir(folder)
-    monkeypatch.setattr("quantprop.comparison.insight.surprise", lambda _: 1 / 0)
+    monkeypatch.setattr("quantprop.estimators.insight.surprise", lambda _: 1 / 0)
     (folder / "few.csv").write_text(numbers(0.5, 8), encoding="utf-8")
     words = ("fit", "few.csv", "--target", "calls", "--kernel", "isotropic", "--method", "laplace", "--out",
              "few.safetensors")  # fmt: skip

@@ -12,7 +12,7 @@ from scipy import optimize, special, stats
 from scipy.special import log_ndtr, logsumexp
 
 from quantprop import EP, QP, VB, Inducing, Laplace, Markov, Model, PowerEP, infer, kernels, likelihoods
-from quantprop.comparison.insight import trust
+from quantprop.estimators.insight import trust
 from quantprop.inference.predictive import Predictive
 from quantprop.numerics.skewed import Skewed
 

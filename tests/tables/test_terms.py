@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from quantprop import tables
-from quantprop.comparison import insight
+from quantprop.estimators import insight
 from quantprop.kernels import NewLevelWarning, TermError
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Option
 
-from quantprop.cli.explain import described, record
 from quantprop.cli.options import (
     AUTO,
     MAX_QUICK_ROWS,
@@ -91,8 +90,11 @@ def fit(
 
 def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
     """Print a model that has been written: a failure is only a warning, since the work is done."""
+    from quantprop.estimators.summary import described, record
+
     try:
-        typer.echo(as_json({"model": str(out), **record(model)}) if json else "\n".join(described(model)))
+        known = record(model)
+        typer.echo(as_json({"model": str(out), **known}) if json else "\n".join(map(str, described(model, known))))
     except Exception as error:
         if debug:
             raise

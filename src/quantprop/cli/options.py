@@ -41,7 +41,7 @@ def one_of(words: tuple[str, ...], terms: bool = False) -> Callable[[Any], Any]:
         for value in [given] if isinstance(given, str) else given or []:
             if terms and value in REPLACED:
                 raise typer.BadParameter(f"{value!r} is replaced by --kernel {REPLACED[value]}")
-            if value not in words and not (terms and "(" in value):
+            if value not in words and not (terms and ("(" in value or "~" in value)):
                 raise typer.BadParameter(
                     f"must be one of {', '.join(words)}{also}; got {value!r}{nearest(value, words)}"
                 )

@@ -13,9 +13,9 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.comparison.compare import Report
-from quantprop.comparison.insight import surprise
 from quantprop.comparison.scores import Estimate
 from quantprop.estimators import GaussianProcessClassifier
+from quantprop.estimators.insight import surprise
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.solution import Solution
 from quantprop.likelihoods import Gaussian

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_consistent_length
 from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_class_problems, votes
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
-from quantprop.estimators.reading import Readable
+from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from quantprop.core.data import refuse_others
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
+from quantprop.kernels.formulas import is_formula
 from quantprop.kernels.structure import bare, leaves
 from quantprop.runtime.names import check_name
 
@@ -96,7 +97,7 @@ def coding_of(kernel: Any, X: Any) -> Coding:
 def _as_kernel(kernel: Any) -> Kernel | None:
     """The kernel argument of an estimator as a kernel of ours; None if it is not one."""
     if isinstance(kernel, str):
-        if "(" not in kernel:
+        if not is_formula(kernel):
             check_name("kernel", kernel, NAMED_KERNELS, ", terms such as se(age) or a Kernel")
         return None if kernel in NAMED_KERNELS else Terms(kernel).kernel()
     return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None

@@ -34,7 +34,7 @@ from quantprop.kernels import (
     located,
 )
 from quantprop.kernels.additive import LENGTHSCALE, START
-from quantprop.kernels.grammar import parsed
+from quantprop.kernels.formulas import is_formula, parsed
 from quantprop.kernels.size import KernelSizeError
 from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
@@ -184,6 +184,9 @@ class StartFromData(Start):
             return Parameter(lengths, bounds=(tuple(lower), tuple(upper)))
         return Parameter(float(lengths[0]), bounds=(lower[0], upper[0]))
 
+    def centre(self, place: Place) -> Any:
+        return float(column_moments(self.x[:, np.array(place.columns)], self.weights)[0][0])
+
 
 def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel) -> Kernel:
     """The kernel of some terms; `default` says how much they have to explain."""
@@ -202,7 +205,7 @@ def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], 
 def has_white(kernel: Any) -> bool:
     """Return whether a kernel in terms contains the noise of y itself."""
     text = kernel.text if isinstance(kernel, Terms) else kernel or ""
-    return "(" in text and any(call.kind == "white" for call in terms_of(parsed(text)))
+    return is_formula(text) and any(call.kind == "white" for call in terms_of(parsed(text)))
 
 
 def with_unknown_mean(

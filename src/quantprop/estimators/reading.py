@@ -1,7 +1,10 @@
-"""Reading a learned model: effects of levels, and contrasts on the scale of y."""
+"""Learned models under the names of what they were learned from, of estimators and of tables alike."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,83 +13,111 @@ from jaxtyping import Float
 from quantprop.core.units import Units
 from quantprop.estimators.core import FittedCore
 from quantprop.inference.classes import ClassSolution
+from quantprop.inference.integrated import Integrated
 from quantprop.inference.levels import Grouping, contrasts, levels
+from quantprop.inference.results import Fitted
+from quantprop.inference.stacked import Stack
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 
 MAX_COMPARED_VALUES = 50
 
 
-class Readable:
-    """Estimators of one latent function, whose levels and contrasts can be read."""
+class Described:
+    """A learned model under the names of what it was learned from: an estimator's, or that of a table."""
 
-    if TYPE_CHECKING:  # of the estimators
-        _coding: Any
-        _new_inputs: Any
+    estimator: Any
+    target: str
 
-    def levels(self, column: str | int) -> Listing:
-        """The effect on f of every level of a column: estimate, standard error, 95 % interval and expected rank.
+    if TYPE_CHECKING:  # of the subclasses
+        rows: Any
+        features: Any
+        labels: Any
+        words: Any
+        units_of_y: Any
+        grouping: Any
 
-        Effects are those of the terms of the column, alone as in `group(hospital)` or times a linear term, whose slope
-        differs between levels. Without such terms an effect is f averaged over the training rows, all of them at the
-        level, minus its mean over levels.
+    @property
+    def fits(self) -> tuple[Fitted, ...]:
+        """The results of learning: one, or one per class for more than two classes."""
+        return _as_tuple(self.estimator.fitted_)
 
-        Args:
-            column: A column of X, by name or position.
+    @property
+    def converged(self) -> bool:
+        """True if learning converged for all of `fits`."""
+        return all(fitted.converged for fitted in self.fits)
 
-        Returns:
-            A table with the columns term, level, estimate, error, lower, upper and rank, 1 for the largest effect;
-            `.frame()` makes it a frame of pandas or polars.
+    @property
+    def integrated(self) -> tuple[Integrated, ...]:
+        """The averages over hyperparameters behind the predictions, one for each of `fits`; none of point estimates."""
+        return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Integrated))
 
-        >>> import numpy as np
-        >>> from quantprop import GaussianProcessRegressor
-        >>> X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([1.0, 1.2, 3.0, 3.1])
-        >>> model = GaussianProcessRegressor("group(0)", mean="constant", normalize_y=True).fit(X, y)
-        >>> model.levels(0)["level"]
-        ['0', '1']
+    @property
+    def stacks(self) -> tuple[Stack, ...]:
+        """The stacks behind the predictions, one for each of `fits`; none of single models."""
+        return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Stack))
+
+    @property
+    def scale_of_f(self) -> tuple[float, float]:
+        """(a, b) with which a + b f is f in the units of the data: of a time, f is the logarithm."""
+        units = self.units_of_y
+        of_time = self.fits[0].model.likelihood.observes == "times"
+        return (math.log(units.scale), 1.0) if of_time else (units.centre, units.scale)
+
+    def levels(self, column: Any) -> Listing:
+        """The effect on f of every level of a column, as `GaussianProcessRegressor.levels` defines it."""
+        return levels(only_model(self.estimator).posterior, self.grouping(column), self.scale_of_f[1])
+
+    def contrasts(self, column: Any, against: str | None = None, x: Any = None) -> Listing:
+        """The expected y at every level of a column against one level, as `GaussianProcessRegressor.contrasts`; `x` are
+        rows as the kernel takes them.
         """
-        return levels(only_model(self).posterior, self._grouping(column), units_of(self).scale)
+        core = only_model(self.estimator)
+        rows = core.rows if x is None else (x, None)
+        return contrasts(core.posterior, self.grouping(column), *rows, against, self.units_of_y)
 
-    def contrasts(self, column: str | int, against: str | None = None, X: Any = None) -> Listing:
-        """The expected y averaged over rows, all of them at one level, against the same at another level.
 
-        Differences and ratios come from joint draws of the posterior, differences under Gaussian noise exactly. Of two
-        classes y is the probability of the second; of counts the rate per unit of exposure. Ratios are NaN where the
-        other level's y is not positive in all draws. If rows times levels exceed 2,000, a random sample of the rows is
-        used.
+@dataclass(frozen=True)
+class Estimated(Described):
+    """The model of an estimator."""
 
-        Args:
-            column: A column of X, by name or position.
-            against: The level to compare with; the first by default.
-            X: The rows to average over; the training rows by default.
+    estimator: Any
+    target: str = "y"
+    words = MappingProxyType({})
 
-        Returns:
-            A table with the columns level, against, mean, difference, error, lower, upper, ratio, ratio_lower and
-            ratio_upper; `.frame()` makes it a frame of pandas or polars.
+    @property
+    def rows(self) -> int:
+        """The number of training rows."""
+        return len(self.estimator.loo_)
 
-        >>> import numpy as np
-        >>> from quantprop import GaussianProcessRegressor
-        >>> X, y = np.array([[0.0], [0.0], [1.0], [1.0]]), np.array([1.0, 1.2, 3.0, 3.1])
-        >>> model = GaussianProcessRegressor("group(0)", mean="constant", normalize_y=True).fit(X, y)
-        >>> 1.5 < model.contrasts(0, against="0")["difference"][0] < 2.1
-        True
-        """
-        core = only_model(self)
-        rows = core.rows if X is None else (self._new_inputs(X), None)
-        return contrasts(core.posterior, self._grouping(column), *rows, against, units_of(self))
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the columns of X, or their positions."""
+        names = self.estimator._coding.names or getattr(self.estimator, "feature_names_in_", ())
+        return tuple(map(str, names)) or tuple(map(str, range(self.fits[0].solution.X.shape[1])))
 
-    def _grouping(self, column: str | int) -> Grouping:
-        names: list[Any] = list(self._coding.names or getattr(self, "feature_names_in_", ()))
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The labels of classes, as text; none in regression."""
+        return tuple(map(str, getattr(self.estimator, "classes_", ())))
+
+    @property
+    def units_of_y(self) -> Units:
+        """Units in which the likelihood has y."""
+        return units_of(self.estimator)
+
+    def grouping(self, column: str | int) -> Grouping:
+        """A column's levels, as rows of X code them."""
+        coding, x = self.estimator._coding, self.fits[0].solution.X
         if isinstance(column, str):
-            check_name("column", column, names)
-        features = only_model(self).rows[0].shape[1]
-        place = names.index(column) if isinstance(column, str) else column
-        if not 0 <= place < features:
-            raise ValueError(f"column must be between 0 and {features - 1}, or a name; got {column!r}")
-        levels = dict(self._coding.levels).get(place, ())
+            check_name("column", column, self.features)
+        elif not 0 <= column < x.shape[1]:
+            raise ValueError(f"column must be between 0 and {x.shape[1] - 1}, or a name; got {column}")
+        place = self.features.index(column) if isinstance(column, str) else column
+        levels = dict(coding.levels).get(place, ())
         if not levels:
-            return of_values(str(column), place, only_model(self).rows[0])
-        codes = range(len(levels)) if self._coding.names else map(float, levels)
+            return of_values(str(column), place, x)
+        codes = range(len(levels)) if coding.names else map(float, levels)
         coded = {level: np.array([float(code)]) for level, code in zip(levels, codes, strict=True)}
         return Grouping(str(column), (place,), coded)
 
@@ -101,6 +132,10 @@ def only_model(estimator: Any) -> FittedCore:
             "classes has several: fit one class against the others"
         )
     return cores[0]
+
+
+def _as_tuple(found: Any) -> tuple[Any, ...]:
+    return tuple(found) if isinstance(found, list) else (found,)
 
 
 def units_of(estimator: Any) -> Units:

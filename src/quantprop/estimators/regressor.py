@@ -30,7 +30,7 @@ from quantprop.estimators.observations import (
     relative_precisions,
     starting_cutpoints,
 )
-from quantprop.estimators.reading import Readable
+from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, mean_and_deviation, merged, with_weight, written_out
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec

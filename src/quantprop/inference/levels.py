@@ -80,32 +80,32 @@ def expected_rank(effects: Normal) -> Float[np.ndarray, " levels"]:
 
 def _effects(solution: Solution, group: Grouping) -> dict[str, Normal]:
     """The joint posterior of all levels' effects, by the term that they come from."""
-    terms = {name: term for name, term in terms_of(solution.model.plain_kernel).items() if _is_effect(term, group)}
+    terms = {name: term for name, term in terms_of(solution.model.plain_kernel).items() if is_effect(term, group)}
     if not terms:
         mean = averages(solution, group, solution.X, solution.weights)
         centring = np.eye(len(group.levels)) - 1.0 / len(group.levels)
         return {ALONE: _normal(centring @ mean.mean, centring @ mean.covariance @ centring)}
     found = {}
     for name, term in terms.items():
-        x = np.repeat(_one_unit(term, solution.X.shape[1])[None], len(group.levels), axis=0)
-        x[:, list(group.places)] = list(group.levels.values())
+        x = at_levels(term, group, solution.X.shape[1])
         joint, k = joint_of(solution, x, Parts((name,), (term,))), len(x)
         found[name] = _normal(joint.mean[:k], joint.covariance[:k, :k])
     return found
 
 
-def _is_effect(term: Kernel, group: Grouping) -> bool:
+def is_effect(term: Kernel, group: Grouping) -> bool:
     """True if a term depends on the column, and on no others except through linear factors."""
     others = [leaf for leaf, seen in leaves(term) if seen is None or set(seen) - set(group.places)]
     return set(group.places) <= set(columns_of(term)) and all(isinstance(leaf, Linear) for leaf in others)
 
 
-def _one_unit(term: Kernel, features: int) -> Float[np.ndarray, " d"]:
-    """An input one unit from the centre of all linear factors."""
-    x = np.zeros(features)
+def at_levels(term: Kernel, group: Grouping, features: int) -> Float[np.ndarray, "levels d"]:
+    """Inputs at every level, one unit from the centre of a term's linear factors."""
+    x = np.zeros((len(group.levels), features))
     for leaf, seen in leaves(term):
         if isinstance(leaf, Linear) and seen:
-            x[list(map(int, seen))] = 1.0 + (0.0 if leaf.centre is None else leaf.centre)
+            x[:, list(map(int, seen))] = 1.0 + (0.0 if leaf.centre is None else leaf.centre)
+    x[:, list(group.places)] = list(group.levels.values())
     return x
 
 

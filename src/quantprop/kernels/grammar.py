@@ -5,13 +5,14 @@
     power    = atom [ "**" number ]
     atom     = "(" sum ")" | name "(" [ column { "," column } ] { "," option } ")"
     column   = word | whole number | "quoted" | "*"
-    option   = word ( "=" | "~" ) ( number | "[" number { "," number } "]" | "true" | "false" )
+    option   = word ( "=" | "~" ) ( number | "[" number { "," number } "]" | "true" | "false" | "mean" )
 
 A number after "=" is fixed, one after "~" is where learning starts; "*" stands for all columns that no term names.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
@@ -20,8 +21,9 @@ from quantprop.kernels.size import MAX_TERMS
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"
-    r"""|(?P<quoted>"(?:[^"]|"")*"|'(?:[^']|'')*')|(?P<mark>\*\*|[-+*(),=~\[\]]))"""
+    r"""|(?P<quoted>"(?:[^"]|"")*"|'(?:[^']|'')*')|(?P<mark>\*\*|\|\|?|[-+*(),=~:/\[\]]))"""
 )
+PLAIN = re.compile(r"[^\W\d][\w.]*")
 MAX_LETTERS = 10_000  # letters
 MAX_BRACKETS = 30  # brackets inside brackets
 EVERY = -1  # the column "*"
@@ -90,14 +92,10 @@ class Chain(NamedTuple):
 Tree = Call | Chain
 
 
-def parsed(text: str) -> Tree:
-    """The tree of a text, or an error that points at what is wrong."""
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a text, the last of which is its end."""
     if len(text) > MAX_LETTERS:
         raise TermError(text, MAX_LETTERS, f"longer than {MAX_LETTERS} letters")
-    return _Reader(text, _tokens(text)).whole()
-
-
-def _tokens(text: str) -> list[Token]:
     found, at = [], 0
     while at < len(text.rstrip()):
         match = TOKEN.match(text, at)
@@ -110,7 +108,7 @@ def _tokens(text: str) -> list[Token]:
     return [*found, Token("end", "", len(text))]
 
 
-class _Reader:
+class Reader:
     """The tokens of a text, read from left to right."""
 
     def __init__(self, text: str, tokens: list[Token]) -> None:
@@ -181,6 +179,13 @@ class _Reader:
         self.expect("(", f"'(' after {token.text!r}, as in {token.text}(age),")
         return self.call(token)
 
+    def counted(self, token: Token) -> None:
+        """Raise for more terms than one kernel may have."""
+        self.terms += 1
+        if self.terms > MAX_TERMS:
+            several = "one can take several columns, as se(age, dose, ard=true) does"
+            self.fail(token, f"more than {MAX_TERMS} terms: {several}")
+
     def call(self, name: Token) -> Call:
         columns: list[Named] = []
         options: dict[str, Option] = {}
@@ -216,6 +221,9 @@ class _Reader:
     def value(self) -> float | tuple[float, ...] | bool:
         if self.next.kind == "word" and self.next.text in ("true", "false"):
             return self.take().text == "true"
+        if self.next.kind == "word" and self.next.text == "mean":
+            self.take()
+            return math.nan
         if not self.marked("["):
             return self.number()
         numbers = [self.number()]
@@ -229,3 +237,11 @@ class _Reader:
         if token.kind != "number" or abs(float(token.text)) > 1e300:
             self.fail(token, f"expected a number, not {token}")
         return float(token.text)
+
+
+def quoted(column: str | int) -> str:
+    """A column as formulas write it: in quotes unless it is a plain word."""
+    if isinstance(column, int) or PLAIN.fullmatch(column):
+        return str(column)
+    doubled = column.replace('"', '""')
+    return f'"{doubled}"'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
@@ -13,8 +14,9 @@ from quantprop.core.parameters import LogNormal, Parameter, is_parameter
 from quantprop.core.records import changed
 from quantprop.kernels.additive import ORDER_PRIOR, Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
-from quantprop.kernels.categories import Categories, Coregion
-from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree, parsed
+from quantprop.kernels.categories import ANY, Categories, Coregion
+from quantprop.kernels.formulas import parsed, told
+from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.stationary import Matern12, Matern32, Matern52, RationalQuadratic, SquaredExponential
 from quantprop.kernels.temporal import Periodic
@@ -45,7 +47,7 @@ KINDS = {
     "rq": Kind(RationalQuadratic, *_ANY, (*_SMOOTH, "mixture")),
     "periodic": Kind(Periodic, *_ONE, (*_SMOOTH, "period")),
     "additive": Kind(Additive, *_ANY, ("order", *_SMOOTH, "relevance")),
-    "linear": Kind(Linear, *_ANY, ("variance",)),
+    "linear": Kind(Linear, *_ANY, ("variance", "centre")),
     "group": Kind(Categories, *_ANY, ("variance",)),
     "coregion": Kind(Coregion, *_ONE, ("rank", "weights", "own")),
     "constant": Kind(Constant, *_NONE, ("variance",)),
@@ -72,6 +74,10 @@ class Start:
     def lengthscale(self, place: Place, ard: bool) -> Any:
         """The lengthscale of a smooth term; with `ard`, one per column."""
         return np.ones(len(place.columns)) if ard else 1.0
+
+    def centre(self, place: Place) -> Any:
+        """The mean of a column, where `centre~mean` of a linear term starts."""
+        return 0.0
 
 
 @dataclass(frozen=True)
@@ -101,6 +107,11 @@ class Terms:
     def tree(self) -> Tree:
         """The parsed text."""
         return parsed(self.text)
+
+    @property
+    def spelled(self) -> str:
+        """The formula in our own terms, where it was written as in R."""
+        return told(self.tree)
 
     def kernel(self, start: Start = Start(), names: Sequence[str] = ()) -> Kernel:
         """The kernel; `start` has the numbers that are not said, `names` are those of X's columns."""
@@ -156,7 +167,9 @@ class _Builder:
                 self.fail(option.at, f"{call.kind} has no option {name!r}; {there}")
             if isinstance(option.value, bool) != (name == "ard"):
                 self.fail(option.at, f"{name} must be {'true or false' if name == 'ard' else 'a number'}")
-            if name not in ("ard", "weights") and not np.all(np.greater(option.value, 0)):
+            if name != "centre" and np.isnan(option.value).any():
+                self.fail(option.at, f"{name} must be a number; only the centre of a linear term starts from the mean")
+            if name not in ("ard", "weights", "centre") and not np.all(np.greater(option.value, 0)):
                 self.fail(option.at, f"{name} must be positive; got {option.value}")
 
     def columns(self, call: Call, kind: Kind) -> tuple[Column, ...]:
@@ -185,7 +198,9 @@ class _Builder:
         ard = "ard" in call.options and call.options["ard"].value
         numbers: dict[str, Any] = {}
         for name in kind.parameters:
-            if name in call.options:
+            if name == "centre":
+                numbers |= self.centre(call, place)
+            elif name in call.options:
                 numbers[name] = self.given(call, name, ard)
             elif name == "variance":
                 numbers[name] = self.start.variance(place) if scaled else Parameter(1.0, fixed=True)
@@ -203,6 +218,18 @@ class _Builder:
         if name == "lengthscale" and ard and not value.ndim:
             value = np.full(columns, value)
         return Parameter(value if value.ndim else float(value), fixed=option.fixed)
+
+    def centre(self, call: Call, place: Place) -> dict[str, Any]:
+        """The centre of a linear term, if it is given or learned."""
+        if (option := call.options.get("centre")) is None:
+            return {}
+        if np.ndim(option.value) or len(call.columns) > 1:
+            self.fail(option.at, "centre must be a single number, for one column")
+        if isinstance(option.value, float) and math.isnan(option.value):
+            if option.fixed:
+                self.fail(option.at, "centre~mean learns the centre, from the mean of the column: write ~ for =")
+            return {"centre": Parameter(self.start.centre(place), ANY)}
+        return {"centre": Parameter(float(option.value), ANY, fixed=option.fixed)}
 
     def coregion(self, call: Call) -> Coregion:
         rank, own, weights = (call.options.get(name) for name in ("rank", "own", "weights"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 from quantprop.core.parameters import is_parameter
 from quantprop.kernels.additive import Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
+from quantprop.kernels.grammar import quoted
 from quantprop.kernels.terms import KINDS
 
-PLAIN = re.compile(r"[^\W\d][\w.]*")
 NAMES = {kind.make: name for name, kind in KINDS.items()}
 
 
@@ -54,20 +53,13 @@ def _written(kernel: Kernel, digits: int | None, seen: tuple[Column, ...], stren
     return f"{name}({', '.join([*columns, *_options(kernel, name, digits)])})"
 
 
-def quoted(column: Column) -> str:
-    """A column as formulas write it: in quotes unless it is a plain word."""
-    if isinstance(column, int) or PLAIN.fullmatch(column):
-        return str(column)
-    doubled = column.replace('"', '""')
-    return f'"{doubled}"'
-
-
 def _options(kernel: Any, name: str, digits: int | None) -> list[str]:
     """The parameters of a term; without digits, those that say what it is."""
     wanted = KINDS[name].parameters
     if digits is None:
         wanted = [parameter for parameter in wanted if parameter in ("rank", "period", "order")]
     given = ((option, getattr(kernel, option)) for option in wanted)
+    given = ((option, value) for option, value in given if option != "centre" or is_parameter(value))
     there = ((option, value) for option, value in given if value is not None and np.size(jax.tree.leaves(value)))
     return [f"{option}={_number(value, digits)}" for option, value in there]
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from quantprop import plots
 from quantprop.comparison import ClassForecast, Comparison, Evaluated, NumberForecast
-from quantprop.comparison.insight import additive, component_named, relevance, term_summary
+from quantprop.estimators.insight import additive, component_named, relevance, term_summary
 from quantprop.inference.sobol import Sobol
 from quantprop.inference.solution import Solution
 from quantprop.plots.canvas import Axes, Figure, MaxNLocator, plain, style

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from quantprop.comparison import Comparison, Estimate
-from quantprop.comparison.insight import readable
+from quantprop.estimators.insight import readable
 from quantprop.inference.results import Ending
 from quantprop.inference.solution import Status
 from quantprop.likelihoods import by_name

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from quantprop.comparison.insight import additive, component_named, has_terms, term_summary
+from quantprop.estimators.insight import additive, component_named, has_terms, term_summary
 from quantprop.inference.sobol import Share
 from quantprop.inference.stacked import Stack
 from quantprop.report.figures import components, effects, gallery

@@ -10,7 +10,7 @@ import numpy as np
 
 from quantprop.comparison import ClassForecast, Comparison, Evaluated
 from quantprop.comparison.boosting import described
-from quantprop.comparison.insight import greatest, hyperparameters, influence, surprise, trust
+from quantprop.estimators.insight import greatest, hyperparameters, influence, surprise, trust
 from quantprop.report.figures import gallery, pictures
 from quantprop.report.names import (
     KERNELS,

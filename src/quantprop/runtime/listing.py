@@ -45,7 +45,7 @@ class Listing(Mapping[str, list]):
 
     def lines(self) -> Iterator[str]:
         """The title, and a line for each row, numbers to four digits."""
-        yield self.title
+        yield f"{self.title}:"
         cells = [[name, *map(_written, column)] for name, column in self.items()]
         sides = ["<" if any(isinstance(value, str) for value in column) else ">" for column in self.values()]
         widths = [max(map(len, column)) for column in cells]
@@ -61,4 +61,4 @@ class Listing(Mapping[str, list]):
 
 
 def _written(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

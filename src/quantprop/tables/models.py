@@ -18,14 +18,13 @@ from quantprop.core.units import Units
 from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRegressor
 from quantprop.estimators import storage as estimator_storage
 from quantprop.estimators.columns import NAMED_KERNELS
-from quantprop.estimators.reading import of_values, only_model, units_of
-from quantprop.inference.integrated import Integrated
-from quantprop.inference.levels import Grouping, contrasts, levels
-from quantprop.inference.results import Fitted
-from quantprop.inference.stacked import Stack
+from quantprop.estimators.reading import Described, of_values, units_of
+from quantprop.estimators.summary import Summary, summary
+from quantprop.inference.levels import Grouping
 from quantprop.kernels import NewLevelWarning, Terms
+from quantprop.kernels.formulas import is_formula, response_of
+from quantprop.kernels.grammar import quoted
 from quantprop.likelihoods import Ordinal
-from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 from quantprop.storage.files import reading
 from quantprop.storage.records import Unreadable, refusing, require
@@ -34,7 +33,7 @@ from quantprop.tables.encoding import Encoding
 from quantprop.tables.reading import MISSING, Table, TableError, as_table, from_columns, is_number
 from quantprop.tables.roles import Roles, scale
 from quantprop.tables.selection import encoded
-from quantprop.tables.targets import JOINT, REAL, SCALED, TIMES, Target, target
+from quantprop.tables.targets import JOINT, REAL, SCALED, Target, target
 
 KERNELS = {"isotropic": None, **{name: name for name in NAMED_KERNELS}}  # as the estimators call their own
 QUANTILES = (0.05, 0.5, 0.95)
@@ -44,7 +43,7 @@ Estimator = GaussianProcessClassifier | GaussianProcessRegressor
 
 
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(Described):
     """A fitted model of a table.
 
     Args:
@@ -64,26 +63,6 @@ class TableModel:
     ordered: tuple[str, ...] = ()
     scales: Mapping[str, str] = field(default_factory=dict)
     units: Units = Units()
-
-    @property
-    def fits(self) -> tuple[Fitted, ...]:
-        """The results of learning: one, or one per class for more than two classes."""
-        return _as_tuple(self.estimator.fitted_)
-
-    @property
-    def converged(self) -> bool:
-        """True if learning converged for all of `fits`."""
-        return all(fitted.converged for fitted in self.fits)
-
-    @property
-    def integrated(self) -> tuple[Integrated, ...]:
-        """The averages over hyperparameters behind the predictions, one for each of `fits`; none of point estimates."""
-        return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Integrated))
-
-    @property
-    def stacks(self) -> tuple[Stack, ...]:
-        """The stacks behind the predictions, one for each of `fits`; none of single models."""
-        return tuple(one for one in _as_tuple(self.estimator.posterior_) if isinstance(one, Stack))
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -172,29 +151,33 @@ class TableModel:
         named = {f"p({label})": p[:, i] for i, label in enumerate(self.labels)}
         return {self.target: labels[np.argmax(p, axis=1)], **named}
 
-    def levels(self, column: str) -> Listing:
-        """The effect on f of every level of a column, as `GaussianProcessRegressor.levels` defines it."""
-        return levels(only_model(self.estimator).posterior, self._grouping(column), self.scale_of_f[1])
-
-    def contrasts(self, column: str, against: str | None = None) -> Listing:
-        """The expected y at every level of a column against one level, as `GaussianProcessRegressor.contrasts`."""
-        core = only_model(self.estimator)
-        return contrasts(core.posterior, self._grouping(column), *core.rows, against, self._units_of_y)
+    def summary(self) -> Summary:
+        """The summary of the model, as `GaussianProcessRegressor.summary` returns it."""
+        return summary(self)
 
     @property
-    def _units_of_y(self) -> Units:
+    def rows(self) -> int:
+        """The number of training rows."""
+        return len(self.lines)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The names of the columns of X."""
+        return self.encoding.features
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The names of linear terms of two words, with the word that counts as 1."""
+        two = [column for column in self.encoding.columns if len(column.levels) == 2]
+        return {f"linear({quoted(column.name)})": f"linear({column.features[0]})" for column in two}
+
+    @property
+    def units_of_y(self) -> Units:
         """Units in which the likelihood has y."""
         inner, outer = units_of(self.estimator), self.units
         return Units(outer.centre + outer.scale * inner.centre, outer.scale * inner.scale, outer.log)
 
-    @property
-    def scale_of_f(self) -> tuple[float, float]:
-        """(a, b) with which a + b f is f in the units of the table: of a time, f is the logarithm."""
-        units = self._units_of_y
-        of_time = self.fits[0].model.likelihood.name in TIMES
-        return (math.log(self.units.scale), 1.0) if of_time else (units.centre, units.scale)
-
-    def _grouping(self, name: str) -> Grouping:
+    def grouping(self, name: str) -> Grouping:
         """A column's levels, as rows of X code them."""
         check_name("column", name, [column.name for column in self.encoding.columns])
         at = next(i for i, column in enumerate(self.encoding.columns) if column.name == name)
@@ -213,10 +196,6 @@ class TableModel:
             "ordered": list(self.ordered), "scales": dict(self.scales), "units": dataclasses.asdict(self.units),
         }  # fmt: skip
         estimator_storage.save(self.estimator, path, note=note)
-
-
-def _as_tuple(found: Any) -> tuple[Any, ...]:
-    return tuple(found) if isinstance(found, list) else (found,)
 
 
 def load(path: str | os.PathLike[str]) -> TableModel:
@@ -348,8 +327,10 @@ def problem(
     >>> found.likelihood, found.others[1]
     ('ordinal', ('poisson', 'they are counts'))
     """
-    if "(" not in kernel:
+    if not is_formula(kernel):
         check_name("kernel", kernel, KERNELS, " or terms such as se(age)")
+    elif (named := response_of(kernel)) not in (None, target_name):
+        raise TableError(f"the formula has {named!r} before '~', but the target is {target_name!r}: they must be equal")
     table = as_table(table)
     found = target(table, target_name, likelihood, roles)
     features = table.without([target_name, *roles.columns.values()])

@@ -8,6 +8,7 @@ from typing import Any
 
 from quantprop.estimators.columns import check_levels, in_order
 from quantprop.kernels import Terms, columns_of, groups_of
+from quantprop.kernels.formulas import is_formula
 from quantprop.tables.encoding import TRUTH, Column, Encoding, check_complete, encoding_of, is_dates, levels_of
 from quantprop.tables.reading import MISSING, Table, TableError, as_table, counted, missing
 from quantprop.tables.roles import Roles
@@ -60,8 +61,8 @@ def complete(
     roled = {target_name, *roles.columns.values()}
     open_ended = set() if roles.upper is None else {target_name, roles.upper}
     names = table.without(roled).names
-    used = {name for kernel in kernels if "(" in kernel for name in columns_in(kernel, names)}
-    others = [] if all("(" in kernel for kernel in kernels) else [name for name in names if name not in used]
+    used = {name for kernel in kernels if is_formula(kernel) for name in columns_in(kernel, names)}
+    others = [] if all(is_formula(kernel) for kernel in kernels) else [name for name in names if name not in used]
     cells = {name: set(table.column(name)) for name in others}
     constant = tuple(name for name, found in cells.items() if found & MISSING and len(found - MISSING) < 2)
     used = (used | roled | set(others)) - set(constant) - open_ended

@@ -1,4 +1,4 @@
-"""A learned model of a table in words and numbers: rows that surprise or move it, features and terms that count, and
+"""A learned model in words and numbers: rows that surprise or move it, features and terms that count, and
 how far it is to be trusted.
 """
 
@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from quantprop.core.parameters import declared, labels
+from quantprop.estimators.reading import Described
 from quantprop.inference.classes import ClassSolution
 from quantprop.inference.components import AdditiveTerm
 from quantprop.inference.integrated import HyperparameterMarginal
@@ -21,14 +22,12 @@ from quantprop.inference.solution import Solution
 from quantprop.inference.terms import FixedEffect
 from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, written
 from quantprop.kernels.structure import leaves
-from quantprop.kernels.writing import quoted
-from quantprop.tables import TableModel
 
 LEVEL = ("mean", "constant()")  # terms that explain no difference between rows
 LENGTHSCALE = re.compile(r"(^|\.)lengthscale(\[\d+\])?$")
 
 
-def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
+def surprise(model: Described) -> Float[np.ndarray, " n"]:
     """−log p(y_i | all other rows) of every training row, of a stack by its weighted models; NaN where the cavity is
     improper.
 
@@ -44,7 +43,7 @@ def surprise(model: TableModel) -> Float[np.ndarray, " n"]:
     return np.logaddexp.reduce(yes, axis=1) - yes[positive]
 
 
-def influence(model: TableModel) -> Float[np.ndarray, " n"]:
+def influence(model: Described) -> Float[np.ndarray, " n"]:
     """The change of the latent function at each row caused by the row itself, in nats; summed over the models of
     classes, and over all functions of a joint model. Of a stack it is that of its heaviest model.
     """
@@ -112,7 +111,7 @@ def trust(solution: Solution | ClassSolution) -> Trust:
     return Trust(better.evidence_shift, better.doubt, "", modes)
 
 
-def relevance(model: TableModel, which: int = 0) -> dict[str, float]:
+def relevance(model: Described, which: int = 0) -> dict[str, float]:
     """Lengthscales of the standardised features under ARD, from the shortest, whose feature counts most; none under one
     lengthscale for all, of terms, and of an additive kernel, whose components say more.
     """
@@ -120,18 +119,18 @@ def relevance(model: TableModel, which: int = 0) -> dict[str, float]:
     if columns_of(fitted.model.kernel) or _is_additive(fitted):
         return {}
     found = [value for name, value in model.fits[which].hyperparameters.items() if LENGTHSCALE.search(name)]
-    if len(found) != len(model.encoding.features) or len(found) == 1:
+    if len(found) != len(model.features) or len(found) == 1:
         return {}
-    return dict(sorted(zip(model.encoding.features, found, strict=True), key=lambda pair: pair[1]))
+    return dict(sorted(zip(model.features, found, strict=True), key=lambda pair: pair[1]))
 
 
-def hyperparameters(model: TableModel, which: int = 0) -> dict[str, float]:
+def hyperparameters(model: Described, which: int = 0) -> dict[str, float]:
     """Learned parameters by name: the kernel's without their place in it, lengthscales of ARD with their feature."""
     numbers = model.fits[which].hyperparameters
     return dict(zip(_readable(model, which, list(numbers)), numbers.values(), strict=False))
 
 
-def intervals(model: TableModel, which: int = 0) -> dict[str, HyperparameterMarginal]:
+def intervals(model: Described, which: int = 0) -> dict[str, HyperparameterMarginal]:
     """Posteriors of the same parameters by the same names, if they are integrated; otherwise none."""
     if not model.integrated:
         return {}
@@ -139,8 +138,8 @@ def intervals(model: TableModel, which: int = 0) -> dict[str, HyperparameterMarg
     return dict(zip(_readable(model, which, list(found)), found.values(), strict=False))
 
 
-def _readable(model: TableModel, which: int, names: list[str]) -> list[str]:
-    features, kernel = model.encoding.features, model.fits[which].model.kernel
+def _readable(model: Described, which: int, names: list[str]) -> list[str]:
+    features, kernel = model.features, model.fits[which].model.kernel
     named = _of_terms(kernel) if columns_of(kernel) else []
     return [*named, *(readable(name, features) for name in names[len(named) :])]
 
@@ -190,14 +189,14 @@ class TermSummary:
     fixed: dict[str, FixedEffect]
 
 
-def has_terms(model: TableModel) -> bool:
+def has_terms(model: Described) -> bool:
     """True if a model's kernel is a sum of terms of columns and f is one function; a joint model of classes has several
     functions, of which only differences matter.
     """
     return bool(columns_of(model.fits[0].model.kernel)) and isinstance(model.fits[0].solution, Solution)
 
 
-def additive(model: TableModel, which: int = 0) -> Fitted | None:
+def additive(model: Described, which: int = 0) -> Fitted | None:
     """The fit whose components can be shown: a model with one additive term, or the one in its stack; None if f is not
     a sum of curves and surfaces, or not one function.
     """
@@ -222,16 +221,15 @@ def _is_additive(fitted: Fitted) -> bool:
     return one and isinstance(fitted.solution, Solution)
 
 
-def term_summary(model: TableModel, which: int = 0) -> TermSummary:
+def term_summary(model: Described, which: int = 0) -> TermSummary:
     """The terms of a model; of one of its classes, where it has several."""
     solution = model.fits[which].solution
     origin, unit = model.scale_of_f
-    words = {f"linear({quoted(c.name)})": c.features[0] for c in model.encoding.columns if len(c.levels) == 2}
     fixed = {}
     for name, effect in solution.fixed_effects().items():
         start = origin if name in (MEAN, "mean.intercept") else 0.0
         estimate, lower, upper = (start + unit * number for number in (effect.estimate, effect.lower, effect.upper))
-        called = f"linear({words[name]})" if name in words else name
+        called = model.words.get(name, name)
         fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
     shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name not in LEVEL}
     return TermSummary(written(solution.model.kernel), shares, fixed)

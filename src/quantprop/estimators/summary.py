@@ -1,0 +1,237 @@
+"""The summary of a learned model: one record, printed as text and HTML, and given as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from quantprop.estimators import insight
+from quantprop.estimators.reading import Described
+from quantprop.inference.degrees import effective_degrees
+from quantprop.inference.levels import at_levels, is_effect
+from quantprop.inference.terms import Parts, effects_at, terms_of
+from quantprop.kernels import Kernel, columns_of, groups_of
+from quantprop.kernels.structure import leaves
+from quantprop.priors import Markov
+from quantprop.runtime.display import expression, short
+from quantprop.runtime.listing import Listing
+from quantprop.runtime.markup import element, joined
+from quantprop.runtime.precision import float64
+
+COMPONENTS = {"components": "of components", "columns": "of all components of a column"}
+MAX_COMPONENTS = 10  # shown as text, from the largest
+MAX_EXTREMES = 5  # levels of a group that are shown at each end
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Summary:
+    """A learned model in one record.
+
+    Attributes:
+        record: everything as a dictionary, as `quantprop explain --json` prints it.
+        sections: lines of text and tables, in the order in which they are shown.
+    """
+
+    record: dict[str, Any]
+    sections: tuple[str | Listing, ...]
+
+    @property
+    def frames(self) -> dict[str, Any]:
+        """The tables by title, as frames of pandas or polars."""
+        return {part.title: part.frame() for part in self.sections if isinstance(part, Listing)}
+
+    def __repr__(self) -> str:
+        return "\n".join(map(str, self.sections))
+
+    def _repr_html_(self) -> str:
+        return joined(p._repr_html_() if isinstance(p, Listing) else element("div", p) for p in self.sections)
+
+
+@float64
+def summary(model: Described) -> Summary:
+    """All that is known of a model: the `record` with terms, groups and trust examined."""
+    known, trusts = record(model), [insight.trust(fitted.solution) for fitted in model.fits]
+    for which, part in enumerate(known["models"]):
+        if "kernel" in part:
+            part["effective_degrees"], part["groups"] = _smooth(model, which), _groups(model, which)
+    known["trust"] = [_trust_record(trust) for trust in trusts]
+    return Summary(known, (*described(model, known), *(f"trust: {trust}" for trust in trusts)))
+
+
+# --- the record ------------------------------------------------------------------------------------------------------
+
+
+def record(model: Described) -> dict[str, Any]:
+    """The part of the record that costs little, as JSON."""
+    loo = -insight.surprise(model)
+    return {
+        "target": model.target,
+        "labels": model.labels,
+        "likelihood": model.fits[0].solution.model.likelihood.name,
+        "method": expression(model.fits[0].solution.method, short),
+        "rows": model.rows,
+        "features": model.features,
+        "converged": model.converged,
+        "log_evidence": float(sum(fitted.solution.log_evidence for fitted in model.fits)),
+        "loo": float(loo.mean()),
+        "loo_error": float(loo.std() / np.sqrt(len(loo))),
+        "models": [_part(model, i) for i in range(len(model.fits))],
+    }
+
+
+def _part(model: Described, which: int) -> dict[str, Any]:
+    fitted = model.fits[which]
+    part = {
+        "learning": str(fitted.status),
+        "inference": str(fitted.solution.status),
+        "hyperparameters": insight.hyperparameters(model, which),
+    }
+    if model.integrated:
+        part["integration"] = str(model.integrated[which].status)
+        part["integrated_log_evidence"] = model.integrated[which].log_evidence
+        part["intervals"] = {name: asdict(one) for name, one in insight.intervals(model, which).items()}
+    if model.stacks:
+        stack = model.stacks[which]
+        part["heaviest"] = stack.heaviest.name
+        part["members"] = {
+            one.name: {"weight": one.weight, "score": one.score, "learned": one.learned} for one in stack.members
+        }
+        part["left_out"] = stack.left_out
+    if insight.has_terms(model):
+        terms = insight.term_summary(model, which)
+        part["kernel"], part["shares"] = terms.kernel, terms.shares
+        part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
+    if (additive := insight.additive(model, which)) is not None:
+        found, features = additive.solution.sobol(), model.features
+        for name, shares in (("components", found.shares), ("columns", found.totals)):
+            part[name] = {insight.component_named(key, features): share._asdict() for key, share in shares.items()}
+    return part
+
+
+def _trust_record(trust: insight.Trust) -> dict[str, Any]:
+    if trust.refused:
+        return {"refused": trust.refused, "modes": trust.modes}
+    return {
+        "evidence_shift": trust.shift,
+        "doubt_median": float(np.median(trust.doubt)),
+        "doubt_max": float(np.max(trust.doubt)),
+        "modes": trust.modes,
+    }
+
+
+def _smooth(model: Described, which: int) -> dict[str, float]:
+    """The effective degrees of freedom of smooth terms; not of series, whose states hold terms but not sums of some."""
+    solution = model.fits[which].solution
+    if isinstance(solution.model.process, Markov):
+        return {}
+    smooth = [n for n, term in terms_of(solution.model.plain_kernel).items()
+              if any(hasattr(leaf, "lengthscale") for leaf, _ in leaves(term))]  # fmt: skip
+    return effective_degrees(solution, smooth)
+
+
+def _groups(model: Described, which: int) -> dict[str, dict[str, Any]]:
+    """The prior standard deviation of each effect of a group, the number of levels, and the levels of one column with
+    the largest and smallest effects. An effect times a linear term is a slope.
+    """
+    solution, found = model.fits[which].solution, {}
+    for name, term in terms_of(solution.model.plain_kernel).items():
+        if (columns := groups_of(term)) and columns_of(term):
+            codes = np.unique(solution.X[:, list(map(int, columns))], axis=0)
+            found[name] = {"levels": len(codes)}
+            group = model.grouping(groups_of(term, called=True)[0])
+            if len(columns) == 1 and is_effect(term, group):
+                found[name] |= _effects(model, solution, name, term, at_levels(term, group, solution.X.shape[1]), group)
+    return found
+
+
+def _effects(model: Described, solution: Any, name: str, term: Kernel, x: np.ndarray, group: Any) -> dict[str, Any]:
+    unit = model.scale_of_f[1]
+    mean = unit * effects_at(solution, x, Parts((name,), (term,)))[name].mean
+    sd = unit * float(np.sqrt(np.mean(np.asarray(term.diagonal(jnp.asarray(x))))))
+    levels, order = list(group.levels), np.argsort(-mean, kind="stable")
+    ends = {"largest": order[:MAX_EXTREMES], "smallest": order[max(MAX_EXTREMES, len(order) - MAX_EXTREMES) :]}
+    return {"sd": sd, **{end: {levels[i]: float(mean[i]) for i in which} for end, which in ends.items()}}
+
+
+# --- in words --------------------------------------------------------------------------------------------------------
+
+
+def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | Listing]:
+    """The record of a model as lines of text and tables."""
+    yield (
+        f"{model.target} from {len(known['features'])} features of {known['rows']} rows, {known['likelihood']} "
+        "likelihood" + (f", labels {', '.join(model.labels)}" if model.labels else "") + f", by {known['method']}"
+    )
+    evidence = "" if model.stacks else f"log evidence {known['log_evidence']:.4f}, "
+    yield f"{evidence}leave-one-out {known['loo']:.4f} ({known['loo_error']:.2g}) per row"
+    for i, part in enumerate(known["models"]):
+        if len(known["models"]) > 1:
+            yield f"{model.labels[i]} against the rest:"
+        if "members" in part:
+            yield from _members(part)
+        yield from (f"learning {part['learning']}", f"inference {part['inference']}")
+        ranked = insight.relevance(model, i)
+        yield from _hyperparameters(part, bool(ranked) or "components" in part)
+        if "kernel" in part:
+            yield from _terms(part)
+        of = " of the additive model" if "members" in part else ""
+        for name, words in COMPONENTS.items() if "components" in part else ():
+            title = f"fraction of the variance of f{of} with independent columns, {words} (95 % interval)"
+            yield _listing(title, name[:-1], list(part[name].items())[:MAX_COMPONENTS])
+        if ranked:
+            each = [(name, {"lengthscale": length}) for name, length in ranked.items()]
+            yield _listing("features by relevance (lengthscale of the standardised column)", "feature", each)
+
+
+def _listing(title: str, of: str, rows: Iterable[tuple[str, Mapping[str, Any]]]) -> Listing:
+    """A table with a name for each row; cells that a row does not have are empty."""
+    rows = list(rows)
+    names = dict.fromkeys(name for _, row in rows for name in row)
+    return Listing(title, {of: [name for name, _ in rows], **{n: [row.get(n) for _, row in rows] for n in names}})
+
+
+def _members(part: Mapping[str, Any]) -> Iterator[str | Listing]:
+    """The models of a stack, from the heaviest, and which of them the next lines are about."""
+    ranked = sorted(part["members"].items(), key=lambda pair: -pair[1]["weight"])
+    rows = [(name, {"weight": one["weight"], "score": one["score"]}) for name, one in ranked]
+    yield _listing("stacked models (weight; leave-one-out log density per row)", "model", rows)
+    yield from (f"  {name} left out, {reason}" for name, reason in part["left_out"].items())
+    yield f"the model of largest weight, {part['heaviest']}:"
+
+
+def _hyperparameters(part: Mapping[str, Any], without_lengthscales: bool) -> Iterator[str | Listing]:
+    shown = [(name, {"value": value}) for name, value in part["hyperparameters"].items()
+             if not (without_lengthscales and "lengthscale of " in name)]  # fmt: skip
+    if shown:
+        yield _listing("hyperparameters", "parameter", shown)
+    if "intervals" in part:
+        names = ("median", "lower", "upper", "prior")
+        rows = [(name, {key: one[key] for key in names}) for name, one in part["intervals"].items()]
+        yield f"integration {part['integration']}"
+        yield _listing("posteriors of hyperparameters (95 % interval)", "parameter", rows)
+
+
+def _terms(part: Mapping[str, Any]) -> Iterator[str | Listing]:
+    """The kernel, how much of f each term explains, groups, and linear effects."""
+    yield from ("the learned kernel, as a formula:", f"  {part['kernel']}")
+    if part["fixed_effects"]:
+        yield _listing("linear effects (standard error, 95 % interval)", "effect", part["fixed_effects"].items())
+    degrees, lengths = part.get("effective_degrees", {}), part["hyperparameters"]
+    more = " (effective degrees of freedom of smooth terms)" if degrees else ""
+    rows = []
+    for name, share in sorted(part["shares"].items(), key=lambda pair: -pair[1]):
+        known = {"share": share, "degrees": degrees.get(name), "lengthscale": lengths.get(f"lengthscale of {name}")}
+        rows.append((name, {key: value for key, value in known.items() if value is not None}))
+    yield _listing(f"fraction of the variance of f that each term explains{more}", "term", rows)
+    if part.get("groups"):
+        rows = [(name, {key: _extremes(value) if isinstance(value, dict) else value for key, value in one.items()})
+                for name, one in part["groups"].items()]  # fmt: skip
+        yield _listing("groups (prior standard deviation, number of levels, extreme effects)", "term", rows)
+
+
+def _extremes(levels: Mapping[str, float]) -> str:
+    return ", ".join(f"{level} {effect:.3g}" for level, effect in levels.items())
