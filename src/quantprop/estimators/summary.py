@@ -78,7 +78,7 @@ def record(model: Described) -> dict[str, Any]:
         "converged": model.converged,
         "log_evidence": float(sum(fitted.solution.log_evidence for fitted in model.fits)),
         "loo": float(loo.mean()),
-        "loo_error": float(loo.std() / np.sqrt(len(loo))),
+        "loo_error": float(loo.std(ddof=len(loo) > 1) / np.sqrt(len(loo))),
         "models": [_part(model, i) for i in range(len(model.fits))],
     }
 
