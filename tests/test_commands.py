@@ -546,10 +546,10 @@ def test_by_default_several_models_are_stacked(stacked):
     lines = result.stdout.splitlines()
     error = stack.loo.std(ddof=1) / np.sqrt(len(stack.loo))
     assert lines[1] == f"leave-one-out {stack.loo.mean():.4f} ({error:.2g}) per row"
-    place = lines.index("stacked models (weight; leave-one-out log density per row):") + 1
+    place = lines.index("stacked models (weight; leave-one-out log density per row):") + 2  # below the names of columns
     ranked = sorted(stack.members, key=lambda one: -one.weight)
     said = [line.rsplit(maxsplit=2) for line in lines[place : place + len(ranked)]]
-    assert said == [[f"  {one.name}", f"{one.weight:.2f};", f"{one.score:.4f}"] for one in ranked]
+    assert said == [[f"  {one.name}", f"{one.weight:.4g}", f"{one.score:.4g}"] for one in ranked]
     assert lines[place + len(ranked)] == f"the model of largest weight, {stack.heaviest.name}:"
     np.testing.assert_array_equal(insight.surprise(model), -stack.loo)
 

@@ -69,7 +69,7 @@ def test_the_record_has_what_the_parts_of_the_model_say(model):
     assert record["rows"] == N
     assert record["log_evidence"] == solution.log_evidence
     assert record["loo"] == pytest.approx(solution.loo.mean())
-    assert record["loo_error"] == pytest.approx(solution.loo.std() / np.sqrt(N))
+    assert record["loo_error"] == pytest.approx(solution.loo.std(ddof=1) / np.sqrt(N))
     assert part["fixed_effects"] == {name: e._asdict() for name, e in solution.fixed_effects().items()}
     assert part["effective_degrees"] == {"se(age)": pytest.approx(effective_degrees(solution)["se(age)"])}
     group, slopes = part["groups"]["group(who)"], part["groups"]["linear(dose) * group(who)"]
