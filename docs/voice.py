@@ -3,11 +3,15 @@
 Run from anywhere: ``python docs/voice.py`` (`make lint` does). Exits with 1 and one line per hit if there are too many.
 Each line is read by itself; case is ignored except in patterns that begin with ``(?-i:``. The comment after a pattern
 says what to write instead. Some hits are false positives. Lower the ceiling when there are fewer; do not raise it.
+
+Recurring constructions are counted in prose only, that is pages without code and link targets, and messages in src:
+at most MAX_CONSTRUCTIONS, since some are right where they stand. ``python docs/voice.py constructions`` lists them.
 """
 
+import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,6 +56,32 @@ EXPRESSIONS = (
 )
 PATTERNS = [re.compile(expression, re.IGNORECASE) for expression in EXPRESSIONS]
 
+MAX_CONSTRUCTIONS = 150
+# Not counted: held-out rows, standard deviations, "there is no", "is no longer", "least recently used".
+CONSTRUCTIONS = re.compile(
+    r"\b(what (it|they|the|a|an|is|no|one|this|each|all|was|are)|landscapes?|(that|those) of"  # the noun
+    r"|held(?![ -]out)|kept|settled?|renew(s|ed|ing|als?)?"  # fixed, cached; resolved; update
+    r"|shares?|slopes?|forecasts?|(?<!standard )deviations?|spread|divisions?|pictures?|truths?"
+    r"|where (it|they|there|that|this|these|those|one|no|few|sites|sweeps|rows|some|none|nothing)"  # if, when
+    r"|told|says?|(say|says|said) so|sees|knows?|wants?|believes?|beliefs?|doubts?|stands?|refuse[ds]?"
+    r"|(learned|plain|own|its|their|no|all|whose|these|kernel's|likelihood's|prior's) numbers"  # hyperparameters
+    r"|by hand|few nodes|beside|slack|on the way|by name|by turns|but for|stand_in|blind(ness)?|language of terms"
+    r"|(a|each|every|one|the|of|per|any|this|its) datum"  # observation
+    r"|less (EP|VB|QP|Laplace|the|that|those|its|another|what)"  # minus
+    r"|be told|told from|beyond chance|from chance|apart(?! from)|in (the )?place of|learned from|so many"
+    r"|(go|goes|going|gone) on|of (its|their) own|in the (mean|median)|the (least(?! recently)|greatest)"
+    r"|(an|every|each|poor|better|lower|suspicious|its|whose|two|these) ends?"  # optimum; stopping reason
+    r"|(numbers|operations|nats|bytes|evaluations|sweeps|rows|seconds) a (row|sweep|point|datum|fit|pass|step|part)"
+    r"|climb(ed|s)?|another (kernel|likelihood|method|model|matter|local|start|way|optimum|y|link|shape|exposure|unit"
+    r"|objective|search|order|scale)|give (it|the|a|an|one|none|all|other|each|those|that|more|them|both)"
+    r"|(left|leaves?) (out|aside)|several (classes|outputs|functions)|without (it|one|them)|not there|has other"
+    r"|a (third|quarter|fifth|sixth|tenth|twentieth)|(?<!there )is no(?! (longer|slower|better|worse|more))"
+    r"|mended|faults?|(is|are|was|be) right|right to|how (it|learning|inference|integration|a fit|each) (ended|went)"
+    r"|the same bits|to the last bit|whole numbers?|process is held|holds? (the|a) process)\b"
+    r"|, else\b",
+    re.IGNORECASE,
+)
+
 
 class Hit(NamedTuple):
     """An expression on a line."""
@@ -73,6 +103,33 @@ def hits_in(path: str, text: str) -> Iterator[Hit]:
                 yield Hit(path, k, found.group())
 
 
+def prose_of(page: str) -> str:
+    """A page without code, comments and the targets of links; its lines keep their numbers.
+
+    >>> prose_of("[a `b`](c.md)\\n```python\\nd\\n```")
+    '[a ]\\n\\n\\n'
+    """
+    code = r"^ *```.*?^ *```$|^(?: {4,}|:::)[^\n]*$|`[^`\n]*`|(?<=\])\([^)\n]*\)|<!--.*?-->|<code>.*?</code>"
+    return re.sub(code, lambda found: "\n" * found.group().count("\n"), page, flags=re.DOTALL | re.MULTILINE)
+
+
+def messages_of(module: str) -> Iterator[tuple[int, str]]:
+    """The lines and texts of a module's strings of several words, without docstrings."""
+    tree = ast.parse(module)
+    stated = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in stated:
+            yield node.lineno, prose_of(node.value) * (" " in node.value)
+
+
+def constructions_in(path: str, text: str) -> Iterator[Hit]:
+    """All recurring constructions of a page's prose, or of a module's messages."""
+    parts = messages_of(text) if path.endswith(".py") else enumerate(prose_of(text).splitlines(), start=1)
+    for line, part in parts:
+        for found in CONSTRUCTIONS.finditer(part):
+            yield Hit(path, line, found.group())
+
+
 def files() -> Iterator[Path]:
     """What is searched: README.md, the pages without stored results, and the sources."""
     yield ROOT / "README.md"
@@ -82,21 +139,23 @@ def files() -> Iterator[Path]:
     yield from sorted((ROOT / "src").rglob("*.py"))
 
 
-def hits() -> list[Hit]:
-    """All hits."""
+def hits(find: Callable[[str, str], Iterator[Hit]]) -> list[Hit]:
+    """All hits that `find` has in the files."""
     names = ((path, path.relative_to(ROOT).as_posix()) for path in files())
-    return [hit for path, name in names for hit in hits_in(name, path.read_text(encoding="utf-8"))]
+    return [hit for path, name in names for hit in find(name, path.read_text(encoding="utf-8"))]
 
 
 def main() -> int:
     """Print the hits if there are too many; return 1 then."""
-    found = hits()
+    found, recurring = hits(hits_in), hits(constructions_in)
     users = [hit for hit in found if hit.path.startswith(USERS)]
     too_many = found if len(found) > CEILING else users
-    for hit in too_many:
+    too_many_recur = len(recurring) > MAX_CONSTRUCTIONS
+    for hit in [*too_many, *(recurring if too_many_recur or "constructions" in sys.argv else ())]:
         print(f"{hit.path}:{hit.line}: {hit.text}")
     print(f"{len(found)} stilted expressions (at most {CEILING}), {len(users)} of them on users' pages (none allowed)")
-    return 1 if too_many else 0
+    print(f"{len(recurring)} recurring constructions in prose and messages (at most {MAX_CONSTRUCTIONS})")
+    return 1 if too_many or too_many_recur else 0
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def test_three_classes_coded_as_numbers(home, size):
     data = write(home / "flowers.csv", ["x", "kind"], x, np.digitize(x, [-0.7, 0.7]))
     about, notes = fitted(data, "kind", size)
     assert (about["likelihood"], about["labels"]) == ("probit", ["0", "1", "2"])
-    assert "kind: 3 different whole numbers (0, 1, 2)" in notes
+    assert "kind: 3 different integers (0, 1, 2)" in notes
     assert all(f"--likelihood {other} if" in notes for other in ("ordinal", "poisson", "gaussian"))
     rows, _ = forecasts(write(home / "new.csv", ["x"], [-1.5, 0.0, 1.5]))
     assert [row["kind"] for row in rows] == ["0", "1", "2"]
@@ -349,7 +349,7 @@ def test_five_thousand_rows(home, size, monkeypatch):
 
     monkeypatch.setattr(task, "check_memory", full)
     failing = call("fit", data, "--target", "y", *size.options)
-    assert "note: 5000 rows: time grows with their cube, 125 times that of 1000" in said(failing)
+    assert "note: 5000 rows: time grows with their cube, 125 times as long as for 1000" in said(failing)
     assert "1.3 GiB" in said(failing)
     option, count = advised(failing, "--sample")
     assert count == "1000"

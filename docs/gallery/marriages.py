@@ -1,7 +1,7 @@
 """Ordered categories
 
-How women rated their marriage, from 1 (very poor) to 5 (very good), by years married (Fair 1978). `Ordinal`
-uses the order of the ratings and not the distances between them. Every fortieth row is enough for a picture.
+How women rated their marriage, from 1 (very poor) to 5 (very good), by years married (Fair 1978). `Ordinal` uses the
+order of the ratings and not the distances between them. Every fortieth row is enough for a plot.
 """
 
 import matplotlib.pyplot as plt

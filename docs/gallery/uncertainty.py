@@ -1,7 +1,7 @@
 """Uncertain hyperparameters
 
 Every third year of the mining data. 38 counts leave the time over which the rate changes uncertain: `integrate`
-averages over its posterior, and the plot shows how little the single estimate of `fit` says.
+averages over its posterior, and the plot compares it with the single estimate of `fit`.
 """
 
 import matplotlib.pyplot as plt

@@ -180,8 +180,8 @@ def test_mining_counts_the_published_dates():
 def test_description_states_the_known_fault(name):
     data, other = datasets.load(name, "paper"), datasets.load(name)
     same = np.array_equal(data.X, other.X) and np.array_equal(data.y, other.y)
-    assert ("Known fault" in data.description) == (not same)
-    assert "Known fault" not in other.description
+    assert ("Known issue" in data.description) == (not same)
+    assert "Known issue" not in other.description
 
 
 def test_a_caller_may_change_what_it_loaded():

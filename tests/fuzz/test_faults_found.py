@@ -188,7 +188,7 @@ def test_contradictory_labels_have_no_fixed_point_of_qp():
         solution = replayed(1378)
     assert solution.converged
     assert solution.method == EP()
-    assert solution.status.schedule.endswith("in place of QP()")
+    assert solution.status.schedule.endswith("instead of QP()")
     p = problem(1378)
     same = infer(p.model, p.x, p.y, "ep", **p.options)
     np.testing.assert_allclose(solution.marginals.mean, same.marginals.mean, rtol=1e-4)

@@ -193,7 +193,7 @@ def test_a_level_unseen_in_training_has_an_effect_of_its_own():
         (lambda: Additive(4), "order must be 0, 1, 2 or 3; got 4"),
         (lambda: Additive(2, kernels.Linear()), "base must be a stationary kernel"),
         (lambda: Additive(2, variance=[1.0, 2.0]), "one entry for each order from 0 to 2"),
-        (lambda: Additive(2, factors=((0, 1), (1,))), "must not share a column"),
+        (lambda: Additive(2, factors=((0, 1), (1,))), "needs a different column"),
         (lambda: Additive(2, lengthscale=[1.0] * 3).measured(X), r"lengthscale must be .* shape \(5,\); got \(3,\)"),
         (lambda: Additive(2, relevance=[1.0] * 3).measured(X), r"relevance must be .* shape \(4,\); got \(3,\)"),
         (lambda: Additive(2).gram(X), "use fit, which estimates it"),

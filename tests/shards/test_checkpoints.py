@@ -61,7 +61,10 @@ def test_the_file_of_another_search_is_refused(tmp_path):
     rows, file = problem(30), tmp_path / "search"
     with quantprop.checkpointed(file, minutes=0):
         fit(MODEL, rows["x"], rows["label"], "ep", max_evaluations=2)
-    with quantprop.checkpointed(file), pytest.raises(ValueError, match=r"another search .its rows: 30 there, 29 here"):
+    with (
+        quantprop.checkpointed(file),
+        pytest.raises(ValueError, match=r"different search .its rows: 30 there, 29 here"),
+    ):
         fit(MODEL, rows["x"][1:], rows["label"][1:], "ep", max_evaluations=2)
     file.write_bytes(file.read_bytes()[:-8])
     with quantprop.checkpointed(file), pytest.raises(ValueError, match="is not a quantprop model"):
@@ -85,11 +88,11 @@ def test_other_data_and_another_model_are_another_search(tmp_path):
         ("data", (MODEL, x, other)), ("data", (MODEL, moved, y)), ("data", (MODEL, x[::-1], y[::-1])),
         ("kernel", (kernel, x, y)),
     ):  # fmt: skip
-        with quantprop.checkpointed(file), pytest.raises(ValueError, match=f"another search .its {what}: "):
+        with quantprop.checkpointed(file), pytest.raises(ValueError, match=f"a different search .its {what}: "):
             fit(*given, "laplace", max_evaluations=2)
     second = f"{file}.1"
     for what, given, exposure in (("kernel", fixed, None), ("data", poisson, np.full(30, 10.0))):
-        with quantprop.checkpointed(second), pytest.raises(ValueError, match=f"another search .its {what}: "):
+        with quantprop.checkpointed(second), pytest.raises(ValueError, match=f"a different search .its {what}: "):
             fit(given, x, counts, "laplace", exposure=exposure, max_evaluations=2)
 
 

@@ -199,7 +199,7 @@ def test_hostile_estimators(regressor, tmp_path):
         (theirs["fields"], "length_scale", "1", "finite numbers"),
         (theirs["fields"], "length_scale_bounds", "free", "bounds"),
         (theirs["fields"], "length_scale", {"array": "float64", "shape": [2], "values": [1.0, 1.0]}, "differ"),
-        (content["cores"][0], "max_sweeps", "1", "whole number"),
+        (content["cores"][0], "max_sweeps", "1", "an integer"),
         (content, "cores", [], "no model"),
     ]
     for owner, key, value, words in changes:

@@ -169,4 +169,4 @@ def test_a_column_that_never_changes_costs_no_rows(tmp_path, monkeypatch):
                   "--ignore", "upper", "--kernel", "isotropic", "--method", "laplace")  # fmt: skip
     assert fitted.exit_code == 0, fitted.output
     assert json.loads(fitted.stdout)["rows"] == ROWS
-    assert "column notes is constant where it is not missing: left out" in fitted.stderr
+    assert "column notes has a single value besides missing ones: ignored" in fitted.stderr

@@ -65,11 +65,11 @@ def test_counts_are_hardly_ever_taken_for_something_else(rate, shape):
 def test_the_guess_says_why_and_what_else():
     found = looks(np.repeat(np.arange(10), 178))
     assert found.why == (
-        "10 different whole numbers (0, 1, 2, 3, 4, ...), none above 9, where counts would have about 159 rows with 10"
+        "10 different integers (0, 1, 2, 3, 4, ...), none above 9, where counts would have about 159 rows with 10"
     )
     assert dict(found.others)["poisson"] == "they are counts"
     found = looks(np.repeat([0, 1, 2], 50))
-    assert found.why.endswith("(0, 1, 2), whose variance, 0.667, is below their mean, 1, unlike that of counts")
+    assert found.why.endswith("(0, 1, 2), whose variance, 0.667, is below their mean, 1, unlike for counts")
     assert dict(looks(np.array([0.1, 0.2, 0.7])).others)["beta"] == "they are proportions"
     assert dict(looks(np.array(["low", "mid", "top"])).others)["ordinal"].endswith("--order names them from the lowest")
 

@@ -114,7 +114,8 @@ def _summarise(rows: list[Row], files: list[Path], out: Path, json: bool) -> Non
         typer.echo(as_json({**counts, "folder": str(out), "files": [str(file) for file in files]}))
         return
     typer.echo(
-        f"{len(rows)} rows in {out}: {failed} without a result, {stopped} not converged (the status of each says why)"
+        f"{len(rows)} rows in {out}: {failed} without a result, {stopped} not converged (their status states the "
+        "reason)"
     )
     for file in files:
         typer.echo(f"wrote {file}")

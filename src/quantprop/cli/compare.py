@@ -107,7 +107,7 @@ def _publish(
     from quantprop import report
 
     typer.echo(as_json({"page": str(page), "target": table.target, **record}) if json else "\n".join(lines))
-    report.write(page, title, f"Learned from {table.source}.", [study])
+    report.write(page, title, f"Data: {table.source}.", [study])
     if not json:
         typer.echo(f"wrote {page}")
 

@@ -20,7 +20,7 @@ RANKINGS = {
     "surprise": "most surprising rows, −log p(y | other rows)",
     "influence": "most influential rows, effect of each on f at its inputs, in nats (in a stack, on the model of "
     "largest weight)",
-    "doubt": "rows with the least Gaussian f, largest error of a probability about f",
+    "doubt": "rows with the most non-Gaussian f, largest error of a probability about f",
 }
 
 
@@ -87,7 +87,7 @@ def _write_page(learned: TableModel, model: Path, out: Path) -> None:
 
     likelihood = report.likelihood_called(learned.fits[0].solution.model.likelihood.name)
     about = f"{len(learned.lines)} rows, {len(learned.encoding.features)} features; {likelihood} likelihood."
-    reading = report.Reading("What was learned", about, learned)
+    reading = report.Reading("Learned model", about, learned)
     report.write(out, f"{learned.target}: a model explained", f"The model in {model}.", [reading])
 
 

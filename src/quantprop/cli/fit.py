@@ -104,9 +104,9 @@ def _report(model: TableModel, out: Path, json: bool, debug: bool) -> None:
     if not json:
         typer.echo(f"wrote {out}")
     if not model.converged:
-        note("warning: not converged; the status above says what to try")
+        note("warning: not converged; see the remedies in the status above")
     if not all(one.converged for one in model.integrated):
-        note("warning: the integral over hyperparameters is inaccurate; the status above says what to try")
+        note("warning: the integral over hyperparameters is inaccurate; see the remedies in the status above")
 
 
 def _kernel(given: str | None, single: dict[str, bool]) -> str:

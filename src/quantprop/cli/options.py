@@ -99,13 +99,13 @@ class TableOptions:
     trials: Annotated[str | None, Option(help="Column with the number of trials, if the target counts successes.")] = (
         None
     )
-    weights: Annotated[str | None, Option(help="Column with the number of equal rows that a row stands for.")] = None
+    weights: Annotated[str | None, Option(help="Column with the number of equal rows that a row represents.")] = None
     dates: Annotated[str, choice(DATES, "Dates as days (number), or also year, week and day (parts).")] = "number"
     sample: Annotated[int | None, Option(min=2, help="Number of rows to use, drawn at random.  [all]")] = None
     seed: Annotated[int, Option(min=0, help="Random seed of --sample, --restarts and the folds.")] = 0
-    ignore: Annotated[list[str] | None, Option(help="A column to leave out; may be repeated.")] = None
+    ignore: Annotated[list[str] | None, Option(help="A column to ignore; may be repeated.")] = None
     drop_missing: Annotated[
-        bool, Option("--drop-missing", help="Leave out rows with missing values in columns of the model.")
+        bool, Option("--drop-missing", help="Omit rows with missing values in columns of the model.")
     ] = False
     decimal: Decimal = "."
 
@@ -166,10 +166,10 @@ class TableOptions:
             found = tables.complete(table, self.target, kernels, roles)
         note(f"note: {found}")
         for name in found.constant:
-            note(f"note: column {name} is constant where it is not missing: left out")
+            note(f"note: column {name} has a single value besides missing ones: ignored")
         if not found.table.rows:
             worst = max(found.cost, key=found.cost.__getitem__)
-            remedy = f"leave out the column with most of them, --ignore {worst!r}"
+            remedy = f"omit the column with most of them, --ignore {worst!r}"
             if worst in (self.target, *roles.columns.values()):
                 remedy = f"most are missing in column {worst!r}, which the model needs: fill it in"
             raise tables.TableError(f"{table.source} has no row without missing values: {remedy}")
@@ -234,15 +234,15 @@ def announce(problem: Problem, likelihood: str | None) -> None:
             note(f"note: column {column.name} holds dates, encoded as days since 1970{more}")
     for name in problem.left_out:
         why = "is constant" if problem.kernel in KERNELS else "appears in no term"
-        note(f"note: column {name} {why}: left out")
+        note(f"note: column {name} {why}: ignored")
 
 
 def announce_time(n: int) -> None:
     """A note on the time of exact inference from many rows."""
     if n > MAX_QUICK_ROWS:
         note(
-            f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times that of 1000, and memory with "
-            "their square; fit --inducing 512 uses inducing points, --sample 1000 uses 1000 of the rows"
+            f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times as long as for 1000, and memory "
+            "with their square; fit --inducing 512 uses inducing points, --sample 1000 uses 1000 of the rows"
         )
 
 

@@ -49,7 +49,7 @@ def predict(
     exposure: Annotated[str | None, Option(help="A column, or one number for all.  [as in fit]")] = None,
     trials: Annotated[str | None, Option(help="A column, or one number for all.  [as in fit]")] = None,
     drop_missing: Annotated[
-        bool, Option("--drop-missing", help="Leave out rows with missing values or unknown categories.")
+        bool, Option("--drop-missing", help="Omit rows with missing values or unknown categories.")
     ] = False,
     blank_missing: Annotated[bool, Option("--blank-missing", help="Write empty predictions for such rows.")] = False,
     decimal: Decimal = ".",
@@ -134,7 +134,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
             report("rows", rows, total or rows)
             yield {**{name: shown.column(name) for name in options.keys}, **columns}
     if options.incomplete != "refuse":
-        fate = "left out; --key copies a column to the output" if options.incomplete == "drop" else "empty predictions"
+        fate = "omitted; --key copies a column to the output" if options.incomplete == "drop" else "empty predictions"
         note(f"note: {unknown} of {rows} rows have missing values or categories unseen in training: "
              f"{fate}{counted(cost)}")  # fmt: skip
     if rows > MAX_QUIET_ROWS:

@@ -15,7 +15,7 @@ from quantprop.tables import Problem
 MAX_CATEGORIES = 255  # that histograms take
 INNER_FOLDS = 5
 DEGREES_OF_FREEDOM = (2.0, 3.0, 4.0, 6.0, 10.0, 20.0, 50.0, 1000.0)
-ERRORS = "learned from errors at training rows that were left out in turn"
+ERRORS = "learned from cross-validated errors at training rows"
 
 
 class Grades(NamedTuple):

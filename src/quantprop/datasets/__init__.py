@@ -131,5 +131,5 @@ def _describe(recipe: _Recipe, paper: bool, X: np.ndarray) -> str:
     if recipe.note:
         text += f" {recipe.note}"
     if recipe.fault:
-        text += f" {'Known fault of this variant' if paper else 'Not in this variant, but in `paper`'}: {recipe.fault}."
+        text += f" {'Known issue of this variant' if paper else 'Not in this variant, but in `paper`'}: {recipe.fault}."
     return text

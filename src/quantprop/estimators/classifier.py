@@ -229,7 +229,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         if self.n_classes_ > 2:
             raise ValueError(
                 "Returning the mean and variance of the latent function f is only supported for binary "
-                f"classification, received {self.n_classes_} classes; use latent(X), which returns those of every class"
+                f"classification, received {self.n_classes_} classes; use latent(X), which covers every class"
             )
         return tuple(each[:, 0] for each in self.latent(X))
 
@@ -248,7 +248,7 @@ def _labels(known: np.ndarray | None, given: Any) -> np.ndarray:
     """The classes of a model: given at its first rows, known afterwards."""
     if known is not None:
         if given is not None and not np.array_equal(unique_labels(given), known):
-            raise ValueError(f"classes={given!r} differ from those of the first call, {known.tolist()}; omit classes")
+            raise ValueError(f"classes={given!r} differ from those in the first call, {known.tolist()}; omit classes")
         return known
     if given is None:
         raise ValueError("pass classes= in the first call of partial_fit, with all labels that later calls may contain")

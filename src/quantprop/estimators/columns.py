@@ -144,8 +144,8 @@ def in_order(text: str) -> tuple[bool, float, str]:
 def check_levels(levels: int, rows: int, name: str) -> None:
     """Raise if no two rows share a level of a group."""
     if levels == rows > 1:
-        raise ValueError(f"column {name!r} has too many levels for a group, {levels} in {rows} rows: no two rows share "
-                         "one; leave the term out")  # fmt: skip
+        raise ValueError(f"column {name!r} has too many levels for a group, {levels} in {rows} rows: every row has "
+                         "its own; remove the term")  # fmt: skip
 
 
 def _check_coregions(kernel: Kernel, levels: dict[Any, int]) -> None:

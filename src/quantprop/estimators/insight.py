@@ -96,7 +96,7 @@ class Trust:
         usual, worst = np.median(self.doubt), self.doubt.max()
         return (
             f"a correction changes the log evidence by {self.shift:+.3g} nats, and probabilities about f by at most "
-            f"{usual:.2g} in the median row, {worst:.2g} in the worst; {self.modes}"
+            f"{usual:.2g} (median of rows), {worst:.2g} (maximum); {self.modes}"
         )
 
 

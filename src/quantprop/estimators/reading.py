@@ -128,7 +128,7 @@ def only_model(estimator: Any) -> FittedCore:
     cores = estimator._cores()
     if len(cores) > 1 or isinstance(cores[0].fitted.solution, ClassSolution):
         raise ValueError(
-            f"levels and contrasts are those of one latent function, and this model of {len(estimator.classes_)} "
+            f"levels and contrasts need a single latent function, and this model of {len(estimator.classes_)} "
             "classes has several: fit one class against the others"
         )
     return cores[0]
@@ -147,6 +147,6 @@ def of_values(name: str, place: int, x: Float[np.ndarray, "n d"], centre: float 
     """The values of a column of numbers as its levels, labelled in units of the data."""
     values = np.unique(x[:, place])
     if len(values) > MAX_COMPARED_VALUES:
-        raise ValueError(f"column {name!r} has {len(values)} values: levels and contrasts are those of groups and of "
-                         f"numbers with at most {MAX_COMPARED_VALUES} values")  # fmt: skip
+        raise ValueError(f"column {name!r} has {len(values)} values: levels and contrasts exist for groups and "
+                         f"for numbers with at most {MAX_COMPARED_VALUES} values")  # fmt: skip
     return Grouping(name, (place,), {f"{centre + scale * value:.12g}": np.array([value]) for value in values})

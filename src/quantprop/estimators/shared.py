@@ -98,7 +98,7 @@ class WithFurtherRows:
             return self.method
         if isinstance(estimator.kernel, str) and estimator.kernel == "auto":
             raise AttributeError(f"{owner.__name__}.{self.method.__name__} updates a single model, but kernel='auto' "
-                                 "stacks several: use another kernel, or fit(X, y)")  # fmt: skip
+                                 "stacks several: use a different kernel, or fit(X, y)")  # fmt: skip
         cores = estimator._cores()
         process = cores[0].fitted.model.process if cores else estimator.process
         if not (isinstance(process, Process) and process.takes_further_rows):
@@ -212,8 +212,8 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
         for name, value in refused.items():
             given = getattr(self, name, None)
             if given == value or (name == "process" and isinstance(given, Markov)):
-                raise ValueError(f"kernel='auto' stacks several models, which {name}={value!r} does not take: use "
-                                 "another kernel, such as 'shrunk' or 'additive'")  # fmt: skip
+                raise ValueError(f"kernel='auto' stacks several models, which {name}={value!r} does not take: use a "
+                                 "different kernel, such as 'shrunk' or 'additive'")  # fmt: skip
 
     def _kernel_spec(self, X: np.ndarray, default: DefaultKernel) -> Any:
         """The kernel to start from; a given one that is uninformative about the data is warned of."""
@@ -291,4 +291,4 @@ def _unfinished(cores: Sequence[FittedCore], remedy: str) -> Iterator[str]:
         yield f"integration {rough[0].status}"
     failed = [f"{name} ({why})" for one in mixtures if isinstance(one, Stack) for name, why in one.failed.items()]
     if failed:
-        yield "left out of the stack: " + "; ".join(dict.fromkeys(failed))
+        yield "excluded from the stack: " + "; ".join(dict.fromkeys(failed))

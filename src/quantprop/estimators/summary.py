@@ -199,7 +199,7 @@ def _members(part: Mapping[str, Any]) -> Iterator[str | Listing]:
     ranked = sorted(part["members"].items(), key=lambda pair: -pair[1]["weight"])
     rows = [(name, {"weight": one["weight"], "score": one["score"]}) for name, one in ranked]
     yield _listing("stacked models (weight; leave-one-out log density per row)", "model", rows)
-    yield from (f"  {name} left out, {reason}" for name, reason in part["left_out"].items())
+    yield from (f"  {name} excluded, {reason}" for name, reason in part["left_out"].items())
     yield f"the model of largest weight, {part['heaviest']}:"
 
 

@@ -193,7 +193,7 @@ def correct(solution: Solution) -> Corrected:
     by, evidence, marginals, change = to_numpy(found)
     marginals, change = jax.tree.map(lambda column: column[:n], (marginals, change))
     if not np.isfinite(evidence):
-        raise ValueError("corrections need proper cavities: leave out the rows whose loo is NaN")
+        raise ValueError("corrections need proper cavities: omit the rows whose loo is NaN")
     doubt = 0.5 * np.sqrt(change.mean**2 + change.variance**2 / 2.0 + change.skewness**2 / 6.0)
     corrected = _skewed(marginals, change, "X")
     return Corrected(solution.log_evidence + float(evidence), corrected, doubt, solution, by)
@@ -223,7 +223,7 @@ def _check(solution: Solution) -> None:
     several = solution.weights is not None and (solution.weights > 1.0).any()
     if several and solution.model.process.copies_apart:
         raise ValueError(
-            f"with {type(solution.model.process).__name__} a row of weight above 1 stands for several observations, "
+            f"with {type(solution.model.process).__name__} a row of weight above 1 represents several observations, "
             "which corrections cannot separate: repeat the rows (np.repeat(X, weights, axis=0), y likewise)"
         )
 

@@ -197,7 +197,7 @@ def _by_stand_in(
         FixedPointWarning,
         stacklevel=5,
     )
-    return instead, found, f"{schedule}, then {stand_in!r} ({way}) in place of {method!r}"
+    return instead, found, f"{schedule}, then {stand_in!r} ({way}) instead of {method!r}"
 
 
 def _without_variance(prior: Prior, weight: jax.Array) -> bool:

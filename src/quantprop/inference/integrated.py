@@ -28,9 +28,9 @@ _REMEDIES = {
     "converged": "",
     "nothing-to-integrate": "",
     "few-effective-points": "a few points carry most of the weight, so means and intervals of hyperparameters are "
-    "inaccurate: raise max_points, or give the parameters priors (Parameter(prior=LogNormal(...)))",
+    "inaccurate: raise max_points, or set priors of the parameters (Parameter(prior=LogNormal(...)))",
     "no-mode": "no maximum of the posterior of the hyperparameters was found: the result is the point estimate; fit "
-    "again, or give the parameters priors (Parameter(prior=LogNormal(...)))",
+    "again, or set priors of the parameters (Parameter(prior=LogNormal(...)))",
 }
 
 

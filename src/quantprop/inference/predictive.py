@@ -81,7 +81,7 @@ class Predictive:
         """P(Y ≤ y), for any real y, and for ±inf."""
         at = spread(real_array(y, "y"), np.shape(self.latent.mean), "y")
         if np.isnan(at).any():
-            raise ValueError("cdf: y must not contain NaN: leave out rows without y")
+            raise ValueError("cdf: y must not contain NaN: omit rows without y")
         out, finite = np.where(at > 0, 1.0, 0.0), np.isfinite(at)
         out[finite] = _cdf(self.likelihood, *_some(self._data(at), self._marginal, finite), FINE)
         return out

@@ -13,17 +13,17 @@ REMEDIES = {
     # of inference
     "converged": "",
     "max-sweeps": "raise max_sweeps, loosen tol, or warm-start from the sites of a solution at nearby hyperparameters",
-    "stalled": "the steps became too small to make progress: try another start (sites=, for example those of another "
-    "method), a smaller kernel variance, or another method (EP and QP also have schedule='sequential' and powers below "
-    "1)",
+    "stalled": "the steps became too small to make progress: try a different start (sites=, for example from a "
+    "different method), a smaller kernel variance, or a different method (EP and QP also have schedule='sequential' "
+    "and powers below 1)",
     "improper-cavities": "some observations disagree so strongly with the rest that they have no proper cavity: try "
     "schedule='sequential', a smaller kernel variance, a power below 1, or VB or Laplace",
     "no-variance": "the kernel gives f zero variance at some rows (Linear or IntegratedWiener where x is 0, "
     "Difference of equal inputs), so their observations carry no information: set their weights to 0, or, for the "
     "first two kernels, add Constant() to the kernel",
-    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use "
-    "another kernel (Periodic is valid for a single column: apply it to one, and other kernels to the others)",
-    "improper-start": "the starting sites give an improper posterior: pass other sites, or set a smaller kernel "
+    "no-covariance": "the kernel's matrix on X has negative eigenvalues, so it is not a covariance matrix: use a "
+    "different kernel (Periodic is valid for a single column: apply it to one, and other kernels to the others)",
+    "improper-start": "the posterior at the starting sites is improper: pass other sites, or set a smaller kernel "
     "variance",
     "not-finite": "the fixed point was reached, but the evidence or the log densities of some rows (solution.loo) "
     "are not finite in double precision: y is too large for the scales of likelihood and kernel; rescale y",

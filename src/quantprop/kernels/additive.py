@@ -91,7 +91,7 @@ class Additive(Kernel):
                 raise ValueError(f"Additive: {name} must be one number or have shape {wanted}; got {found}")
         columns = [column for factor in self.factors or () for column in factor]
         if len(set(columns)) < len(columns):
-            raise ValueError("Additive: factors must not share a column")
+            raise ValueError("Additive: each factor needs a different column")
         if self.kinds and self.order > self.count:
             raise ValueError(f"Additive: order={self.order} needs {self.order} columns that vary, and X has "
                              f"{self.count}: use order={self.count}")  # fmt: skip

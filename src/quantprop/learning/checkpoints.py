@@ -185,8 +185,8 @@ def evaluated_at(landscape: Landscape, point: Point) -> Point:
 
 def _other(path: str, why: str) -> str:
     return (
-        f"{path} is a checkpoint of another search ({why}): pass another file, or delete this one to start from the "
-        "beginning"
+        f"{path} is a checkpoint of a different search ({why}): pass another file, or delete this one to start "
+        "from the beginning"
     )
 
 

@@ -27,7 +27,7 @@ class ClassLikelihood(Likelihood):
     classes: int | None = field(default=None, static=True)
 
     observes = "classes"
-    support = "whole numbers 0, 1, ..., classes − 1"
+    support = "integers 0, 1, ..., classes − 1"
     log_concave = True
     lattice = (0.0, 1.0)
     rules = (SMALL, MIDDLE, COARSE, FINE)  # of probabilities, as far as needed
@@ -35,7 +35,7 @@ class ClassLikelihood(Likelihood):
     def __check_init__(self) -> None:
         if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
             name = type(self).__name__
-            raise ValueError(f"{name}: classes must be a whole number, 2 or more; got {self.classes!r}")
+            raise ValueError(f"{name}: classes must be an integer, 2 or more; got {self.classes!r}")
 
     def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
         """log P(y) of all classes at k inputs, where f ~ N(mean, covariance), over points w of a lattice."""

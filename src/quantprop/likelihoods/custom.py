@@ -73,7 +73,7 @@ class Custom(Likelihood):
 
     name = "custom"
     stored = False
-    support = "what its support function accepts (without one: finite numbers)"
+    support = "values that its support function accepts (default: finite numbers)"
 
     def __init__(
         self,

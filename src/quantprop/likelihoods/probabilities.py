@@ -114,7 +114,7 @@ class Binomial(Probability):
 
     name = "binomial"
     observes = "successes"
-    support = "successes 0, 1, ..., trials, out of a whole number of trials"
+    support = "successes 0, 1, ..., trials, out of an integer number of trials"
     log_concave = True
     scaled_by = frozenset({"trials"})
     lattice = (0.0, 1.0)

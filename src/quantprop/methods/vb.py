@@ -38,7 +38,7 @@ class VB(Method):
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         if not likelihood.integrable:
             raise ValueError(f"VB does not support the {likelihood.name} likelihood: E_q[log p(y | f)] is −∞ for every "
-                             "Gaussian q; use EP or QP, another link, or one with noise")  # fmt: skip
+                             "Gaussian q; use EP or QP, or a different link, such as one with noise")  # fmt: skip
 
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         expected, by_mean, by_variance = likelihood.expected_log_prob(datum, Normal(marginal.mean, marginal.variance))

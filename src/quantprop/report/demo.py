@@ -11,8 +11,8 @@ from quantprop import comparison, datasets, report, tables
 from quantprop.comparison.compare import Report
 
 LEAD = (
-    "Gaussian-process models of two bundled data sets, with hyperparameters learned from the same rows, scored on rows "
-    "that were left out. First a table by the default of quantprop fit, and what it learned of each column; then "
+    "Gaussian-process models of two bundled data sets, with hyperparameters learned from the same rows, scored on "
+    "held-out rows. First a table by the default of quantprop fit, and the effects of its columns; then "
     "counts by Quantile Propagation (QP), expectation propagation (EP), variational Bayes (VB) and Laplace's method."
 )
 CODE = """from quantprop import comparison
@@ -54,7 +54,7 @@ GLASS = Part(
     "glass", "Glass: is a splinter from a window?",
     "214 splinters of glass, their refractive index (RI) and their content of eight elements (German 1987). Here EP "
     "learns a stack of four models, from straight lines to curves and surfaces, weighted by how well each predicts "
-    "left-out rows. In five divisions of these rows into five folds, of which the first is shown, its negative "
+    "left-out rows. In five splits of these rows into five folds, of which the first is shown, its negative "
     "log-likelihood (NTLL) was lower than gradient boosting's and a linear model's each time.",
     "window", "probit", "auto", ("ep",), {-1.0: "yes", 1.0: "no"},
 )  # fmt: skip

@@ -157,7 +157,7 @@ def posterior(comparison: Comparison) -> Iterator[Picture]:
         if not classes:
             yield _over_one(comparison, "y", f"{method}: new {target} over {features[0]}, and the data.")
     elif len(features) == 2 and two:
-        caption = f"{method}: probability of {model.labels[1]!r}, and the line where it is ½."
+        caption = f"{method}: probability of {model.labels[1]!r}, and its contour at ½."
         yield _map(comparison, _probability_map, caption)
     elif two:
         yield _latent_rows(comparison, f"{method}: latent f of every row, mean and two standard deviations.")

@@ -69,7 +69,7 @@ def _weights(stack: Stack) -> Iterator[Markup]:
     yield element("h3", "Models and their weights")
     ranked = sorted(stack.members, key=lambda one: -one.weight)
     rows = [(one.name, f"{one.weight:.2f}", f"{one.score:.4f}", f"{one.learned:.1f}") for one in ranked]
-    rows += [(name, "left out", reason, "") for name, reason in stack.left_out.items()]
+    rows += [(name, "excluded", reason, "") for name, reason in stack.left_out.items()]
     yield table(("model", "weight", "score", "learned"), rows, WEIGHTS)
 
 
@@ -79,7 +79,7 @@ def _whose(model: TableModel, which: int) -> str:
         return ""
     fitted = additive(model, which)
     weight = next(one.weight for one in model.stacks[which].members if one.fitted is fitted)
-    return f"They are those of the additive model, whose weight in predictions is {weight:.2f}."
+    return f"They describe the additive model, whose weight in predictions is {weight:.2f}."
 
 
 def _shares(shares: Mapping[str, Share], features: Sequence[str], what: str, of: str) -> Markup:

@@ -72,10 +72,10 @@ class Study:
             element("h3", "Figures"), gallery(pictures(found), key),
             element("h3", "Scores"), table(scores[0], scores[1:], "Scores of left-out rows, all folds together"),
             element("p", meanings(found), _baselines(found), class_="note"),
-            table(less[0], less[1:], f"Scores minus those of {first}, on the same rows"),
+            table(less[0], less[1:], f"Difference of scores from {first}, on the same rows"),
             element("p", PAIRED.format(first), _errors(found), class_="note"),
             element("h3", "Time"), _times(found),
-            element("h3", "What was learned, and why it stopped"), _endings(found), _trusted(found), _numbers(found),
+            element("h3", "Hyperparameters, and stopping reasons"), _endings(found), _trusted(found), _numbers(found),
             element("h3", f"The rows that {first} expected least"), _rows(found),
             element("h3", "The same in Python"), element("pre", element("code", self.code)),
         )  # fmt: skip
@@ -125,7 +125,7 @@ def _cells(scores: list[tuple[str, dict[str, tuple[float, float]]]], sign: str =
 def _times(found: Comparison) -> Markup:
     rows = [[called(one.method), f"{one.compiling:.2f}", f"{one.seconds:.2f}"] for one in found.all]
     header = ("method", "to compile, once", "per fit, median")
-    return table(header, rows, "Seconds. Programs that another method has compiled are not compiled again")
+    return table(header, rows, "Seconds. Programs compiled for an earlier method are not compiled again")
 
 
 def _pairs(scores: list[tuple[float, float]], sign: str = "") -> list[str]:

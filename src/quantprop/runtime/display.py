@@ -189,7 +189,7 @@ def of_stack(stack: Any) -> tuple[str, Rows]:
     heading, _ = of_solution(stack.components[0])
     members = [(one.name, f"weight {one.weight:.2f}, score {one.score:.3f} per row, {one.learned:.1f} hyperparameters")
                for one in stack.members]  # fmt: skip
-    rows = [*members, *((name, f"left out: {reason}") for name, reason in stack.left_out.items())]
+    rows = [*members, *((name, f"excluded: {reason}") for name, reason in stack.left_out.items())]
     total = ("score of the stack", f"{stack.score:.3f} per row")
     return f"Stack, {heading.removeprefix('Solution ')}", [*rows, total]
 

@@ -76,7 +76,7 @@ BY_FIELD = {  # if the annotation allows more, or fewer dimensions
 }  # fmt: skip
 BY_TYPE = {
     Any: LEARNED, float: NUMBER, bool: FLAG, str: TEXT, type(None): instance("None", type(None)),
-    int: Rule("a whole number", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool)),
+    int: Rule("an integer", lambda value: isinstance(value, (int, np.integer)) and not isinstance(value, bool)),
 }  # fmt: skip
 OF_USERS = Rule(
     "finite numbers, a setting, or a part of the library",

@@ -248,7 +248,7 @@ def from_json(node: Any) -> Encoding:
     encoding = Encoding(columns, tuple(map(float, node["centre"])), tuple(map(float, node["scale"])))
     names = [column.name for column in columns]
     if not names or len(set(names)) < len(names) or any(len(column.levels) == 1 for column in columns):
-        raise ValueError("its columns are not those of a table")
+        raise ValueError("its columns do not describe a table")
     if not len(encoding.features) == len(encoding.centre) == len(encoding.scale):
         raise ValueError("its standardisation does not fit its columns")
     if not (np.isfinite(encoding.centre).all() and np.isfinite(encoding.scale).all() and min(encoding.scale) > 0):

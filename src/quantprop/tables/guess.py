@@ -49,7 +49,7 @@ def _whole(kinds: np.ndarray, rows: np.ndarray) -> Guess:
     """Whole numbers. Three values that recur are treated as classes whatever their shares: that is a model of three
     counts as well, and Poisson is none of three classes.
     """
-    why = f"whole numbers from {kinds[0]} to {kinds[-1]}"
+    why = f"integers from {kinds[0]} to {kinds[-1]}"
     few = len(kinds) <= MAX_CODES and rows.sum() >= MIN_REPEATS * len(kinds)
     against = against_counts(kinds, rows)
     if not against and not (few and len(kinds) == 3):
@@ -61,7 +61,7 @@ def _whole(kinds: np.ndarray, rows: np.ndarray) -> Guess:
     if not few:
         more = (("poisson", CODES["poisson"]), ("student-t", "some lie far out")) if kinds[0] >= 0 else _real(kinds)
         return Guess("gaussian", f"{why}, {against}", more)
-    why = f"{len(kinds)} different whole numbers ({shown(kinds)})" + (f", {against}" if against else "")
+    why = f"{len(kinds)} different integers ({shown(kinds)})" + (f", {against}" if against else "")
     graded = len(kinds) > 3 and kinds[0] != 0 and kinds[-1] - kinds[0] == len(kinds) - 1
     chosen = "ordinal" if graded else "probit"
     return Guess(chosen, why, _others(chosen, *(["poisson"] if kinds[0] < 0 else [])))
@@ -75,7 +75,7 @@ def _real(kinds: np.ndarray) -> tuple[tuple[str, str], ...]:
     outlying = (("student-t", "some lie far out"),)
     if kinds[0] > 0 and kinds[-1] < 1:
         return (*outlying, ("beta", "they are proportions"))
-    return (*outlying, ("gamma", "their spread grows with their size")) if kinds[0] > 0 else outlying
+    return (*outlying, ("gamma", "their variance grows with their size")) if kinds[0] > 0 else outlying
 
 
 def against_counts(kinds: np.ndarray, rows: np.ndarray) -> str:
@@ -91,7 +91,7 @@ def against_counts(kinds: np.ndarray, rows: np.ndarray) -> str:
     mean = float(rows @ kinds / n)
     variance = float(rows @ (kinds - mean) ** 2 / n)
     if variance < mean * (1.0 - ERRORS * np.sqrt(2.0 / n)):
-        return f"whose variance, {variance:.3g}, is below their mean, {mean:.3g}, unlike that of counts"
+        return f"whose variance, {variance:.3g}, is below their mean, {mean:.3g}, unlike for counts"
     before = rows[-2] if kinds[-2] == top - 1 else 0
     beyond = rows[-1] ** 2 / (before + 1.0) * top / (top + 1.0)
     error = np.sqrt(4.0 / rows[-1] + 1.0 / (before + 1.0))  # of the logarithm

@@ -28,5 +28,5 @@ def readable(path: str, polars: Any) -> Iterator[None]:
     try:
         yield
     except (OSError, polars.exceptions.PolarsError) as error:
-        raise TableError(f"{path} cannot be read to its end: {error}; it may have been cut short or damaged: copy it "
+        raise TableError(f"{path} cannot be read completely: {error}; it may have been cut short or damaged: copy it "
                          "again, and compare its size") from error  # fmt: skip

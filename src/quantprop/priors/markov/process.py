@@ -122,14 +122,14 @@ def time_column(kernel: Kernel, columns: int) -> int:
     seen = columns_of(kernel)
     if columns != 1 and bare(kernel):
         raise NotMarkov(
-            f"process=Markov() takes one column of X, time; got {columns}: select it with kernel.on(0), and give the "
-            "others linear effects, mean=means.Linear(coefficients, columns=...); or use process=Dense(), or "
+            f"process=Markov() takes one column of X, time; got {columns}: select it with kernel.on(0), and use "
+            f"linear effects for the others, mean=means.Linear(coefficients, columns=...); or use process=Dense(), or "
             "process=Inducing() for many rows"
         )
     if len(seen) > 1:
         raise NotMarkov(
             "process=Markov() takes a kernel of one column of X, time; got one of columns "
-            f"{', '.join(map(str, seen))}: give all but one of them linear effects, mean=means.Linear(coefficients, "
+            f"{', '.join(map(str, seen))}: use linear effects for all but one of them, mean=means.Linear(coefficients, "
             "columns=...), or use process=Dense(), or process=Inducing() for many rows"
         )
     with jax.enable_x64(True):
