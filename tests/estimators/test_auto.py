@@ -23,7 +23,7 @@ F = 1.5 * X[:, 0] + np.sin(2.0 * X[:, 1])
 Y = F + 0.3 * RNG.normal(size=60)
 LABELS = np.where(F + 0.5 * RNG.normal(size=60) > 0, "yes", "no")
 NEW = RNG.normal(size=(9, 3))
-MEMBERS = ["linear", "isotropic", "shrunk + linear", "additive"]
+MEMBERS = ["linear", "isotropic", "shrunk + linear", "additive", "shrunk + linear on ranks", "additive on ranks"]
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +84,21 @@ def test_counts_have_residuals_of_the_size_that_they_were_drawn_with(variance):
     (white,) = (term for term in kernels.summands(learned.model.plain_kernel) if isinstance(term, kernels.White))
     assert white.variance == pytest.approx(variance, abs=0.03 + 0.3 * variance)
     assert not any(isinstance(term, kernels.White) for term in kernels.summands(DefaultKernel().members(x)["linear"]))
+
+
+def test_heavy_tails_give_weight_to_ranks(tmp_path):
+    x = np.exp(3.0 * RNG.normal(size=(120, 2)))
+    y = np.sin(np.log(x[:, 0])) + 0.3 * np.log(x[:, 1]) + 0.2 * RNG.normal(size=120)
+    model = GaussianProcessRegressor("auto", method="ep").fit(x[:80], y[:80])
+    weight = {one.name: one.weight for one in model.posterior_.members}
+    assert weight["shrunk + linear on ranks"] + weight["additive on ranks"] > 0.8
+    assert model.score(x[80:], y[80:]) > 0.8
+    assert GaussianProcessRegressor("shrunk", method="ep").fit(x[:80], y[:80]).score(x[80:], y[80:]) < 0.6
+    np.testing.assert_allclose(model.predict(x[80:]), model.fit(1e6 * x[:80], y[:80]).predict(1e6 * x[80:]), atol=2e-3)
+
+
+def test_columns_of_two_values_have_no_members_of_ranks():
+    assert [*DefaultKernel().members(np.sign(X))] == MEMBERS[:4]
 
 
 def test_several_classes_jointly_or_apart():

@@ -254,16 +254,3 @@ def test_errors_in_terms_point_at_the_place(text, position, said):
     with pytest.raises(kernels.TermError, match=said) as caught:
         Terms(text)
     assert caught.value.position == position
-
-
-def test_standardised_columns():
-    centre, scale = np.array([1e3, -2.0]), np.array([50.0, 0.1])
-    x = centre + scale * RNG.normal(size=(8, 2))
-    plain, kernel = kernels.SquaredExponential(1.3, [0.7, 2.0]) + kernels.White(0.1), None
-    kernel = kernels.Standardised(plain, centre, scale)
-    with jax.enable_x64(True):
-        np.testing.assert_allclose(kernel.gram(x), plain.gram((x - centre) / scale), rtol=1e-13)
-        np.testing.assert_allclose(kernel.cross(x, x[:3]), plain.cross((x - centre) / scale, (x[:3] - centre) / scale))
-        np.testing.assert_allclose(kernel.diagonal(x), 1.4, rtol=1e-14)
-        np.testing.assert_allclose(kernel.noise(x), 0.1)
-        np.testing.assert_allclose(kernel(x[0], x[1]), kernel.cross(x, x)[0, 1], rtol=1e-13)

@@ -26,6 +26,7 @@ from quantprop.kernels import (
     Kernel,
     Linear,
     Product,
+    RankNormal,
     SquaredExponential,
     Standardised,
     Sum,
@@ -40,6 +41,7 @@ from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.terms import Place, Start, summed, terms_of
 from quantprop.learning.sizes import typical_distance
 from quantprop.learning.starts import variance_bounds
+from quantprop.runtime.precision import float64
 
 WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # 95 % of √variance between 1/22,000 and 22,000
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form
@@ -79,14 +81,27 @@ class DefaultKernel:
         variance = changed(product.left.variance, prior=self.prior)
         return replace(spec, kernel=changed(product, left=changed(product.left, variance=variance)))
 
+    @float64
     def members(self, x: np.ndarray) -> dict[str, Any]:
-        """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, and sums of curves and surfaces."""
-        slopes = self._standardised(Linear(_shrunk_variance()), x)
-        lines = self._in_units_of_y(Sum(slopes, Constant(_shrunk_variance())))
-        found = {"linear": lines, "shrunk + linear": Sum(self.shrunk(x), lines), "additive": self.additive(x)}
+        """The kernels of "auto": straight lines, one lengthscale, many shrunk ones, sums of curves and surfaces, and
+        the last two of rank-normal scores, which differ from the columns if one of these has more than two values.
+        """
+        found = {"linear": self.lines(x)} | self._flexible(x)
+        ranked = RankNormal(Constant()).measured(*sampled_rows(x, self.weights))
+        if np.shape(ranked.values)[1] > 2:
+            scored = self._flexible(np.asarray(ranked.of(x)))
+            found |= {f"{name} on ranks": changed(ranked, kernel=kernel) for name, kernel in scored.items()}
         if self.residuals:
             found = {name: Sum(kernel, White(RESIDUALS)) for name, kernel in found.items()}
         return {"linear": found.pop("linear"), "isotropic": None, **found}
+
+    def _flexible(self, x: np.ndarray) -> dict[str, Kernel]:
+        return {"shrunk + linear": Sum(self.shrunk(x), self.lines(x)), "additive": self.additive(x)}
+
+    def lines(self, x: np.ndarray) -> Kernel:
+        """A straight line in each column, and a constant."""
+        slopes = self._standardised(Linear(_shrunk_variance(), np.zeros(x.shape[1])), x)
+        return self._in_units_of_y(Sum(slopes, Constant(_shrunk_variance())))
 
     def shrunk(self, x: np.ndarray) -> Kernel:
         """A lengthscale for each column, in its standard deviations, with priors that favour few relevant columns."""

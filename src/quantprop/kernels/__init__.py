@@ -37,6 +37,7 @@ from quantprop.kernels.pairwise import from_tinygp as from_tinygp
 from quantprop.kernels.simple import Constant as Constant
 from quantprop.kernels.simple import Linear as Linear
 from quantprop.kernels.simple import White as White
+from quantprop.kernels.standardised import RankNormal as RankNormal
 from quantprop.kernels.standardised import Standardised as Standardised
 from quantprop.kernels.stationary import Matern12 as Matern12
 from quantprop.kernels.stationary import Matern32 as Matern32

@@ -238,6 +238,9 @@ class Transformed(Kernel):
     def cross(self, x: Points, z: Others) -> Matrix:
         return self.kernel.cross(self.of(x), self.of(z))
 
+    def gram_of(self, pairs: Pairs) -> Matrix:
+        return self.kernel.gram(self.of(pairs["x"]))
+
     def diagonal(self, x: Points) -> Float[Array, " n"]:
         return self.kernel.diagonal(self.of(x))
 

@@ -6,12 +6,15 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from quantprop.kernels.additive import Additive
-from quantprop.kernels.base import Column, Columns, Kernel, Sum
+from quantprop.kernels.base import Column, Columns, Kernel, Sum, Transformed
 from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
 from quantprop.kernels.simple import Constant, Linear, White
+from quantprop.kernels.standardised import RankNormal
+from quantprop.runtime.precision import float64
 
 Seen = tuple[Column, ...] | None  # columns that a part sees; None: all of them
 
@@ -162,15 +165,20 @@ def with_levels(kernel: Any, levels: dict[int, int]) -> Any:
     return with_leaves(kernel, change)
 
 
+@float64
 def measured(kernel: Any, x: np.ndarray, counts: np.ndarray | None = None) -> Any:
-    """A kernel whose Additive parts have the distributions of their columns in rows x, where they had none."""
-
-    def change(leaf: Any, seen: Any) -> Kernel:
-        return leaf.measured(x if seen is None else x[:, list(seen)], counts) if isinstance(leaf, Additive) else leaf
-
-    return with_leaves(kernel, change)
+    """A kernel whose Additive and RankNormal parts have the distributions of their columns in rows x, where they had
+    none.
+    """
+    if isinstance(kernel, (Additive, RankNormal)):
+        kernel = kernel.measured(x, counts)
+    seen = np.asarray(kernel.of(jnp.asarray(x))) if isinstance(kernel, Transformed) else x
+    return kernel.rebuilt(lambda part: measured(part, seen, counts))
 
 
 def is_measured(kernel: Kernel) -> bool:
-    """Return whether all Additive parts of a kernel have the distributions of their columns."""
-    return all(leaf.kinds for leaf, _ in leaves(kernel) if isinstance(leaf, Additive))
+    """Return whether all Additive and RankNormal parts of a kernel have the distributions of their columns."""
+    if isinstance(kernel, Additive):
+        return bool(kernel.kinds)
+    own = not isinstance(kernel, RankNormal) or kernel.values is not None
+    return own and all(map(is_measured, kernel.inner_kernels.values()))

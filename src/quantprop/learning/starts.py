@@ -15,7 +15,8 @@ from quantprop.core.data import bucket, pad
 from quantprop.core.parameters import Parameter, at, declared, free, is_parameter, labels, named, packed, values
 from quantprop.core.records import changed
 from quantprop.inference.prediction import gram_of
-from quantprop.kernels import VARIANCE, Columns, Constant, Kernel, Power, Product, Standardised, Sum, summands
+from quantprop.kernels import VARIANCE, Constant, Kernel, Power, Product, Sum, summands
+from quantprop.kernels.base import Transformed
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.sizes import MAX_ROWS_CHECKED, Size, distinct, size_in, typical_distance
 from quantprop.likelihoods.base import Likelihood
@@ -133,7 +134,7 @@ def scaled(kernel: Any, variance: float, lengthscale: float) -> Any:
         return Product(left, scaled(kernel.right, 1.0 if taken else variance, lengthscale))
     if isinstance(kernel, Power):
         return Power(scaled(kernel.base, variance ** (1.0 / kernel.exponent), lengthscale), kernel.exponent)
-    if isinstance(kernel, (Columns, Standardised)):
+    if isinstance(kernel, Transformed):
         return kernel.rebuilt(lambda part: scaled(part, variance, lengthscale))
     for name, factor in (("variance", variance), ("lengthscale", lengthscale)):
         given = getattr(kernel, name, None)

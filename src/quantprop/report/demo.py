@@ -53,7 +53,7 @@ class Part:
 GLASS = Part(
     "glass", "Glass: is a splinter from a window?",
     "214 splinters of glass, their refractive index (RI) and their content of eight elements (German 1987). Here EP "
-    "learns a stack of four models, from straight lines to curves and surfaces, weighted by how well each predicts "
+    "learns a stack of several models, from straight lines to curves and surfaces, weighted by how well each predicts "
     "left-out rows. In five splits of these rows into five folds, of which the first is shown, its negative "
     "log-likelihood (NTLL) was lower than gradient boosting's and a linear model's each time.",
     "window", "probit", "auto", ("ep",), {-1.0: "yes", 1.0: "no"},

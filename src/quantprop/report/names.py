@@ -27,7 +27,7 @@ KERNELS = {
     "ard": "squared-exponential kernel with a lengthscale for each feature",
     "shrunk": "squared-exponential kernel with a lengthscale for each feature, whose priors favour few relevant ones",
     "additive": "orthogonal additive kernel: a curve for each feature, a surface for each pair",
-    "auto": "a stack of a linear, an isotropic, a shrunk and an additive model",
+    "auto": "a stack of a linear, an isotropic, shrunk and additive models",
 }
 REASONS = {
     "converged": "converged",
