@@ -66,6 +66,7 @@ def test_what_formulas_become(text):
         ("y ~ poly(x, 9)", 5, "a degree from 1 to 5"), ("se(a, lengthscale~mean)", 7, "must be a number"),
         ("linear(a, centre=mean)", 11, "write ~ for ="), ("linear(a, b, centre~2)", 14, "for one column"),
         ("(x | g) + se(a", 15, "',' or '\\)'"), ("x + se(a)", 3, "'\\('"), ("y ~ x ~ z", 7, "the end"),
+        ("y ~ s(x) + offset(log(n))", 12, "pass exposure=n"),
     ],
 )  # fmt: skip
 def test_errors_of_formulas_point_at_the_place(text, position, said):

@@ -20,6 +20,7 @@ from quantprop.kernels.grammar import EVERY, Call, Chain, Named, Option, Reader,
 SMOOTHS = ("s", "te", "t2", "gp", "poly")
 MGCV_BASES = ("tp", "ts", "cr", "cs", "ps", "bs", "gp")
 STRENGTH = ("+", "*", "**")
+OFFSET = "an offset is not a term: pass exposure=n to fit, or --exposure n, for offset(log(n))"
 CROSSED = "'*' crosses terms in R and multiplies kernels here: write a + b + a:b, or a:b for the product alone"
 
 
@@ -110,6 +111,8 @@ class _FormulaReader(Reader):
 
     def atom(self) -> Tree:
         token, after = self.next, self.tokens[min(self.at + 1, len(self.tokens) - 1)]
+        if token.text == "offset" and after.text == "(":
+            self.fail(token, OFFSET)
         if token.text == "(" and self.has_bar():
             self.at += 1
             return self.by_group(token)
