@@ -250,4 +250,4 @@ def test_the_number_of_likelihoods():
         "ByOutput",  # a wrapper
     }
     assert len(concrete) == 20
-    assert "| likelihoods by name | 20 and your own |" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "| built-in likelihoods | 20 and your own |" in (ROOT / "README.md").read_text(encoding="utf-8")

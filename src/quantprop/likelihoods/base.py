@@ -36,8 +36,8 @@ Limits = tuple[float, float]
 class Likelihood(Record):
     """Base of all likelihoods.
 
-    A new one needs `log_prob`, `landmarks`, `in_support` and a name. A class attribute that depends on parameters
-    becomes a property.
+    A new one needs `log_prob`, `landmarks`, `in_support`, `name` and `support`. A class attribute that depends on
+    parameters becomes a property.
 
     >>> from quantprop import likelihoods
     >>> [likelihood().log_concave for likelihood in (likelihoods.Probit, likelihoods.StudentT)]
