@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.learning.starts import KernelWarning
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
-    from quantprop.priors import Dense, Inducing, Markov
+    from quantprop.priors import Dense, Inducing, Markov, Neighbours
     from quantprop.projections.base import project
     from quantprop.runtime.compiled import cache
     from quantprop.runtime.mesh import sharded
@@ -42,7 +42,7 @@ _HOME = {
     **dict.fromkeys(("EP", "QP", "VB", "Laplace", "PowerEP"), "methods"),
     **dict.fromkeys(("LogNormal", "Parameter"), "core.parameters"),
     **dict.fromkeys(("Solution", "Status"), "inference.solution"),
-    **dict.fromkeys(("Dense", "Inducing", "Markov"), "priors"),
+    **dict.fromkeys(("Dense", "Inducing", "Markov", "Neighbours"), "priors"),
     "Fitted": "inference.results",
     "FixedPointWarning": "inference.inferring",
     "Integrated": "inference.integrated",
@@ -95,6 +95,7 @@ __all__ = [
     "LogNormal",
     "Markov",
     "Model",
+    "Neighbours",
     "Parameter",
     "PowerEP",
     "PrecisionWarning",

@@ -10,10 +10,11 @@ from jaxtyping import Float
 
 from quantprop.core.data import finite_array
 from quantprop.core.parameters import Parameter, declared, named, values
-from quantprop.core.records import Record, is_record
+from quantprop.core.records import Record, field, is_record
 from quantprop.kernels import Kernel
 from quantprop.likelihoods.base import Likelihood
 from quantprop.priors import Dense, Process
+from quantprop.priors.neighbours import with_neighbours
 from quantprop.runtime.arguments import Rule, a
 from quantprop.runtime.display import html, model_rows
 
@@ -44,7 +45,7 @@ class Model(Record):
     kernel: Kernel
     likelihood: Likelihood
     mean: float | Parameter | Callable = 0.0
-    process: Process = DEFAULT_PROCESS
+    process: Process = field(default=DEFAULT_PROCESS, converter=with_neighbours)
 
     def _repr_html_(self) -> str:
         return html(("Model", model_rows(self)))

@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from priors.lowrank import LowRank, LowRankPrior
 
-from quantprop import kernels
+from quantprop import Model, infer, kernels
 from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.sites import Marginal
 from quantprop.kernels.combinations import ClassRows
+from quantprop.likelihoods import Probit
 from quantprop.priors import (
     Classes,
     ClassesInducing,
@@ -27,6 +28,8 @@ from quantprop.priors import (
     InducingPrior,
     Markov,
     MarkovPrior,
+    Neighbours,
+    NeighboursPrior,
     Prior,
     Process,
 )
@@ -55,6 +58,8 @@ BACKENDS = {
     "inducing": Inducing(POINTS, learn=True),
     "inducing after rows": Inducing(POINTS, learn=True, message=heard()),
     "markov": Markov(),
+    "neighbours": Neighbours(N),
+    "neighbours and points": Neighbours(N, points=Inducing(POINTS)),
     "classes": Classes(3),
     "classes by points": ClassesInducing(3, Inducing(POINTS)),
 }
@@ -130,14 +135,20 @@ def is_proper(prior: Prior, sites: Natural) -> jax.Array:
 
 @partial(jax.jit, static_argnames="signed")
 def predicted(process, kernel, prior, sites, x, new, signed) -> tuple[Normal, Normal]:
-    """Marginally, and jointly."""
+    """Marginally, and jointly if the process has that."""
     predictor, cross = prior.predictor(sites, signed), process.cross(kernel, x, new)
-    return tuple(predictor.at(jnp.full(NEW, 0.5), cross, own) for own in (kernel.diagonal(new), kernel.gram(new)))
+    owns = (kernel.diagonal(new), kernel.gram(new))[: 1 if isinstance(process, Neighbours) else 2]
+    return tuple(predictor.at(jnp.full(NEW, 0.5), cross, own) for own in owns)
 
 
 @jax.jit
 def of_the_kernel(kernel, x, new):
     return kernel.cross(x, new), kernel.gram(new)
+
+
+@jax.jit
+def gram_of(kernel, x):
+    return kernel.gram(x)
 
 
 @jax.jit
@@ -166,6 +177,8 @@ def in_full(prior: Prior) -> np.ndarray:
         return float(basis.scale) * (v.T @ believed(prior) @ v + np.diag(own - np.sum(v**2, axis=0)))
     if isinstance(prior, MarkovPrior):
         return chain_in_full(prior)
+    if isinstance(prior, NeighboursPrior):  # all other rows are neighbours
+        return float(prior.basis.scale) * np.asarray(gram_of(prior.basis.kernel, prior.x))
     if isinstance(prior, ClassesPrior):
         return differences_in_full(np.asarray(prior.k), float(prior.own))
     if isinstance(prior, ClassesInducingPrior):
@@ -235,6 +248,7 @@ BY_DEFAULT = (
     "low rank, positive",
     "inducing, signed",
     "markov, signed",
+    "neighbours and points, signed",
     "classes, positive",
     "classes by points, signed",
 )
@@ -253,6 +267,8 @@ def setting(request) -> Setting:
     cross = None
     if name in KERNELS:
         x, new, cross = with_classes(x, new)
+    if isinstance(process, Neighbours):
+        process = process.settled(kernel, x).facing(kernel, x, new)
     prior, own = made(process, kernel, jnp.asarray(rng.normal(size=N)), x), np.array(of_the_kernel(kernel, x, new)[1])
     if isinstance(prior, LowRankPrior):
         cross = np.array(prior.v).T @ np.array(ties(process, x, new))
@@ -364,6 +380,9 @@ def some_direction(prior: Prior) -> Prior:
     if isinstance(prior, InducingPrior):  # x and the shares are given
         before = found.before and Belief(found.before.precision + found.before.precision.T, jnp.zeros(6), jnp.zeros(()))
         return found.made_of(found.mean, found.basis, before)
+    if isinstance(prior, NeighboursPrior):  # x and the sets are given
+        nothing = jax.tree.map(np.zeros_like, prior)
+        return replace(nothing, mean=found.mean, basis=found.basis)
     if isinstance(prior, ClassesPrior):  # ω and the labels are given
         k = 0.1 * (found.k + np.swapaxes(found.k, 1, 2))
         return ClassesPrior(found.mean, k, np.zeros(()), np.zeros(len(LABELS)), 3)
@@ -409,6 +428,12 @@ def test_cotangents_reach_the_priors_numbers(setting):
 @pytest.mark.parametrize("joint", [False, True])
 def test_predictions(setting, joint):
     at = (setting.process, setting.kernel, setting.prior, setting.sites, setting.x, setting.new)
+    if joint and isinstance(setting.process, Neighbours):
+        with pytest.raises(TypeError, match="joint"):
+            infer(Model(setting.kernel, Probit(), process=Neighbours(3)), setting.x, np.ones(N)).predict(
+                setting.new, True
+            )
+        return
     found = predicted(*at, signed=signed(setting))[joint]
     k, cross, tau = setting.k, setting.cross, np.asarray(setting.sites.tau)
     weights = np.linalg.inv(k + np.diag(1.0 / tau))

@@ -45,6 +45,9 @@ def fit(
     inducing: Annotated[
         int | None, Option(min=1, help="Number of inducing points, for large tables.  [exact inference]")
     ] = None,
+    neighbours: Annotated[
+        int | None, Option(min=1, help="Number of nearest rows of each row, with inducing points or without.")
+    ] = None,
     series: Annotated[
         bool, Option("--series", help="Use a Matérn kernel of one column of times, in time linear in the rows.")
     ] = False,
@@ -74,9 +77,9 @@ def fit(
                                   "--integrate": integrate, "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
         problem = table.problem(likelihood, kernel)
-        inducing = _points(problem, inducing)
+        inducing = _points(problem, inducing, neighbours)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
-        settings |= _treatment(problem, inducing, table.seed, series, integrate)
+        settings |= _treatment(problem, inducing, neighbours, table.seed, series, integrate)
         with (
             evaluations(f"fitting by {method} to {len(problem.raw)} rows"), warnings.catch_warnings(),
             nullcontext() if inducing is None else sharded(), saved,
@@ -120,12 +123,12 @@ def _kernel(given: str | None, single: dict[str, bool]) -> str:
     return given or (AUTO if option is None else SINGLE)
 
 
-def _points(problem: Problem, inducing: int | None) -> int | None:
+def _points(problem: Problem, inducing: int | None, neighbours: int | None) -> int | None:
     """The number of inducing points as given; of a stack of many rows on a CPU the default number."""
     import jax
 
     n = len(problem.raw)
-    if inducing is not None:
+    if inducing is not None or neighbours is not None:
         return inducing
     if problem.kernel != AUTO or n <= MAX_QUICK_ROWS or jax.default_backend() != "cpu":
         announce_time(n)
@@ -137,12 +140,15 @@ def _points(problem: Problem, inducing: int | None) -> int | None:
     return STACK_POINTS
 
 
-def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, integrate: bool) -> dict[str, Any]:
-    from quantprop import Inducing
+def _treatment(
+    problem: Problem, inducing: int | None, neighbours: int | None, seed: int, series: bool, integrate: bool
+) -> dict[str, Any]:
+    from quantprop import Inducing, Neighbours
     from quantprop.tables.targets import JOINT
 
-    if series and inducing is not None:
-        raise typer.BadParameter("--series and --inducing exclude each other: pass one of them")
+    for option, given in (("--inducing", inducing), ("--neighbours", neighbours)):
+        if series and given is not None:
+            raise typer.BadParameter(f"--series and {option} exclude each other: pass one of them")
     if (series or integrate) and problem.target.likelihood == JOINT and len(set(problem.target.y)) > 2:
         raise typer.BadParameter(
             f"not supported with one model of all classes: omit --likelihood {JOINT} to fit each class against the "
@@ -152,7 +158,9 @@ def _treatment(problem: Problem, inducing: int | None, seed: int, series: bool, 
     if series:
         settings["process"] = "markov"
     if inducing is not None:
-        settings["process"] = Inducing(inducing, seed=seed)
+        settings["process"] = Inducing(inducing, seed=seed, neighbours=neighbours or 0)
+    elif neighbours is not None:
+        settings["process"] = Neighbours(neighbours, seed=seed)
     return settings
 
 

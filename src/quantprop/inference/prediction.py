@@ -145,7 +145,8 @@ def in_pieces(function: Callable[[np.ndarray], Any], rows: np.ndarray, most: int
 def predicted_of(by: Predictor, model: Model, other: Kernel, x: np.ndarray, new: np.ndarray, full_cov: bool) -> Normal:
     """The posterior of another function, of mean 0, at its own inputs: `other.cross(x, new)` ties it to f at x."""
     more = pad(new, bucket(len(new)))
-    around = _around_of(model.plain_process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
+    process = model.plain_process.facing(model.plain_kernel, x, new)
+    around = _around_of(process, model.plain_kernel, other, pad(x, bucket(len(x))), more)
     return _latent(by, (np.zeros(len(more)), *around), other, new, len(x), full_cov)
 
 
@@ -183,7 +184,8 @@ def proper(latent: Any, status: Any) -> Any:
 def at_new(model: Model, x: np.ndarray, new: np.ndarray) -> tuple[np.ndarray, Any, Any]:
     """The arguments of `Predictor.at` for new inputs, padded: prior means, covariances with x, and prior variances."""
     k, kernel, more = len(new), model.plain_kernel, pad(new, bucket(len(new)))
-    return pad(model.prior_mean(new), bucket(k)), *_around(model.plain_process, kernel, pad(x, bucket(len(x))), more)
+    process = model.plain_process.facing(kernel, x, new)
+    return pad(model.prior_mean(new), bucket(k)), *_around(process, kernel, pad(x, bucket(len(x))), more)
 
 
 def above_rounding(variance: np.ndarray, prior: np.ndarray, n: int) -> np.ndarray:

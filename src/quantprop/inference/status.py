@@ -87,6 +87,7 @@ class Ending:
         at_bounds: names of the parameters at a bound.
         remaining: remaining gain in nats, ½ gᵀH⁻¹g with the gradient g and the curvature H; below 1e-4, or the rounding
             error of the objective, learning has converged. NaN if unknown.
+        rounds: number of searches; more than one if the process chose neighbours again under learned hyperparameters.
     """
 
     reason: str
@@ -95,6 +96,7 @@ class Ending:
     gradient: float
     at_bounds: tuple[str, ...]
     remaining: float = math.nan
+    rounds: int = 1
 
     @property
     def remedy(self) -> str:
@@ -104,6 +106,7 @@ class Ending:
     def __str__(self) -> str:
         ended = f"{self.reason} after {self.evaluations} evaluations: largest projected gradient {self.gradient:.1e}"
         ended += "" if math.isnan(self.remaining) else f", {self.remaining:.1e} nats left to gain"
+        ended += f", in {self.rounds} rounds" if self.rounds > 1 else ""
         return in_words(ended, self.failed, self.at_bounds, self.remedy)
 
 

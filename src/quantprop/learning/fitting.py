@@ -6,11 +6,13 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 import quantprop.storage  # noqa: F401  # so that results can be saved
 from quantprop.core.gaussian import Natural
@@ -19,7 +21,7 @@ from quantprop.inference.classes import in_terms_of
 from quantprop.inference.inferring import solution_of
 from quantprop.inference.leave_one_out import loo_at
 from quantprop.inference.results import Ending, Fitted, Step
-from quantprop.inference.task import prepare, with_distributions
+from quantprop.inference.task import prepare, settled, with_distributions
 from quantprop.learning.checkpoints import evaluated_at, next_checkpoint
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective, as_objective
@@ -33,6 +35,8 @@ from quantprop.runtime.arguments import a, checked
 from quantprop.runtime.threads import blas_threads_for
 
 MAX_EVALUATIONS = 300
+SETTLED = 0.05  # largest move of θ after which a process keeps what it has chosen
+MAX_ROUNDS = 4  # searches: close optima may each choose the other's sets
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
@@ -125,6 +129,7 @@ def learn(
     report: Callable | None = None,
     gtol: float = GRADIENT_TOL,
     result: Callable[..., Fitted] | None = None,
+    rounds: int = 1,
 ) -> Fitted:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious. Every
     evaluation is passed to `report`, or else to the callback of `watched`; `result` makes the end a Fitted.
@@ -141,7 +146,26 @@ def learn(
         end = end._replace(point=evaluated_at(landscape, end.point))
     landscape.release()
     ending = ending_of(landscape, bounds, end, climb.slope(end.point), climb.trace, gtol)
-    return (result or fitted_at)(landscape, end.point, tuple(climb.trace), ending)
+    if result is not None:
+        return result(landscape, end.point, tuple(climb.trace), ending)
+    fitted = fitted_at(landscape, end.point, tuple(climb.trace), ending)
+    again = _renewed(landscape, fitted, starts[0]) if rounds < MAX_ROUNDS else None
+    if again is None:
+        return replace(fitted, status=replace(fitted.status, rounds=rounds))
+    last = learn(again, [fitted.theta], bounds, most, ftol, report, gtol, rounds=rounds + 1)
+    return replace(last, trace=fitted.trace + last.trace)
+
+
+def _renewed(landscape: Landscape, fitted: Fitted, start: Float[np.ndarray, " theta"]) -> Landscape | None:
+    """The landscape with what its process chooses under the hyperparameters, as sets of neighbours, chosen under those
+    learned; None if that does not change, or they hardly moved.
+    """
+    if not len(start) or np.abs(fitted.theta - start).max() <= SETTLED:
+        return None
+    model = settled(fitted.model, landscape.task.x)
+    if model.process == fitted.model.process:
+        return None
+    return replace(landscape, model=model, task=landscape.task._replace(model=model), known_parts=None)
 
 
 def _further(landscape: Landscape, end: End, bounds: np.ndarray) -> StartRule | None:

@@ -122,7 +122,7 @@ def adjoint(
     counts, root = weight.total > 0, jnp.sqrt(weight.copies)
 
     def others(x):  # (M − I)ᵀ x: what the surroundings of each datum send back to all sites
-        return jnp.where(counts, response.answer(x) - x, 0.0)
+        return jnp.where(counts, response.sent_back(x) - x, 0.0)
 
     def operator(y):
         return y - _through(slope.site, y) - others(_through(slope.around, y))
@@ -150,7 +150,7 @@ def gradient(
 
     `factor` is the prior's for these sites.
     """
-    if exact and objective.stationary(problem.method):
+    if exact and problem.prior.one_gaussian and objective.stationary(problem.method):
         return _stationary(problem, objective, at, factor)
     response = problem.prior.response(conditioned(at, factor), problem.negative_sites)
     values, slope = slopes(problem, objective, at.marginals, at.sites)
@@ -198,13 +198,13 @@ def with_moving_sites(
 ) -> Moving:
     """Let the sites follow the prior and the likelihood."""
     site = total.site + slope.site[:, 2] * total.value
-    site = site.at[1].add(total.log_determinant)  # ∂ log |I + S K| = Σ σ² δτ
+    site = site + total.log_determinant * response.of_determinant()
     mean, variance = at.marginals.mean, at.marginals.variance
     sd = jnp.sqrt(variance)
     weight, counts = problem.weight, problem.weight.total > 0
     one = fixed.around / weight.copies  # of one copy of a row, to whose surroundings the other copies belong
     site = jnp.where(counts, site - fixed.around + one, 0.0)
-    sent = jnp.where(counts, response.answer(fixed.around) - one, 0.0)
+    sent = jnp.where(counts, response.sent_back(fixed.around) - one, 0.0)
     tol = jnp.clip(ADJOINT_TOL_PER_RESIDUAL * at.residual, MIN_ADJOINT_TOL, MAX_ADJOINT_TOL)
     scale = sum(jnp.sqrt(jnp.sum(weight.copies * part**2)) for part in (site, sent))
     y, left = adjoint(slope, response, site + sent, weight, tol * scale)

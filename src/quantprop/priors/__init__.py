@@ -5,6 +5,7 @@ from quantprop.priors.classes import Classes, ClassesInducing, ClassesInducingPr
 from quantprop.priors.dense import Dense, DensePrior
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.markov import Markov, MarkovPrior
+from quantprop.priors.neighbours import Neighbours, NeighboursPrior
 
 PROCESSES: tuple[type[Process], ...] = tuple(Process.__subclasses__())  # those imported above: the library's own
 
@@ -22,6 +23,8 @@ __all__ = [
     "InducingPrior",
     "Markov",
     "MarkovPrior",
+    "Neighbours",
+    "NeighboursPrior",
     "Prior",
     "Process",
     "TwoClassesInducing",

@@ -69,6 +69,14 @@ class Response(Record):
         """(ρ p, (ρ ∘ ρ) q)."""
         raise NotImplementedError
 
+    def sent_back(self, by: Moves) -> Moves:
+        """The transposed map: the same one, where the marginals are of one Gaussian."""
+        return self.answer(by)
+
+    def of_determinant(self) -> Moves:
+        """∂ log |I + S K| in the moves: Σ q, where it is the determinant of that Gaussian."""
+        return jnp.array([[0.0], [1.0]])
+
     def to_prior(self, by: Cotangent) -> Prior:
         """The cotangent of the prior's parameters, with the sites fixed: a Prior of the same structure."""
         raise NotImplementedError
@@ -94,6 +102,8 @@ class Predictor(Record):
 
 class Prior(Record):
     """A Gaussian over the training values, by its own numbers: its leaves are what gradients are carried back to."""
+
+    one_gaussian: ClassVar[bool] = True  # False if marginals and log-determinant are approximated one by one
 
     mean: Float[Array, " n"]
 
@@ -175,8 +185,9 @@ class Prior(Record):
 class Linearised(Response):
     """Both derivatives of `condition`."""
 
-    forward: Any
-    backward: Any
+    forward: Any  # of the marginals, in the moves
+    backward: Any  # of marginals and log-determinant, in the prior and the moves
+    rest: Moves
 
     @staticmethod
     def of(prior: Prior, given: Conditioned, signed: bool) -> Linearised:
@@ -191,14 +202,20 @@ class Linearised(Response):
             return answer, new.log_determinant
 
         _, forward = jax.linearize(lambda moves: moved(prior, moves)[0], rest)
-        _, backward = jax.vjp(lambda prior: moved(prior, rest), prior)
-        return Linearised(forward, backward)
+        _, backward = jax.vjp(moved, prior, rest)
+        return Linearised(forward, backward, rest)
 
     def answer(self, moves: Moves) -> Moves:
         return self.forward(moves)
 
+    def sent_back(self, by: Moves) -> Moves:
+        return self.backward((by, jnp.zeros(())))[1]
+
+    def of_determinant(self) -> Moves:
+        return self.backward((self.rest, jnp.ones(())))[1]
+
     def to_prior(self, by: Cotangent) -> Prior:
-        (found,) = self.backward((by.answer, by.log_determinant))
+        found, _ = self.backward((by.answer, by.log_determinant))
         return changed(found, mean=found.mean + by.mean)
 
 
@@ -224,6 +241,10 @@ class Process(Record):
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Process:
         """The process with its data-dependent settings chosen from x; an error if it does not fit them."""
+        return self
+
+    def facing(self, kernel: Kernel, x: Float[np.ndarray, "n d"], new: Float[np.ndarray, "k d"]) -> Process:
+        """The process as `cross` needs it for these new inputs, with what is left to choose from them."""
         return self
 
     def check(self, share: Float[np.ndarray, " n"]) -> None:

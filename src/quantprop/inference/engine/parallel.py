@@ -84,7 +84,7 @@ def improved(problem: InferenceProblem, new: Evaluation, old: Evaluation) -> Boo
 
     Near its maximum a merit moves by less than its rounding; there a residual that shrinks is proof enough.
     """
-    if problem.method.ascends:
+    if problem.method.ascends and problem.prior.one_gaussian:
         level = new.merit >= old.merit - MERIT_ROUNDING * (1.0 + jnp.abs(old.merit))
         return new.proper & ((new.merit >= old.merit) | (level & (new.residual <= old.residual)))
     return new.proper & (new.residual <= GROWTH * old.residual)
@@ -113,7 +113,7 @@ def solve_parallel(
     def sweep(s: SweepState):
         new, factor = swept(problem, s.trial)
         first = s.sweeps == 0
-        plain = (s.sweeps >= PATIENCE) & (not problem.method.ascends)
+        plain = (s.sweeps >= PATIENCE) & (not (problem.method.ascends and problem.prior.one_gaussian))
         good = first | improved(problem, new, s.accepted) | (plain & new.proper)
         memory = remember(s.memory, s.accepted)
         memory = memory._replace(held=jnp.where(good & ~plain & ~first, memory.held, 0))

@@ -37,6 +37,7 @@ class Inducing(Process):
         jitter: Variance, relative to the process's, of a noise in the values at the points, which keeps their
             covariance positive definite.
         message: What earlier rows contributed at the points, as `partial_fit` leaves it; not to be set by users.
+        neighbours: Number of nearest rows that each row sees of what the points leave unexplained; 0 for none.
 
     >>> import numpy as np
     >>> from quantprop import Inducing, Model, infer, kernels, likelihoods
@@ -56,11 +57,13 @@ class Inducing(Process):
     seed: int = field(default=0, static=True)
     jitter: float = field(default=1e-9, static=True)
     message: Message | None = None  # of earlier rows, which `Solution.as_prior` leaves
+    neighbours: int = field(default=0, static=True)
 
     def __check_init__(self) -> None:
         points = self._plain
         BOOLEAN.check("Inducing: learn", self.learn)
         whole(0).check("Inducing: seed", self.seed)
+        whole(0).check("Inducing: neighbours", self.neighbours)
         if not 0.0 <= self.jitter < 1.0:
             raise ValueError(f"Inducing: jitter must lie in [0, 1); got {self.jitter}")
         if np.ndim(points) == 0:

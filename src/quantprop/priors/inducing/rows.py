@@ -185,11 +185,11 @@ def carried_back(
 
     Without `moving` points theirs is 0, which saves a pass over all pairs.
     """
-    whitening, back_to_basis = jax.vjp(lambda basis: _still(basis, moving).whitening(), basis)
+    whitening, back_to_basis = jax.vjp(lambda basis: still(basis, moving).whitening(), basis)
 
     def one(carry, given):
         x, some = given
-        (v, _), back = jax.vjp(lambda basis, by: _still(basis, moving).explained(by, x), basis, whitening)
+        (v, _), back = jax.vjp(lambda basis, by: still(basis, moving).explained(by, x), basis, whitening)
         return jax.tree.map(jnp.add, carry, back(cotangent(v, *some))), None
 
     nothing = jax.tree.map(jnp.zeros_like, (basis, whitening))
@@ -214,5 +214,6 @@ def means_given(basis: Basis, v: Float[Array, " m"], x: Float[Array, "n d"]) -> 
     return in_turn(lambda carry, some: (carry, one(basis, u, some)), None, split)[1].ravel()
 
 
-def _still(basis: Basis, moving: bool) -> Basis:
+def still(basis: Basis, moving: bool) -> Basis:
+    """The basis, its points without a derivative unless they are learned."""
     return basis if moving else changed(basis, z=jax.lax.stop_gradient(basis.z))

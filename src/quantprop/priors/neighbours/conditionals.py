@@ -1,0 +1,142 @@
+"""f_i given the whitened values u at inducing points and a few other rows under their sites, chunk by chunk.
+
+With R the covariance that the points leave, V what ties values to u, and sites ν, τ of the rows N that i sees,
+
+    f_i = a_i + w_iᵀ u + N(0, r_i),   b = (R_NN + T_N⁻¹)⁻¹ R_Ni,   w_i = V_i − V_N b,   r_i = R_ii − R_iN b,
+
+and a_i = cᵀν_N with c = R_Ni − R_NN b, the covariances of f_i with its neighbours given their sites. With S = diag τ
+b = (I + S R)⁻¹ S R_Ni, which exists where precisions are 0 or negative too.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+from jaxtyping import Array, Float, Int
+
+from quantprop.core.gaussian import Natural
+from quantprop.core.records import Record
+from quantprop.kernels import Kernel
+from quantprop.priors.inducing.rows import Basis, chunks_of, in_turn
+
+INVERSE = "inverse of a small matrix"
+KEPT = jax.checkpoint_policies.save_only_these_names(INVERSE)  # for derivatives; the rest is computed again
+
+
+class Block(Record):
+    """The residual covariances of some values with their neighbours; rows are values. A neighbour −1 is none."""
+
+    neighbours: Float[Array, "n m"]  # whole numbers, as floats: derivatives have the types of what they are of
+    among: Float[Array, "n m m"]  # R_NN
+    ties: Float[Array, "n m"]  # R_Ni
+    own: Float[Array, " n"]  # R_ii
+    v: Float[Array, "n M"]  # V_i
+
+
+class Conditional(Record):
+    """Each row's distribution given u and its neighbours."""
+
+    a: Float[Array, " n"]
+    w: Float[Array, "n M"]
+    r: Float[Array, " n"]
+    c: Float[Array, "n m"]
+
+    def under(self, neighbours: Float[Array, "n m"], nu: Float[Array, " n"]) -> Conditional:
+        """The same under other sites of equal precisions."""
+        seen = jnp.where(neighbours >= 0, nu[indices(neighbours)], 0.0)
+        return Conditional(jnp.sum(self.c * seen, axis=1), self.w, self.r, self.c)
+
+
+def indices(neighbours: Float[Array, "... m"]) -> Int[Array, "... m"]:
+    """Rows to read; those in place of none are masked by what is read of them."""
+    return jnp.maximum(neighbours, 0.0).astype(jnp.int32)
+
+
+def whitened(basis: Basis, kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, "n M"]:
+    """V of values with covariances `kernel` with the process, one row each."""
+    if not len(basis.z):
+        return jnp.zeros((len(x), 0))
+    by = jnp.sqrt(basis.scale) * basis.whitening()
+    pieces = chunks_of(len(x), len(basis.z))
+
+    def one(carry, some):
+        return carry, (by @ kernel.cross(basis.z, some)).T
+
+    _, v = in_turn(one, None, x.reshape(pieces, -1, x.shape[1]))
+    return v.reshape(len(x), len(basis.z))
+
+
+def blocks(
+    basis: Basis, kernel: Kernel, x: Float[Array, "n d"], v: Float[Array, "n M"], new: Float[Array, "k d"],
+    own_v: Float[Array, "k M"], neighbours: Float[Array, "k m"],
+) -> Block:  # fmt: skip
+    """The residual covariances with neighbours of values at `new`, which `kernel` ties to the process at x."""
+    scale = basis.scale
+
+    def one(new, own_v, neighbours):
+        near = indices(neighbours)
+        there, others = x[near], v[near]
+        among = scale * basis.kernel.gram(there) - others @ others.T
+        ties = scale * kernel.cross(new[None], there)[0] - others @ own_v
+        return among, jnp.where(neighbours >= 0, ties, 0.0)
+
+    def part(carry, some):
+        return carry, jax.vmap(one)(*some)
+
+    among, ties = over(part, None, neighbours.shape[1], own_v.shape[1], (new, own_v, neighbours))[1]
+    own = jnp.maximum(scale * kernel.diagonal(new) - jnp.sum(own_v**2, axis=1), 0.0)  # below 0 it is rounding
+    return Block(neighbours, among, ties, own, own_v)
+
+
+def over(step: Any, zero: Any, m: int, points: int, rows: Any) -> tuple[Any, Any]:
+    """step(carry, rows) → (carry, outputs) for chunks of rows, in turn; what a chunk needs is computed again for
+    derivatives.
+    """
+    n = len(jax.tree.leaves(rows)[0])
+    pieces = chunks_of(n, max(1, m) * (m + points + 1))
+    split = jax.tree.map(lambda column: column.reshape(pieces, n // pieces, *column.shape[1:]), rows)
+    carry, out = in_turn(jax.checkpoint(step, policy=KEPT), zero, split)
+    return carry, jax.tree.map(lambda part: part.reshape(n, *part.shape[2:]), out)
+
+
+def conditional(block: Block, v: Float[Array, "n M"], sites: Natural) -> Conditional:
+    """Every row given u and its neighbours under their sites; V of the rows that neighbours are among."""
+
+    def one(block: Block) -> Conditional:
+        near, there = indices(block.neighbours), block.neighbours >= 0
+        nu, tau = (jnp.where(there, part[near], 0.0) for part in (sites.nu, sites.tau))
+        b = solved(jnp.eye(len(tau)) + tau[:, None] * block.among, tau * block.ties)
+        c = block.ties - block.among @ b
+        return Conditional(c @ nu, block.v - b @ v[near], block.own - block.ties @ b, c)
+
+    shape = block.neighbours.shape[1], v.shape[1]
+    return over(lambda carry, some: (carry, jax.vmap(one)(some)), None, *shape, block)[1]
+
+
+def solved(matrix: Float[Array, "m m"], right: Float[Array, " m"]) -> Float[Array, " m"]:
+    """matrix⁻¹ right, whose derivatives use the same inverse."""
+    inverse = checkpoint_name(inverted(jax.lax.stop_gradient(matrix)), INVERSE)
+    return jax.lax.custom_linear_solve(
+        lambda x: matrix @ x, right, lambda _, y: inverse @ y, transpose_solve=lambda _, y: inverse.T @ y
+    )
+
+
+def inverted(matrix: Float[Array, "m m"]) -> Float[Array, "m m"]:
+    """The inverse, by exchanging one row and column after the other. No pivots are sought: those of I + S R are at
+    least 1 where precisions are positive.
+
+    Written out, since LAPACK's programs for many small matrices wait for each other forever where two of them run at a
+    time (jaxlib 0.10, on two threads).
+    """
+
+    def exchange(j: Array, a: Array) -> Array:
+        row, column = a[j], a[:, j]
+        own = jnp.arange(len(a)) == j
+        row = jnp.where(own, 1.0, row) / row[j]
+        a = jnp.where(own, 0.0, a) - jnp.where(own, 0.0, column)[:, None] * row
+        return jnp.where(own[:, None], row, a)
+
+    return jax.lax.fori_loop(0, len(matrix), exchange, matrix)

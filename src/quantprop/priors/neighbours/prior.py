@@ -1,0 +1,172 @@
+"""The prior VᵀV + R, of which every row sees R of its nearest rows only, under Gaussian sites.
+
+With every row's conditional N(a_i + w_iᵀu, r_i) given *earlier* neighbours the sites' Gaussian integral is that of
+u ~ N(0, I) over the product of rows: with s = τ/(1 + τr) and ρ = ν/(1 + τr),
+
+    B = I + Σ s w wᵀ,   h = Σ (ρ − s a) w,   log ∫ = Σ (−½ log(1 + τr) + ρ a + ½ ρ ν r − ½ s a²) + ½ hᵀB⁻¹h − ½ log |B|.
+
+A row's cavity is its conditional given neighbours on *all* sides, with u as under all sites but the row's own: with
+that conditional's a, w, r, p = τ/(1 + τr), q = wᵀB⁻¹w, g = wᵀB⁻¹h and κ = ν/(1 + τr) − p a,
+
+    mean a + (g − κ q)/(1 − p q),   variance r + q/(1 − p q).
+
+Its marginal is its cavity times its whole site. Where all other rows are neighbours, both are exact. Otherwise
+marginals and log integral are not of one Gaussian: the evidence moves with the sites, and responses are not symmetric.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.core.records import Record, field
+from quantprop.core.sites import Marginal
+from quantprop.numerics.triangular import triangular_inverse
+from quantprop.priors.base import Conditioned, Predictor, Prior
+from quantprop.priors.inducing.rows import Basis, still
+from quantprop.priors.neighbours.conditionals import Block, Conditional, blocks, conditional, whitened
+
+
+class Factor(Record):
+    """Quantities that depend on the precisions of the sites alone, and the mean of u."""
+
+    inverse: Float[Array, "M M"]  # L_B⁻¹
+    centre: Float[Array, " M"]  # B⁻¹ h
+    rows: tuple[Conditional, Conditional]  # given earlier neighbours, and given those on all sides
+
+
+class NeighboursPrior(Prior):
+    """N(mean, VᵀV + R by neighbours). Learned are `basis` and `mean`."""
+
+    one_gaussian: ClassVar[bool] = False
+
+    mean: Float[Array, " n"]
+    basis: Basis
+    x: Float[Array, "n d"]
+    earlier: Float[Array, "n m"]
+    around: Float[Array, "n m"]
+    held: tuple[Block, Block] | None = None  # while many sweeps need them
+    moving: bool = field(default=False, static=True)  # whether the points are learned
+
+    @property
+    def largest_joint(self) -> int:
+        """None: rows that are no neighbours have no covariance of their own."""
+        return 0
+
+    def blocks(self) -> tuple[Block, Block]:
+        """The residual covariances of each row with its earlier neighbours and with those on all sides."""
+        if self.held is not None:
+            return self.held
+        basis, x = still(self.basis, self.moving), jax.lax.stop_gradient(self.x)
+        v = whitened(basis, basis.kernel, x)
+        earlier, around = (blocks(basis, basis.kernel, x, v, x, v, near) for near in (self.earlier, self.around))
+        return earlier, around
+
+    def for_sweeps(self) -> NeighboursPrior:
+        return replace(self, held=self.blocks())
+
+    def for_derivatives(self, factor: Any) -> tuple[NeighboursPrior, Any]:
+        return replace(self, held=None), None
+
+    def scaled(self, by: Any) -> NeighboursPrior:
+        return replace(self, basis=replace(self.basis, scale=by * self.basis.scale), held=None)
+
+    def variances(self) -> Float[Array, " n"]:
+        return self.basis.scale * self.basis.kernel.diagonal(self.x)
+
+    def is_psd(self) -> bool:
+        return bool(jnp.isfinite(self.basis.whitening()).all())
+
+    def condition(self, sites: Natural, signed: bool) -> Conditioned:
+        before, near = self.blocks()
+        pulled = self._pulled(sites)
+        row, other = conditional(before, before.v, pulled), conditional(near, near.v, pulled)
+        inverse, sent = posterior_of_u(row, pulled)
+        factor = Factor(inverse, inverse.T @ sent, (row, other))
+        at = marginals(other, pulled, factor)
+        integral, positive = log_integral(row, pulled, at, inverse, sent)
+        determinant = -2.0 * integral - jnp.sum(at.mean * at.alpha)
+        proper = positive & jnp.all(at.variance >= 0) & jnp.isfinite(determinant)
+        return Conditioned(sites, replace(at, mean=self.mean + at.mean), determinant, proper, factor)
+
+    def follow(self, given: Conditioned, nu: Float[Array, " n"]) -> Marginal:
+        pulled, factor = self._pulled(Natural(nu, given.sites.tau)), given.factor
+        sets = (self.earlier, self.around)
+        row, other = (part.under(near, pulled.nu) for part, near in zip(factor.rows, sets, strict=True))
+        sent = factor.inverse @ sent_to_u(row, pulled)
+        at = marginals(other, pulled, replace(factor, centre=factor.inverse.T @ sent))
+        return replace(at, mean=self.mean + at.mean)
+
+    def _pulled(self, sites: Natural) -> Natural:
+        """The sites of f less its prior mean."""
+        return Natural(sites.nu - sites.tau * self.mean, sites.tau)
+
+    def predictor(self, sites: Natural, signed: bool) -> NeighboursPredictor:
+        factor = self.condition(sites, signed).factor
+        return NeighboursPredictor(factor.inverse, factor.centre, self._pulled(sites))
+
+
+class NeighboursPredictor(Predictor):
+    """The posterior of u, and the sites that new values see of their neighbours."""
+
+    inverse: Float[Array, "M M"]  # L_B⁻¹
+    centre: Float[Array, " M"]  # B⁻¹ h
+    pulled: Natural
+
+    def at(self, mean: Float[Array, " k"], cross: Tie, own: Float[Array, "..."]) -> Normal:
+        if own.ndim > 1:
+            raise TypeError("Neighbours has no joint posterior of several new values: use full_cov=False, or "
+                            "process=Inducing(512) or Dense()")  # fmt: skip
+        row = conditional(replace(cross.block, own=own - jnp.sum(cross.block.v**2, axis=1)), cross.v, self.pulled)
+        spread = jnp.sum((row.w @ self.inverse.T) ** 2, axis=1)
+        return Normal(mean + row.a + row.w @ self.centre, row.r + spread)
+
+
+class Tie(Record):
+    """The covariances of new values with those at x: their block, and V of the rows."""
+
+    block: Block
+    v: Float[Array, "n M"]
+
+
+def posterior_of_u(row: Conditional, pulled: Natural) -> tuple[Array, Array]:
+    """L_B⁻¹ and L_B⁻¹ h."""
+    weight = 1.0 / (1.0 + pulled.tau * row.r)
+    precision = jnp.eye(row.w.shape[1]) + (row.w.T * (pulled.tau * weight)) @ row.w
+    inverse = triangular_inverse(jnp.linalg.cholesky(precision))
+    return inverse, inverse @ sent_to_u(row, pulled)
+
+
+def sent_to_u(row: Conditional, pulled: Natural) -> Float[Array, " M"]:
+    """h."""
+    return ((pulled.nu - pulled.tau * row.a) / (1.0 + pulled.tau * row.r)) @ row.w
+
+
+def marginals(row: Conditional, pulled: Natural, factor: Factor) -> Marginal:
+    """Every cavity times its whole site."""
+    nu, tau = pulled.nu, pulled.tau
+    weight = 1.0 / (1.0 + tau * row.r)
+    p, kappa = tau * weight, (nu - tau * row.a) * weight
+    q, g = jnp.sum((row.w @ factor.inverse.T) ** 2, axis=1), row.w @ factor.centre
+    left = 1.0 - p * q
+    mean, variance = row.a + (g - kappa * q) / left, row.r + q / left
+    b = 1.0 / (1.0 + tau * variance)
+    return Marginal((mean + nu * variance) * b, variance * b, (nu - tau * mean) * b, b)
+
+
+def log_integral(row: Conditional, pulled: Natural, at: Marginal, inverse: Array, sent: Array) -> tuple[Array, Array]:
+    """log ∫ prior Π exp(ν (f − μ) − ½ τ (f² − μ²)) df, and whether R⁻¹ + S is positive definite.
+
+    Sites are measured at the marginals' means, where ν becomes α: their own size, ν²/τ, cancels. By the additivity of
+    inertia R⁻¹ + S has as many negative eigenvalues as 1 + τr at τ < 0, less those at τ > 0.
+    """
+    tau, alpha, shift = pulled.tau, at.alpha, row.a - at.mean
+    size = 1.0 + tau * row.r
+    terms = (alpha * shift + 0.5 * alpha**2 * row.r - 0.5 * tau * shift**2) / size - 0.5 * jnp.log(jnp.abs(size))
+    of_u = 0.5 * jnp.sum(sent**2) + jnp.sum(jnp.log(jnp.diagonal(inverse)))
+    return jnp.sum(terms) + of_u, jnp.sum(jnp.where(size < 0, jnp.sign(tau), 0.0)) == 0

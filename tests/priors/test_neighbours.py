@@ -1,0 +1,160 @@
+"""Low rank plus neighbours: exact where all rows are neighbours, gradients of its evidence, and which rows it sees."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from scipy.spatial.distance import cdist
+
+from quantprop import Inducing, Model, Neighbours, Parameter, PowerEP, fit, infer, kernels, likelihoods, load
+from quantprop.core.parameters import packed
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
+from quantprop.methods import by_name
+from quantprop.priors.neighbours.process import _basis
+from quantprop.priors.neighbours.sets import NONE, around, earlier, scaled
+
+TIGHT = {"tol": 1e-11, "max_sweeps": 600}
+KERNEL = kernels.Matern32(2.0, 1.1)
+
+
+def table(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.random.Generator]:
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, 2))
+    return x, np.sin(2.0 * x[:, 0]) + x[:, 1], rng
+
+
+def observed(name: str, f: np.ndarray, rng: np.random.Generator):
+    return {
+        "probit": (likelihoods.Probit(), np.sign(f + 0.3 * rng.normal(size=len(f)))),
+        "poisson": (likelihoods.Poisson(), rng.poisson(np.exp(f)).astype(float)),
+        "student-t": (likelihoods.StudentT(3.0, 0.3), f + 0.3 * rng.standard_t(2, size=len(f))),
+    }[name]
+
+
+METHODS = ("ep", "qp", "vb", "laplace", "power-ep")
+DEFAULT = (("probit", "ep", 0), ("probit", "qp", 8), ("poisson", "vb", 0), ("student-t", "ep", 8))
+ALL = [
+    (name, method, points) for name in ("probit", "poisson", "student-t") for method in METHODS for points in (0, 20)
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "method", "points", "n"),
+    [(*case, 24) for case in DEFAULT] + [pytest.param(*case, 150, marks=pytest.mark.campaign) for case in ALL],
+)
+def test_with_all_rows_as_neighbours_it_is_exact(name, method, points, n):
+    x, f, rng = table(n)
+    likelihood, y = observed(name, f, rng)
+    weights = rng.integers(1, 3, n).astype(float) if name == "probit" else None
+    new, method = rng.normal(size=(7, 2)), PowerEP(0.5) if method == "power-ep" else by_name(method)
+
+    def found(process=None, count=None):
+        given = {} if process is None else {"process": process}
+        return infer(Model(KERNEL, likelihood, mean=0.3, **given), x, y, method, weights=weights, **TIGHT)
+
+    exact = found()
+    near = found(Inducing(points, neighbours=n) if points else Neighbours(n))
+    assert exact.converged, exact.status
+    assert near.converged, near.status
+    assert near.log_evidence == pytest.approx(exact.log_evidence, abs=1e-8)
+    np.testing.assert_allclose(near.marginals.mean, exact.marginals.mean, atol=1e-8)
+    np.testing.assert_allclose(near.marginals.variance, exact.marginals.variance, rtol=1e-8)
+    np.testing.assert_allclose(near.loo, exact.loo, atol=1e-8)
+    ahead, expected = near.predict(new), exact.predict(new)
+    np.testing.assert_allclose(ahead.mean, expected.mean, atol=1e-8)
+    np.testing.assert_allclose(ahead.variance, expected.variance, rtol=1e-8)
+
+
+@pytest.mark.parametrize(
+    ("method", "points", "n", "m"),
+    [
+        ("ep", 0, 40, 4),
+        ("qp", 10, 40, 4),
+        *[pytest.param(a, b, 300, 8, marks=pytest.mark.campaign) for a in ("ep", "qp") for b in (0, 10)],
+    ],
+)
+def test_gradients_of_the_reported_evidence(method, points, n, m):
+    x, f, rng = table(n)
+    likelihood, y = observed("probit", f, rng)
+    process = Inducing(points, neighbours=m) if points else Neighbours(m)
+    model = Model(KERNEL, likelihood, mean=Parameter(0.1), process=process)
+    task = prepare(model, x, y, by_name(method))
+    landscape = Landscape(task.model, task, by_name(method), as_objective("evidence"), tol=1e-11)
+    theta = packed(landscape.parts)
+    at = landscape.at(theta)
+    assert at.usable, at.reason
+    for i, slope in enumerate(at.gradient):
+        step = 1e-4 * np.eye(len(theta))[i]
+        ends = landscape.at(theta + step).value, landscape.at(theta - step).value
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-6)
+
+
+def test_more_neighbours_come_closer_to_the_exact_evidence():
+    x, f, rng = table(120)
+    likelihood, y = observed("poisson", f, rng)
+    exact = infer(Model(KERNEL, likelihood), x, y, "ep").log_evidence
+    gaps = [abs(infer(Model(KERNEL, likelihood, process=Neighbours(m)), x, y, "ep").log_evidence - exact)
+            for m in (2, 8, 30)]  # fmt: skip
+    assert gaps[0] > 2.0 * gaps[1] > 4.0 * gaps[2]
+
+
+def test_neighbours_are_the_nearest_rows():
+    x, _, _ = table(400)
+    x[:, 1] *= 100.0  # under a lengthscale as large
+    kernel = kernels.Matern32(2.0, np.array([1.0, 100.0]))
+    with jax.enable_x64(True):
+        basis, (_, places) = _basis(None, kernel, 2), scaled(kernel, x)
+        sides = around(basis, x, places, 8)
+        before = earlier(basis, x, places, 8, seed=3)
+    true = cdist(x / [1.0, 100.0], x / [1.0, 100.0])
+    np.fill_diagonal(true, np.inf)
+    np.testing.assert_array_equal(np.sort(sides, axis=1), np.sort(np.argsort(true, axis=1)[:, :8], axis=1))
+    rank = np.argsort(np.random.default_rng(3).permutation(400))
+    for row in range(400):
+        some = before[row][before[row] != NONE]
+        assert (rank[some] < rank[row]).all()
+        assert len(set(some)) == len(some) == min(8, rank[row])
+        allowed = np.where(rank < rank[row], true[row], np.inf)
+        exact = set(np.argsort(allowed)[: len(some)])
+        assert len(exact - set(some)) <= 1
+
+
+def test_neighbours_are_of_the_same_group_where_groups_are_independent():
+    x, _, rng = table(200)
+    x[:, 1] = rng.integers(0, 4, 200)
+    kernel = kernels.Matern32(1.0, 1.0).on([0]) * kernels.Categories(1.0).on([1])
+    with jax.enable_x64(True):
+        sides = around(_basis(None, kernel, 2), x, scaled(kernel, x)[1], 5)
+    assert (x[sides, 1] == x[:, 1:]).mean() > 0.99
+
+
+def test_equal_rows_and_fewer_rows_than_neighbours():
+    x, f, rng = table(20)
+    x[5:12] = x[5]
+    likelihood, y = observed("probit", f, rng)
+    exact = infer(Model(KERNEL, likelihood), x, y, "ep", **TIGHT)
+    for process in (Neighbours(64), Inducing(6, neighbours=64)):
+        near = infer(Model(KERNEL, likelihood, process=process), x, y, "ep", **TIGHT)
+        assert near.converged
+        assert near.log_evidence == pytest.approx(exact.log_evidence, abs=1e-8)
+
+
+def test_learned_saved_and_loaded(tmp_path):
+    rows, f, rng = table(350)
+    likelihood, labels = observed("probit", f, rng)
+    (x, new), (y, others) = (np.split(column, [150]) for column in (rows, labels))
+    kernel = kernels.Matern32(2.0, np.array([0.5, 5.0]))  # under which other rows are the nearest
+    fitted = fit(Model(kernel, likelihood, process=Neighbours(40)), x, y, "ep")
+    exact = fit(Model(kernel, likelihood), x, y, "ep")
+    assert fitted.status.reason == "converged"
+    assert 1 < fitted.status.rounds <= 4
+    assert fitted.objective_value == pytest.approx(exact.objective_value, abs=1.0)
+    assert repr(fitted.model.process) == "Neighbours(40)"
+    fitted.save(tmp_path / "fitted")
+    again = load(tmp_path / "fitted")
+    np.testing.assert_array_equal(again.solution.predict(new).mean, fitted.solution.predict(new).mean)
+    near, far = (one.solution.predict_y(new).log_prob(others).mean() for one in (fitted, exact))
+    assert near == pytest.approx(far, abs=0.02)
