@@ -217,7 +217,7 @@ class Additive(Kernel):
         e: list[Any] = [jnp.ones(sums.shape[1:])]
         for q in range(1, self.order + 1):
             e.append(sum((-1) ** (s - 1) * e[q - s] * sums[s - 1] for s in range(1, q + 1)) / q)
-        return sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True))
+        return jnp.asarray(sum(amplitude * own for amplitude, own in zip(self.amplitudes(), e, strict=True)))
 
     def cross(self, x: Points, z: Others) -> Matrix:
         return self._total(self._level_sums(x, z) + self._curve_sums(x, z))
