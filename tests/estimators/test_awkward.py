@@ -125,7 +125,7 @@ def test_the_default_kernel_follows_the_scale_of_the_features(scale):
     np.testing.assert_allclose(scaled, plain, atol=1e-4)
 
 
-@pytest.mark.parametrize(("length", "word"), [(1e8, "flat"), (1e-8, "diagonal")])
+@pytest.mark.parametrize(("length", "word"), [(1e8, "constant"), (1e-8, "diagonal")])
 def test_a_kernel_that_sees_nothing_brings_a_warning(length, word):
     with pytest.warns(KernelWarning, match=word):
         GaussianProcessClassifier(RBF(length, "fixed"), optimizer=None).fit(X, Y)
