@@ -49,12 +49,12 @@ def test_the_page(opened, page_file):
 def test_the_conclusion_is_seen_before_the_numbers(opened):
     page, _, _ = opened
     headings = page.locator("h3").all_inner_texts()
-    assert headings[:3] == ["Conclusion", "Scores", "Time"]
+    assert headings[:4] == ["Conclusion", "Figures", "Scores", "Time"]
     said = page.locator("h3:has-text('Conclusion') + p")
     assert said.inner_text().startswith("By negative log-likelihood (NTLL)")
     assert said.bounding_box()["y"] < 900  # without scrolling, on a phone too
     methods = page.locator("section table").first.locator("tbody tr td:first-child").all_inner_texts()
-    assert methods == ["QP", "EP", "constant", "linear model"]
+    assert methods == ["QP", "EP", "constant", "linear model", "gradient boosting"]
 
 
 def test_names_from_the_data_are_text(opened):
