@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
-from quantprop import Inducing, Model, Neighbours, Parameter, PowerEP, fit, infer, kernels, likelihoods, load
+from quantprop import Dense, Inducing, Model, Neighbours, Parameter, PowerEP, fit, infer, kernels, likelihoods, load
 from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
@@ -129,6 +129,20 @@ def test_neighbours_are_of_the_same_group_where_groups_are_independent():
     with jax.enable_x64(True):
         sides = around(_basis(None, kernel, 2), x, scaled(kernel, x)[1], 5)
     assert (x[sides, 1] == x[:, 1:]).mean() > 0.99
+
+
+def test_terms_are_those_of_exact_inference():
+    x, f, rng = table(30)
+    likelihood, y = observed("probit", f, rng)
+    kernel = kernels.SquaredExponential(1.5, 0.8).on([0]) + kernels.Linear(0.7).on([1]) + kernels.Constant(2.0)
+    exact, near = (infer(Model(kernel, likelihood, process=process), x, y, "ep", **TIGHT)
+                   for process in (Dense(), Inducing(6, neighbours=30)))  # fmt: skip
+    for name, expected in exact.terms(x[:4] + 0.1).items():
+        found = near.terms(x[:4] + 0.1)[name]
+        np.testing.assert_allclose(found.mean, expected.mean, atol=1e-8)
+        np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-7)
+    for name, effect in exact.fixed_effects().items():
+        np.testing.assert_allclose(near.fixed_effects()[name], effect, rtol=1e-7)
 
 
 def test_equal_rows_and_fewer_rows_than_neighbours():

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import jax
@@ -133,7 +135,8 @@ def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any
     """
     model, learned, k = solution.model, solution._learned_mean, len(x)
     new, train = (pad(rows, bucket(len(rows))) for rows in (x, solution.X))
-    cross, own = _cross(model.plain_process, model.plain_kernel, of.kernels, train, new), own_of(of.kernels, new)
+    process = model.plain_process.facing(model.plain_kernel, solution.X, x)
+    cross, own = _cross(process, model.plain_kernel, of.kernels, train, new), own_of(of.kernels, new)
     zero = np.zeros(len(of.names) * len(new))
     latent, *greater = (prediction.latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))
     moved = np.array([other.mean - latent.mean for other in greater]).reshape(len(greater), len(of.names), len(new))
@@ -199,11 +202,10 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
 
 def _level(solution: Solution) -> FixedEffect:
     """The mean where linear terms are 0: what is known of it, and constant terms."""
-    terms, at = summands(solution.model.plain_kernel), solution.X[:1]
-    joint, constant = joint_of(solution, at), [isinstance(term, Constant) for term in terms]
-    constant += [False] * (len(joint.mean) - len(terms))
-    estimate = solution.model.prior_mean(at)[0] + joint.mean[constant].sum()
-    return _effect(estimate, joint.covariance[np.ix_(constant, constant)].sum())
+    at = solution.X[:1]
+    constant = reduce(add, (term for term in summands(solution.model.plain_kernel) if isinstance(term, Constant)))
+    level = effects_at(solution, at, Parts(("level",), (constant,)))["level"]
+    return _effect(solution.model.prior_mean(at)[0] + level.mean[0], level.variance[0])
 
 
 def mean_of(solution: Solution, slopes: str | None) -> Any:

@@ -10,6 +10,7 @@ b = (I + S R)⁻¹ S R_Ni, which exists where precisions are 0 or negative too.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -51,7 +52,7 @@ class Conditional(Record):
 
 
 def indices(neighbours: Float[Array, "... m"]) -> Int[Array, "... m"]:
-    """Rows to read; those in place of none are masked by what is read of them."""
+    """Neighbours as indices; 0 in place of none, whose values the caller masks."""
     return jnp.maximum(neighbours, 0.0).astype(jnp.int32)
 
 
@@ -83,23 +84,19 @@ def blocks(
         ties = scale * kernel.cross(new[None], there)[0] - others @ own_v
         return among, jnp.where(neighbours >= 0, ties, 0.0)
 
-    def part(carry, some):
-        return carry, jax.vmap(one)(*some)
-
-    among, ties = over(part, None, neighbours.shape[1], own_v.shape[1], (new, own_v, neighbours))[1]
+    among, ties = by_row(lambda row: one(*row), (new, own_v, neighbours), neighbours.shape[1], own_v.shape[1])
     own = jnp.maximum(scale * kernel.diagonal(new) - jnp.sum(own_v**2, axis=1), 0.0)  # below 0 it is rounding
     return Block(neighbours, among, ties, own, own_v)
 
 
-def over(step: Any, zero: Any, m: int, points: int, rows: Any) -> tuple[Any, Any]:
-    """step(carry, rows) → (carry, outputs) for chunks of rows, in turn; what a chunk needs is computed again for
-    derivatives.
-    """
+def by_row(function: Callable, rows: Any, m: int, points: int) -> Any:
+    """A function of one row for all rows, chunk by chunk; derivatives compute a chunk again."""
     n = len(jax.tree.leaves(rows)[0])
     pieces = chunks_of(n, max(1, m) * (m + points + 1))
     split = jax.tree.map(lambda column: column.reshape(pieces, n // pieces, *column.shape[1:]), rows)
-    carry, out = in_turn(jax.checkpoint(step, policy=KEPT), zero, split)
-    return carry, jax.tree.map(lambda part: part.reshape(n, *part.shape[2:]), out)
+    chunk = jax.checkpoint(jax.vmap(function), policy=KEPT)
+    out = in_turn(lambda carry, some: (carry, chunk(some)), None, split)[1]
+    return jax.tree.map(lambda part: part.reshape(n, *part.shape[2:]), out)
 
 
 def conditional(block: Block, v: Float[Array, "n M"], sites: Natural) -> Conditional:
@@ -112,8 +109,7 @@ def conditional(block: Block, v: Float[Array, "n M"], sites: Natural) -> Conditi
         c = block.ties - block.among @ b
         return Conditional(c @ nu, block.v - b @ v[near], block.own - block.ties @ b, c)
 
-    shape = block.neighbours.shape[1], v.shape[1]
-    return over(lambda carry, some: (carry, jax.vmap(one)(some)), None, *shape, block)[1]
+    return by_row(one, block, block.neighbours.shape[1], v.shape[1])
 
 
 def solved(matrix: Float[Array, "m m"], right: Float[Array, " m"]) -> Float[Array, " m"]:

@@ -33,7 +33,7 @@ from quantprop.priors.neighbours.conditionals import Block, Conditional, blocks,
 
 
 class Factor(Record):
-    """Quantities that depend on the precisions of the sites alone, and the mean of u."""
+    """The posterior of u, and every row given u and its neighbours."""
 
     inverse: Float[Array, "M M"]  # L_B⁻¹
     centre: Float[Array, " M"]  # B⁻¹ h
@@ -120,7 +120,7 @@ class NeighboursPredictor(Predictor):
 
     def at(self, mean: Float[Array, " k"], cross: Tie, own: Float[Array, "..."]) -> Normal:
         if own.ndim > 1:
-            raise TypeError("Neighbours has no joint posterior of several new values: use full_cov=False, or "
+            raise TypeError("Neighbours has no joint posterior of several values (full_cov=True): use "
                             "process=Inducing(512) or Dense()")  # fmt: skip
         row = conditional(replace(cross.block, own=own - jnp.sum(cross.block.v**2, axis=1)), cross.v, self.pulled)
         spread = jnp.sum((row.w @ self.inverse.T) ** 2, axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -91,6 +92,13 @@ class Neighbours(Process):
         basis = _basis(self.points, kernel, x.shape[1])
         v, own_v = whitened(basis, kernel, x), whitened(basis, term, new)
         return Tie(blocks(basis, term, x, v, new, own_v, _padded(self.near, len(new))), v)
+
+    def cross_terms(
+        self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
+    ) -> Tie:
+        each = [self.cross_of(kernel, term, x, new) for term in terms]
+        block = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(tie.block for tie in each))
+        return Tie(block, each[0].v)
 
     def cost(self, n: int) -> Cost:
         m, points = min(self.count, n), 0 if self.points is None else self.points.count
