@@ -13,6 +13,7 @@ from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.methods import by_name
+from quantprop.priors.neighbours.conditionals import inverted
 from quantprop.priors.neighbours.process import _basis
 from quantprop.priors.neighbours.sets import NONE, around, earlier, scaled
 
@@ -172,3 +173,13 @@ def test_learned_saved_and_loaded(tmp_path):
     np.testing.assert_array_equal(again.solution.predict(new).mean, fitted.solution.predict(new).mean)
     near, far = (one.solution.predict_y(new).log_prob(others).mean() for one in (fitted, exact))
     assert near == pytest.approx(far, abs=0.02)
+
+
+@pytest.mark.parametrize("m", [1, 7, 8, 9, 32, 33])
+def test_small_matrices_are_inverted(m):
+    rng = np.random.default_rng(m)
+    x = rng.uniform(size=(m, 2))
+    matrix = np.eye(m) + rng.uniform(-0.1, 2.0, m)[:, None] * np.exp(-cdist(x, x))
+    with jax.enable_x64(True):
+        found = np.asarray(inverted(matrix))
+    np.testing.assert_allclose(found, np.linalg.inv(matrix), atol=1e-12)
