@@ -43,6 +43,9 @@ MEANINGS = {
     '"my y" ~ "my x" + (1 | "a b")': 'linear("my x") + group("a b") + constant()',
     "se(age) + (1 + dose | hospital)": "se(age) + group(hospital) + linear(dose, centre~mean) * group(hospital)",
     "linear(x):group(g)": "linear(x) * group(g)",
+    "y ~ log(x) + s(sqrt(z)) + (1 + log(x) || g)":
+        "linear(log(x)) + se(sqrt(z)) + group(g) + linear(log(x)) * group(g) + constant()",
+    'se(log("my x"), exp(z), ard=true)': 'se(log("my x"), exp(z), ard=true)',
     "(se(x) + (1 | g)) * se(z)": "(se(x) + group(g)) * se(z)",
 }  # fmt: skip
 
@@ -61,11 +64,14 @@ def test_what_formulas_become(text):
         ("y ~", 4, "a term such as"), ("y ~ x + 2", 9, "an intercept is 1 or 0, not '2'"),
         ("y ~ a*b", 6, "write a \\+ b \\+ a:b"), ("y ~ 0", 6, "without an intercept needs a term"),
         ("y ~ (1 | g", 11, "'\\)'"), ("y ~ (1 |)", 9, "a column"), ("(0 | g)", 1, "needs an effect"),
-        ("(x + z | g)", 1, "correlated effects are one level and one slope"), ("(|g)", 3, "'\\+' or '|' must follow"),
+        ("(x + z | g)", 1, "correlated effects are one level and one slope"), ("(|g)", 2, "expected a column"),
         ("y ~ s(x, k=10)", 10, "k has no counterpart"), ("y ~ s(x, bs='cc')", 5, "the basis 'cc' has no counterpart"),
         ("y ~ poly(x, 9)", 5, "a degree from 1 to 5"), ("se(a, lengthscale~mean)", 7, "must be a number"),
         ("linear(a, centre=mean)", 11, "write ~ for ="), ("linear(a, b, centre~2)", 14, "for one column"),
         ("(x | g) + se(a", 15, "',' or '\\)'"), ("x + se(a)", 3, "'\\('"), ("y ~ x ~ z", 7, "the end"),
+        ("linear(lg(x))", 8, "'lg' is not a function; .* \\(did you mean 'log'\\?\\)"),
+        ("se(log(0))", 8, "log takes a column by name"), ("y ~ log(log(x))", 9, "a column by name, .* not 'log'"),
+        ("group(log(x))", 7, "columns as they are"), ("y ~ log(x", 10, "'\\)'"),
         ("y ~ s(x) + offset(log(n))", 12, "pass exposure=n"),
     ],
 )  # fmt: skip

@@ -13,7 +13,8 @@ from quantprop.kernels.grammar import MAX_BRACKETS, MAX_LETTERS
 WORDS = ("se", "group", "linear", "periodic", "coregion", "matern32", "rq", "white", "constant", "age", "my dose", "0")
 PIECES = (*WORDS, "(", ")", ",", "+", "*", "**", "=", "~", "[", "]", "1.5", "-2", "1e3", "'", '"', " ", "lengthscale",
           "variance", "period", "rank", "ard", "true", "__import__('os').system('true')", "lambda: 0", "{}", "\n", "ä",
-          "\x00", ";", "age.__class__", "9" * 400, "**2", "y ~", "|", "||", "/", ":", "s(", "poly(", "by=")  # fmt: skip
+          "\x00", ";", "age.__class__", "9" * 400, "**2", "y ~", "|", "||", "/", ":", "s(", "poly(", "by=", "log(",
+          "sqrt(x)")  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,10 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from quantprop import tables
+from quantprop import GaussianProcessRegressor, tables
 from quantprop.estimators import insight
 from quantprop.kernels import NewLevelWarning, TermError
 
@@ -83,3 +84,46 @@ def test_new_levels_are_named_once(model):
 def test_mistakes_are_said(kernel, error, said):
     with pytest.raises(error, match=said):
         tables.problem(TABLE, "y", "gaussian", kernel)
+
+
+# --- functions of columns --------------------------------------------------------------------------------------------
+
+GROWTH = {"x": RNG.uniform(1.0, 9.0, N), "z": RNG.uniform(0.0, 4.0, N)}
+GROWTH["y"] = 2.0 * np.log(GROWTH["x"]) - np.sqrt(GROWTH["z"]) + 0.1 * RNG.normal(size=N)
+NEW = {"x": [1.5, 7.0], "z": [0.0, 2.0]}
+
+
+def test_functions_of_columns_are_columns_of_their_values(tmp_path):
+    """By least squares on log x and √z; the same from a table, a frame and a file."""
+    design = np.column_stack([np.ones(N), np.log(GROWTH["x"]), np.sqrt(GROWTH["z"])])
+    expected, *_ = np.linalg.lstsq(design, GROWTH["y"], rcond=None)
+    frame = pd.DataFrame(GROWTH)
+    model = GaussianProcessRegressor("y ~ log(x) + sqrt(z)", method="ep").fit(frame, frame["y"])
+    slopes = [model.solution_.fixed_effects()[f"linear({name})"].estimate for name in ("log(x)", "sqrt(z)")]
+    np.testing.assert_allclose(slopes, expected[1:], rtol=1e-3)
+    at = np.column_stack([np.ones(2), np.log(NEW["x"]), np.sqrt(NEW["z"])]) @ expected
+    np.testing.assert_allclose(model.predict(pd.DataFrame(NEW)), at, rtol=1e-3)
+    found = tables.fit(tables.from_columns(GROWTH, "a list"), "y", "gaussian", "ep", "linear(log(x)) + linear(sqrt(z))")
+    assert found.encoding.features == ("log(x)", "sqrt(z)")
+    assert found.columns == ("x", "z")
+    found.save(tmp_path / "model.safetensors")
+    new = tables.from_columns(NEW, "new")
+    for one in (found, tables.load(tmp_path / "model.safetensors")):
+        np.testing.assert_allclose(one.forecast(new)["mean"], at, rtol=1e-3)
+
+
+def test_a_value_outside_the_domain_is_named_with_its_row():
+    frame = pd.DataFrame(GROWTH).assign(x=[*GROWTH["x"][:-1], -2.0])
+    with pytest.raises(ValueError, match=r"X\['x'\], row 39: log\(-2\) is not a finite number: correct or leave out"):
+        GaussianProcessRegressor("y ~ log(x)").fit(frame, frame["y"])
+    with pytest.raises(tables.TableError, match=r"row 40: '-2.0' in column 'x': log\(-2\) is not a finite number"):
+        tables.problem(frame, "y", "gaussian", "se(log(x))")
+    with pytest.raises(ValueError, match="X is an array without names: pass a data frame"):
+        GaussianProcessRegressor("y ~ log(x)").fit(frame.to_numpy(), frame["y"])
+
+
+def test_a_column_of_the_name_of_a_function_comes_first():
+    frame = pd.DataFrame({"x": -GROWTH["x"], "log(x)": GROWTH["x"], "y": GROWTH["y"]})
+    problem = tables.problem(frame, "y", "gaussian", 'linear("log(x)") + se(x)')
+    np.testing.assert_array_equal(problem.raw[:, 0], GROWTH["x"])
+    assert problem.encoding.columns[0].function == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Float
@@ -13,6 +13,7 @@ from jaxtyping import Float
 from quantprop.core.data import refuse_others
 from quantprop.kernels import Kernel, NewLevelWarning, Terms, columns_of, groups_of
 from quantprop.kernels.categories import Coregion
+from quantprop.kernels.derived import Derived
 from quantprop.kernels.formulas import is_formula
 from quantprop.kernels.structure import bare, leaves
 from quantprop.runtime.names import check_name
@@ -103,8 +104,9 @@ def _as_kernel(kernel: Any) -> Kernel | None:
     return kernel.kernel() if isinstance(kernel, Terms) else kernel if isinstance(kernel, Kernel) else None
 
 
-def _check_frame(X: Any, names: Sequence[str]) -> None:
+def _check_frame(X: Any, columns: Sequence[str]) -> None:
     there = getattr(X, "columns", None)
+    names = list(dict.fromkeys(Derived.of(column, () if there is None else there).source for column in columns))
     if there is None or isinstance(X, np.ndarray):
         raise ValueError(f"kernel names columns of X ({', '.join(map(repr, names))}), and X is an array without names: "
                          "pass a data frame, or columns by position")  # fmt: skip
@@ -113,13 +115,19 @@ def _check_frame(X: Any, names: Sequence[str]) -> None:
                          f"names; it has {', '.join(repr(str(name)) for name in there)}")  # fmt: skip
 
 
-def _numbers(X: Any, name: str) -> np.ndarray:
+def _numbers(X: Any, column: str) -> np.ndarray:
+    name, _ = derived = Derived.of(column, X.columns)
     refuse_others(np.asarray(X[name]), f"X[{name!r}]")
     try:
-        return np.asarray(X[name], dtype=np.float64)
+        values = np.asarray(X[name], dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"X[{name!r}] must hold numbers, or be a group of the kernel (group({name}), or "
                          f"kernels.Categories().on({name!r})): {error}") from None  # fmt: skip
+
+    def fail(row: int, why: str) -> NoReturn:
+        raise ValueError(f"X[{name!r}], row {row}: {why}")
+
+    return derived.applied(values, fail)
 
 
 def _levels(column: Any, name: str) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from functools import reduce
 
+from quantprop.kernels.derived import FUNCTIONS
 from quantprop.kernels.grammar import EVERY, Call, Chain, Named, Option, Reader, Token, Tree, quoted, tokens_of
 
 SMOOTHS = ("s", "te", "t2", "gp", "poly")
@@ -120,13 +121,14 @@ class _FormulaReader(Reader):
             self.counted(self.take())
             self.at += 1
             return self.smooth(token)
-        if self.bare and token.kind in ("word", "quoted") and after.text != "(":
-            return self.linear(self.take())
+        derived = token.text in FUNCTIONS
+        if self.bare and token.kind in ("word", "quoted") and (derived or after.text != "("):
+            self.counted(token)
+            return self.linear(self.named())
         return super().atom()
 
-    def linear(self, token: Token, **options: Option) -> Call:
-        self.counted(token)
-        return Call("linear", (Named(self.column(token), token.at),), options, token.at)
+    def linear(self, column: Named, **options: Option) -> Call:
+        return Call("linear", (column,), options, column.at)
 
     def has_bar(self) -> bool:
         """True if the bracket that opens here holds a bar of its own."""
@@ -141,11 +143,11 @@ class _FormulaReader(Reader):
         """(effects | group): a level, and slopes, for each level of the group."""
         slopes, level, more = [], True, True
         while more:
-            token = self.take()
-            if token.kind == "number":
-                level = self.is_one(token)
+            if self.next.kind == "number":
+                level = self.is_one(self.take())
             else:
-                slopes.append(token)
+                self.counted(self.next)
+                slopes.append(self.named())
             more = self.marked("+")
         bar = self.take()
         if bar.text not in ("|", "||"):
@@ -159,7 +161,7 @@ class _FormulaReader(Reader):
         found: list[Tree] = []
         for group in groups:
             found += [group] if level else []
-            found += [_product(self.linear(token, **option), group) for token in slopes]
+            found += [_product(self.linear(slope, **option), group) for slope in slopes]
         if not found:
             self.fail(opening, "a group needs an effect: write (1 | group)")
         return found[0] if len(found) == 1 else Chain("+", tuple(found))

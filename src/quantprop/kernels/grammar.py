@@ -4,10 +4,11 @@
     product  = power { "*" power }
     power    = atom [ "**" number ]
     atom     = "(" sum ")" | name "(" [ column { "," column } ] { "," option } ")"
-    column   = word | whole number | "quoted" | "*"
+    column   = word | whole number | "quoted" | "*" | function "(" ( word | "quoted" ) ")"
     option   = word ( "=" | "~" ) ( number | "[" number { "," number } "]" | "true" | "false" | "mean" )
 
 A number after "=" is fixed, one after "~" is where learning starts; "*" stands for all columns that no term names.
+A function is log, log2, log10, log1p, sqrt or exp.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import re
 from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
+from quantprop.kernels.derived import FUNCTIONS, Derived
 from quantprop.kernels.size import MAX_TERMS
+from quantprop.runtime.names import nearest
 
 TOKEN = re.compile(
     r"\s*(?:(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)(?![\w.])|(?P<word>[^\W\d][\w.]*)"
@@ -207,6 +210,8 @@ class Reader:
         return Call(name.text, tuple(columns), options, name.at)
 
     def column(self, token: Token) -> str | int:
+        if token.kind == "word" and self.next.text == "(":
+            return self.derived(token)
         if token.kind == "word":
             return token.text
         if token.kind == "quoted":
@@ -217,6 +222,19 @@ class Reader:
         if token.kind == "mark" and token.text == "*":
             return EVERY
         self.fail(token, f"expected a column, by name or position, not {token}")
+
+    def derived(self, function: Token) -> str:
+        """A function of a column, named as it is written, without quotes."""
+        if function.text not in FUNCTIONS:
+            there = f"functions of a column are {', '.join(FUNCTIONS)}"
+            self.fail(function, f"{function} is not a function; {there}{nearest(function.text, FUNCTIONS)}")
+        self.take()
+        inner = self.take()
+        if inner.kind not in ("word", "quoted") or self.next.text == "(":
+            self.fail(inner, f"{function.text} takes a column by name, as in {function.text}(dose), not {inner}")
+        column = self.column(inner)
+        self.expect(")", "')'")
+        return f"{function.text}({column})"
 
     def value(self) -> float | tuple[float, ...] | bool:
         if self.next.kind == "word" and self.next.text in ("true", "false"):
@@ -240,7 +258,9 @@ class Reader:
 
 
 def quoted(column: str | int) -> str:
-    """A column as formulas write it: in quotes unless it is a plain word."""
+    """A column as formulas write it: in quotes unless it is a plain word, or a function of a column."""
+    if (found := Derived.of(column)).function:
+        return f"{found.function}({quoted(found.source)})"
     if isinstance(column, int) or PLAIN.fullmatch(column):
         return str(column)
     doubled = column.replace('"', '""')

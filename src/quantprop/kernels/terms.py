@@ -15,6 +15,7 @@ from quantprop.core.records import changed
 from quantprop.kernels.additive import ORDER_PRIOR, Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import ANY, Categories, Coregion
+from quantprop.kernels.derived import Derived, with_derived
 from quantprop.kernels.formulas import parsed, told
 from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree
 from quantprop.kernels.simple import Constant, Linear, White
@@ -115,7 +116,9 @@ class Terms:
 
     def kernel(self, start: Start = Start(), names: Sequence[str] = ()) -> Kernel:
         """The kernel; `start` has the numbers that are not said, `names` are those of X's columns."""
-        return _Builder(self.text, start, tuple(names) or self.names).made(self.tree, False, True)
+        tree, given = self.tree, tuple(names) or self.names
+        known = with_derived(given, (named.column for call in terms_of(tree) for named in call.columns))
+        return _Builder(self.text, start, known).made(tree, False, True)
 
 
 # --- a kernel from a tree --------------------------------------------------------------------------------------------
@@ -151,6 +154,8 @@ class _Builder:
             self.fail(call.at, f"{call.kind} takes {kind.takes}; got {len(call.columns)}")
         self.check_options(call, kind)
         columns = self.columns(call, kind)
+        if call.kind in ("group", "coregion") and any(Derived.of(c.column, self.names).function for c in call.columns):
+            self.fail(call.columns[0].at, f"{call.kind} takes columns as they are, not functions of them")
         if len(set(columns)) < len(columns):
             self.fail(call.columns[-1].at, f"{call.kind} has a column twice")
         place = Place(call.kind, columns, in_product)
@@ -178,7 +183,8 @@ class _Builder:
             return tuple(self.position(*named) for named in call.columns)
         if kind.make is not Additive or len(call.columns) > 1:
             self.fail(call.at, "'*' must be the only column, as in additive(*)")
-        others = {named.column for other in terms_of(parsed(self.text)) for named in other.columns}
+        columns = [named.column for other in terms_of(parsed(self.text)) for named in other.columns]
+        others = {*columns, *(Derived.of(column, self.names).source for column in columns)}
         found = tuple(i for i, name in enumerate(self.names) if name not in others)
         if self.names and not found:
             self.fail(call.at, "other terms name all columns: there is none left for '*'")

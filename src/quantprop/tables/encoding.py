@@ -8,12 +8,13 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from jaxtyping import Float
 
 from quantprop.estimators.columns import announce
+from quantprop.kernels.derived import Derived
 from quantprop.runtime.names import check_name
 from quantprop.tables import dates
 from quantprop.tables.reading import MISSING, Table, TableError, counted, is_number, missing
@@ -40,6 +41,12 @@ class Column:
     dates: bool = False
     cycles: tuple[str, ...] = ()
     treatment: str = "standardised"
+    function: str = ""  # of another column, if the name is that of a function, log(dose)
+
+    @property
+    def derived(self) -> Derived:
+        """The column of the table that it comes from, and the function applied to it."""
+        return Derived.of(self.name) if self.function else Derived(self.name)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -58,7 +65,7 @@ class Column:
         if self.dates:
             return dates.parts(_moments(table, self.name), self.cycles)
         if not self.levels:
-            return numbers(table, self.name)[:, None]
+            return self._numbers(table)[:, None]
         cells = self._cells(table)
         if self.treatment == "coded":
             place = {level: float(i) for i, level in enumerate([*self.levels, *self.new(table)])}
@@ -71,12 +78,20 @@ class Column:
             )
         return np.array([[float(cell == level) for level in self.shown] for cell in cells])
 
+    def _numbers(self, table: Table) -> Float[np.ndarray, " n"]:
+        derived = self.derived
+
+        def fail(row: int, why: str) -> NoReturn:
+            raise TableError(f"{table.cell(row, derived.source)}: {why}")
+
+        return derived.applied(numbers(table, derived.source), fail)
+
     def new(self, table: Table) -> list[str]:
         """Levels of a coded column that are unseen in training."""
         return sorted(set(self._cells(table)) - set(self.levels)) if self.treatment == "coded" else []
 
     def _cells(self, table: Table) -> list[str]:
-        cells = table.column(self.name)
+        cells = table.column(self.derived.source)
         return [cell.casefold() for cell in cells] if self.levels == TRUTH else cells
 
     def known(self, table: Table) -> np.ndarray:
@@ -102,13 +117,13 @@ class Encoding:
     def raw(self, table: Table) -> Float[np.ndarray, "n d"]:
         """X in the units of the table. Columns are found by name, in any order; others are not looked at."""
         self._check_columns(table)
-        check_complete(table, [column.name for column in self.columns], NEW_ROWS)
+        check_complete(table, [column.derived.source for column in self.columns], NEW_ROWS)
         announce({column.name: new for column in self.columns if (new := column.new(table))}, table.source)
         return np.concatenate([column.coded(table) for column in self.columns], axis=1)
 
     def _check_columns(self, table: Table) -> None:
         there = set(table.names)
-        if absent := [column.name for column in self.columns if column.name not in there]:
+        if absent := [c.derived.source for c in self.columns if c.derived.source not in there]:
             raise TableError(f"{table.source} lacks the column{'s' * (len(absent) > 1)} {', '.join(map(repr, absent))} "
                              "that the model was fitted with")  # fmt: skip
 
@@ -260,7 +275,10 @@ def _column_from_json(part: Any) -> Column:
     """A column from JSON; files from before there were dates do not mention them."""
     levels, cycles = (tuple(map(_text, part.get(name, ()))) for name in ("levels", "cycles"))
     treatment = _text(part.get("treatment", TREATMENTS[0]))
-    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles, treatment)
+    function = _text(part.get("function", ""))
+    column = Column(_text(part["name"]), levels, part.get("dates", False) is True, cycles, treatment, function)
+    if function != column.derived.function or (function and (levels or column.dates)):
+        raise ValueError(f"column {column.name!r} is not derived from another")
     if treatment not in TREATMENTS or (treatment == "coded") > bool(levels):
         raise ValueError(f"a column cannot be {treatment}")
     if set(cycles) - set(dates.CYCLES) or (levels and column.dates) or (cycles and not column.dates):

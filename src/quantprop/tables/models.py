@@ -74,7 +74,7 @@ class TableModel(Described):
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that predictions need."""
-        return (*(column.name for column in self.encoding.columns), *self.scales.values())
+        return (*(column.derived.source for column in self.encoding.columns), *self.scales.values())
 
     def known(self, table: Table | Any, given: Mapping[str, str] = {}) -> np.ndarray:
         """Returns whether each row can be predicted: no missing cell and no unknown category in any column used."""

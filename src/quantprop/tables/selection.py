@@ -8,6 +8,7 @@ from typing import Any
 
 from quantprop.estimators.columns import check_levels, in_order
 from quantprop.kernels import Terms, columns_of, groups_of
+from quantprop.kernels.derived import Derived
 from quantprop.kernels.formulas import is_formula
 from quantprop.tables.encoding import TRUTH, Column, Encoding, check_complete, encoding_of, is_dates, levels_of
 from quantprop.tables.reading import MISSING, Table, TableError, as_table, counted, missing
@@ -61,7 +62,8 @@ def complete(
     roled = {target_name, *roles.columns.values()}
     open_ended = set() if roles.upper is None else {target_name, roles.upper}
     names = table.without(roled).names
-    used = {name for kernel in kernels if is_formula(kernel) for name in columns_in(kernel, names)}
+    chosen = {name for kernel in kernels if is_formula(kernel) for name in columns_in(kernel, names)}
+    used = {Derived.of(name, names).source for name in chosen}
     others = [] if all(is_formula(kernel) for kernel in kernels) else [name for name in names if name not in used]
     cells = {name: set(table.column(name)) for name in others}
     constant = tuple(name for name, found in cells.items() if found & MISSING and len(found - MISSING) < 2)
@@ -83,10 +85,11 @@ def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
     chosen = columns_in(text, table.names)
     if not chosen:
         raise TableError("the kernel uses no column: add a term, such as se(age)")
-    check_complete(table, chosen)
+    sources = [Derived.of(name, table.names).source for name in chosen]
+    check_complete(table, sources)
     groups = set(groups_of(Terms(text).kernel(), called=True))
     columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
-    return encoding_of(columns, table), tuple(name for name in table.names if name not in chosen)
+    return encoding_of(columns, table), tuple(name for name in table.names if name not in sources)
 
 
 def _group(table: Table, name: str) -> Column:
@@ -100,6 +103,8 @@ def _group(table: Table, name: str) -> Column:
 
 
 def _numeric(table: Table, name: str) -> Column:
+    if function := Derived.of(name, table.names).function:
+        return Column(name, treatment="centred", function=function)
     if is_dates(table.column(name)):
         return Column(name, dates=True, treatment="centred")
     levels = levels_of(table, name)
