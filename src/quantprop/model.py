@@ -11,7 +11,7 @@ from jaxtyping import Float
 from quantprop.core.data import finite_array
 from quantprop.core.parameters import Parameter, declared, named, values
 from quantprop.core.records import Record, field, is_record
-from quantprop.kernels import Kernel
+from quantprop.kernels import Derivatives, Kernel
 from quantprop.likelihoods.base import Likelihood
 from quantprop.priors import Dense, Process
 from quantprop.priors.neighbours import with_neighbours
@@ -54,6 +54,9 @@ class Model(Record):
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):
             a(kind).check(name, getattr(self, name))
         MEAN.check("mean", self.mean)
+        if isinstance(self.kernel, Derivatives) and (callable(self.mean) or is_record(self.mean) or self.mean != 0):
+            raise ValueError("mean must be 0 with kernels.Derivatives, which have a different mean from the values of "
+                             "f: add kernels.Constant or kernels.Linear to the kernel")  # fmt: skip
         for name, parameter in named(declared(self)):
             number, low = parameter.value, 0.0 if parameter.bounds is None else np.min(parameter.bounds[0])
             if isinstance(number, np.ndarray) and low > 0 and not (np.isfinite(number) & (number > 0)).all():

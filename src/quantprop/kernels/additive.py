@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import comb
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -78,6 +78,7 @@ class Additive(Kernel):
     weights: Any = None
 
     bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE, relevance=RELEVANCE)
+    smoothness: ClassVar[Any] = property(lambda self: self.base.smoothness)
 
     def __check_init__(self) -> None:
         if self.order not in range(MAX_ORDER + 1):
@@ -266,7 +267,7 @@ class Additive(Kernel):
         return self._total(jnp.reshape(jnp.array(sums), (self.order, len(x))))
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
-        return self.cross(x[None], z[None])[0, 0]
+        return self._total(jnp.array([jnp.sum(self.each(x[None], z[None]) ** s) for s in range(1, self.order + 1)]))
 
 
 def _tiles(rows: Float[Array, "2 curves n"]) -> Float[Array, "tiles 2 curves TILE"]:

@@ -42,6 +42,7 @@ class Kernel(Record):
 
     bounds: ClassVar[Mapping[str, Bounds]] = {}
     stored: ClassVar[bool] = True  # files may hold it
+    smoothness: ClassVar[int] = 2  # how many derivatives its functions have, of at most 2
 
     def __check_init__(self) -> None:
         check_size(self, lambda part: isinstance(part, Kernel))

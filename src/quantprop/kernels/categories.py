@@ -37,6 +37,7 @@ class Categories(Kernel):
     variance: Any = 1.0
 
     bounds = bounded(variance=VARIANCE)
+    smoothness = 0
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * jnp.all(x == z)
@@ -80,6 +81,7 @@ class Coregion(Kernel):
     own: Any = None
 
     bounds = bounded(weights=ANY, own=VARIANCE)
+    smoothness = 0
 
     def __init__(self, rank: int = 1, levels: int | None = None, weights: Any = None, own: Any = None) -> None:
         if rank < 1 or (levels is not None and levels < 2):

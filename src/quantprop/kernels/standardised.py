@@ -59,6 +59,8 @@ class RankNormal(Transformed):
     values: Any = None
     scores: Any = None
 
+    smoothness = 0
+
     def _expression(self, form: Form) -> str:
         return f"RankNormal({expression(self.kernel, form)})"
 

@@ -94,7 +94,24 @@ def root(square: Any) -> Any:
     return jnp.where(square > 0, jnp.sqrt(jnp.where(square > 0, square, 1.0)), 0.0)
 
 
-_SQRT3, _SQRT5 = 3.0**0.5, 5.0**0.5
+@jax.custom_jvp
+def _once(square: Any) -> Any:
+    """(1 + r) exp(−r) with r² = square. Its derivative in r² is −½ exp(−r), also at 0, where r has none."""
+    r = root(square)
+    return (1.0 + r) * jnp.exp(-r)
+
+
+_once.defjvps(lambda by, value, square: -0.5 * jnp.exp(-root(square)) * by)
+
+
+@jax.custom_jvp
+def _twice(square: Any) -> Any:
+    """(1 + r + r²/3) exp(−r), whose derivative in r² is −(1 + r) exp(−r)/6."""
+    r = root(square)
+    return (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+
+
+_twice.defjvps(lambda by, value, square: _once(square) / -6.0 * by)
 
 
 class Stationary(Kernel):
@@ -177,6 +194,8 @@ class Matern12(Stationary):
     0.2707
     """
 
+    smoothness = 0
+
     def profile(self, square: Any) -> Any:
         return jnp.exp(-root(square))
 
@@ -194,9 +213,10 @@ class Matern32(Stationary):
     0.2795
     """
 
+    smoothness = 1
+
     def profile(self, square: Any) -> Any:
-        r = _SQRT3 * root(square)
-        return (1.0 + r) * jnp.exp(-r)
+        return _once(3.0 * square)
 
 
 class Matern52(Stationary):
@@ -212,9 +232,10 @@ class Matern52(Stationary):
     0.2773
     """
 
+    smoothness = 2
+
     def profile(self, square: Any) -> Any:
-        r = _SQRT5 * root(square)
-        return (1.0 + r + r * r / 3.0) * jnp.exp(-r)
+        return _twice(5.0 * square)
 
 
 class RationalQuadratic(Stationary):

@@ -39,7 +39,7 @@ def summands(kernel: Kernel) -> list[Kernel]:
     return [kernel]
 
 
-def _inside(kernel: Columns, seen: Seen, called: bool = False) -> tuple[Column, ...]:
+def inside(kernel: Columns, seen: Seen, called: bool = False) -> tuple[Column, ...]:
     """The columns that the kernel inside of it sees, if those are the ones that it sees itself."""
     own = kernel.names if called and kernel.names else kernel.columns
     return own if seen is None else tuple(seen[c] if isinstance(c, int) else c for c in own)
@@ -48,7 +48,7 @@ def _inside(kernel: Columns, seen: Seen, called: bool = False) -> tuple[Column, 
 def leaves(kernel: Kernel, seen: Seen = None, called: bool = False) -> Iterator[tuple[Kernel, Seen]]:
     """The kernels that are made of no others, with the columns each sees: by name, where `called` and it has some."""
     if isinstance(kernel, Columns):
-        yield from leaves(kernel.kernel, _inside(kernel, seen, called), called)
+        yield from leaves(kernel.kernel, inside(kernel, seen, called), called)
     elif kernel.inner_kernels:
         for part in kernel.inner_kernels.values():
             yield from leaves(part, seen, called)
@@ -59,7 +59,7 @@ def leaves(kernel: Kernel, seen: Seen = None, called: bool = False) -> Iterator[
 def with_leaves(kernel: Any, change: Callable[[Any, Seen], Kernel], seen: Seen = None) -> Any:
     """A kernel whose leaves are those that `change` returns for each and the columns that it sees."""
     if isinstance(kernel, Columns):
-        seen = _inside(kernel, seen)
+        seen = inside(kernel, seen)
     return (
         kernel.rebuilt(lambda part: with_leaves(part, change, seen)) if kernel.inner_kernels else change(kernel, seen)
     )

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.kernels.base import LENGTHSCALE, VARIANCE, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 from quantprop.kernels.stationary import Stationary, root, squared_distances, squares
+
+
+@jax.custom_jvp
+def _squared_sine(square: Any) -> Any:
+    """sin²(πr) with r² = square, whose derivative in r² is π² sin(2πr)/(2πr)."""
+    return jnp.sin(jnp.pi * root(square)) ** 2
+
+
+_squared_sine.defjvps(lambda by, value, square: jnp.pi**2 * jnp.sinc(2.0 * root(square)) * by)
 
 
 class Periodic(Kernel):
@@ -30,9 +40,10 @@ class Periodic(Kernel):
     period: Any = 1.0
 
     bounds = bounded(variance=VARIANCE, lengthscale=LENGTHSCALE, period=LENGTHSCALE)
+    smoothness = 1  # the second is not smooth in r² = 0 as it is computed
 
     def _profile(self, square: Any) -> Any:
-        return jnp.exp(-2.0 * (jnp.sin(jnp.pi * root(square)) / self.lengthscale) ** 2)
+        return jnp.exp(-2.0 * _squared_sine(square) / self.lengthscale**2)
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         return self.variance * self._profile(jnp.sum(((x - z) / self.period) ** 2))
@@ -65,6 +76,7 @@ class Oscillation(Stationary):
     period: Any = 1.0
 
     bounds = bounded(**Stationary.bounds, period=LENGTHSCALE)
+    smoothness = 0
 
     def profile(self, square: Any) -> Any:
         r = root(square)
@@ -90,10 +102,11 @@ class IntegratedWiener(Kernel):
     variance: Any = 1.0
 
     bounds = bounded(variance=VARIANCE)
+    smoothness = 1
 
     def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
         if len(x) != 1:
             raise ValueError(f"IntegratedWiener takes one column of X; got {len(x)}")
-        near = jnp.minimum(jnp.abs(x[0]), jnp.abs(z[0]))
-        both = near**3 / 3.0 + jnp.abs(x[0] - z[0]) * near**2 / 2.0
+        a, b = jnp.abs(x[0]), jnp.abs(z[0])
+        both = jnp.where(a < b, a * a * (3.0 * b - a), b * b * (3.0 * a - b)) / 6.0
         return self.variance * jnp.where(x[0] * z[0] > 0, both, 0.0)
