@@ -37,6 +37,10 @@ CASES = {
         lambda x, z: se(x[:, [2]], z[:, [2]], 1.3, 0.7) + 0.5 * x[:, [2]] @ z[:, [2]].T
     ),
     "columns of columns": (SE(1.3, 0.7).on(1).on([0, 2]), lambda x, z: se(x[:, [2]], z[:, [2]], 1.3, 0.7)),
+    "a factor times a slope": (
+        kernels.Factor(2.0, 1.0).on(3) * LINEAR(0.5).on(2),
+        lambda x, z: (x[:, [2]] @ z[:, [2]].T) * ((x[:, [3]] == z[:, 3]) & (z[:, 3] != 1.0)),
+    ),
     "combinations": (
         kernels.Categories(2.0).on([3, 0]), lambda x, z: 2.0 * (x[:, None, [3, 0]] == z[:, [3, 0]]).all(-1)
     ),

@@ -45,6 +45,7 @@ MEANINGS = {
     "linear(x):group(g)": "linear(x) * group(g)",
     "y ~ log(x) + s(sqrt(z)) + (1 + log(x) || g)":
         "linear(log(x)) + se(sqrt(z)) + group(g) + linear(log(x)) * group(g) + constant()",
+    "y ~ x + factor(g) + linear(x):factor(g)": "linear(x) + factor(g) + linear(x) * factor(g) + constant()",
     'se(log("my x"), exp(z), ard=true)': 'se(log("my x"), exp(z), ard=true)',
     "(se(x) + (1 | g)) * se(z)": "(se(x) + group(g)) * se(z)",
 }  # fmt: skip
@@ -71,7 +72,9 @@ def test_what_formulas_become(text):
         ("(x | g) + se(a", 15, "',' or '\\)'"), ("x + se(a)", 3, "'\\('"), ("y ~ x ~ z", 7, "the end"),
         ("linear(lg(x))", 8, "'lg' is not a function; .* \\(did you mean 'log'\\?\\)"),
         ("se(log(0))", 8, "log takes a column by name"), ("y ~ log(log(x))", 9, "a column by name, .* not 'log'"),
-        ("group(log(x))", 7, "columns as they are"), ("y ~ log(x", 10, "'\\)'"),
+        ("factor(a, reference~1)", 11, "the code of one level"), ("factor(a, b)", 1, "factor takes one column; got 2"),
+        ("factor(log(x))", 8, "columns as they are"), ("group(log(x))", 7, "columns as they are"),
+        ("y ~ log(x", 10, "'\\)'"),
         ("y ~ s(x) + offset(log(n))", 12, "pass exposure=n"),
     ],
 )  # fmt: skip

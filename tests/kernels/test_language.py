@@ -22,6 +22,7 @@ PIECES = (*WORDS, "(", ")", ",", "+", "*", "**", "=", "~", "[", "]", "1.5", "-2"
     [
         ("se(age)", "SquaredExponential(variance=1.0, lengthscale=1.0).on(['age'])"),
         ('group("St. Anna, ""east""")', "Categories(variance=1.0).on(['St. Anna, \"east\"'])"),
+        ("factor(age, reference=2)", "Factor(variance=1.0, reference=2.0).on(['age'])"),
         ("se(0, 2, lengthscale=[1, 2e0])",
          "SquaredExponential(variance=1.0, lengthscale=Parameter([1.0, 2.0], fixed=True)).on([0, 2])"),
         ("periodic(t, period=12)",

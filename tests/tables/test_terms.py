@@ -127,3 +127,29 @@ def test_a_column_of_the_name_of_a_function_comes_first():
     problem = tables.problem(frame, "y", "gaussian", 'linear("log(x)") + se(x)')
     np.testing.assert_array_equal(problem.raw[:, 0], GROWTH["x"])
     assert problem.encoding.columns[0].function == ""
+
+
+# --- factors ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_factor_is_unpenalised_and_listed_by_level(model):
+    """By least squares with dummy columns; the same in a table, whose levels have names, and in an array of codes."""
+    dummies = np.column_stack([np.ones(N), WHO == "Berta", WHO == "Clara", COLUMNS["dose"] - COLUMNS["dose"].mean()])
+    expected, residual, *_ = np.linalg.lstsq(dummies, Y, rcond=None)
+    inverse = np.linalg.inv(dummies.T @ dummies)
+    found = tables.fit(TABLE, "y", "gaussian", "ep", "factor(who) + linear(dose)")
+    record = found.summary().record["models"][0]
+    effects = record["fixed_effects"]
+    assert [*effects] == ["linear(dose)", "factor(who)[Berta]", "factor(who)[Clara]", "mean"]
+    assert record["references"] == {"who": "Anna"}
+    assert record["groups"] == {}
+    assert "factor(who): differences from Anna" in repr(found.summary())
+    np.testing.assert_allclose([effects[name]["estimate"] for name in effects], expected[[3, 1, 2, 0]], atol=0.02)
+    errors = np.sqrt(residual / (N - 4) * np.diagonal(inverse))[[3, 1, 2, 0]]
+    np.testing.assert_allclose([effects[name]["error"] for name in effects], errors, rtol=0.02)
+    X = np.column_stack([5.0 + np.searchsorted(["Anna", "Berta", "Clara"], WHO), COLUMNS["dose"]])
+    array = GaussianProcessRegressor("y ~ factor(0) + linear(1)", method="ep").fit(X, Y)
+    assert [*array.solution_.fixed_effects()] == ["linear(1)", "factor(0)[6]", "factor(0)[7]", "mean"]
+    assert array.solution_.fixed_effects()["factor(0)[6]"].estimate == pytest.approx(expected[1], abs=0.02)
+    levels = found.levels("who")
+    assert (levels["level"][0], levels["estimate"][0], levels["error"][0]) == ("Anna", 0.0, 0.0)

@@ -38,7 +38,7 @@ from quantprop.kernels.additive import LENGTHSCALE, START
 from quantprop.kernels.formulas import is_formula, parsed
 from quantprop.kernels.size import KernelSizeError
 from quantprop.kernels.structure import centred, measured, with_levels
-from quantprop.kernels.terms import Place, Start, summed, terms_of
+from quantprop.kernels.terms import Place, Start, is_wide, summed, terms_of
 from quantprop.learning.sizes import typical_distance
 from quantprop.learning.starts import variance_bounds
 from quantprop.runtime.precision import float64
@@ -47,7 +47,6 @@ WEAK_PRIOR = LogNormal(median=1.0, deviation=10.0)  # 95 % of √variance betwee
 SMOOTHEST_MARKOV = partial(sk.Matern, nu=2.5)  # the smoothest correlation with a state-space form
 SHRUNK_VARIANCE = LogNormal(median=2.0, deviation=1.5)  # in units of the variance of y (or of 1)
 WIDE_VARIANCE = 100.0  # prior variance of an effect, in units of the variance of y (of 1, if f has no unit)
-WIDE_TERMS = ("linear", "constant")  # the terms of such effects
 RESIDUALS = Parameter(0.1, VARIANCE, LogNormal(median=0.1, deviation=2.0))  # variance of residuals of a log rate
 LENGTHSCALE_RANGE = 1e3  # a lengthscale's start over its lower bound, and its upper bound over its start
 
@@ -185,7 +184,7 @@ class StartFromData(Start):
         if place.kind == "linear":  # the variance between rows that a linear term of variance 1 gives to f
             scale = float(np.sum(column_moments(self.x[:, np.array(place.columns)], self.weights)[1]))
             unit = scale if scale > 0 else 1.0
-        if place.kind in WIDE_TERMS and not place.in_product:
+        if place.kind in ("linear", "factor", "constant") and not place.in_product:
             return Parameter(WIDE_VARIANCE * self.whole / unit, fixed=True)
         start = self.each / unit
         prior = self.prior and LogNormal(self.prior.median / unit, self.prior.deviation)
@@ -202,6 +201,9 @@ class StartFromData(Start):
     def centre(self, place: Place) -> Any:
         return float(column_moments(self.x[:, np.array(place.columns)], self.weights)[0][0])
 
+    def reference(self, place: Place) -> float:
+        return float(self.x[:, np.array(place.columns)].min())
+
 
 def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], default: DefaultKernel) -> Kernel:
     """The kernel of some terms; `default` says how much they have to explain."""
@@ -211,9 +213,8 @@ def _started(terms: Terms, x: Float[np.ndarray, "n d"], names: tuple[str, ...], 
             if not called and not (isinstance(named.column, int) and named.column < features):
                 raise ValueError(f"kernel: column {named.column!r} is not one of the {features} columns of X, which "
                                  "has no names: pass positions from 0, or a data frame")  # fmt: skip
-    parts = [terms_of(part) for part in summed(terms.tree)]
-    learned = [calls for calls in parts if not (len(calls) == 1 and calls[0].kind in WIDE_TERMS)]
-    each = default.variance / max(len(learned), 1)
+    learned = sum(not is_wide(part) for part in summed(terms.tree))
+    each = default.variance / max(learned, 1)
     return terms.kernel(StartFromData(x, default.weights, each, default.variance, default.prior), called)
 
 

@@ -19,7 +19,7 @@ from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.learned_mean import MEAN
 from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import FixedEffect
+from quantprop.inference.terms import FixedEffect, codes_of, factors_of, terms_of
 from quantprop.kernels import Columns, Constant, Kernel, columns_of, summands, written
 from quantprop.kernels.structure import leaves
 
@@ -181,12 +181,14 @@ def greatest(values: Float[np.ndarray, " n"], most: int) -> list[int]:
 @dataclass(frozen=True)
 class TermSummary:
     """A learned model of terms: its text, what share of the variance of f each explains, and linear effects: on the
-    target in its own units where f is its mean, on its logarithm where f is of that.
+    target in its own units where f is its mean, on its logarithm where f is of that, and
+    the reference level of each factor.
     """
 
     kernel: str
     shares: dict[str, float]
     fixed: dict[str, FixedEffect]
+    references: dict[str, str]
 
 
 def has_terms(model: Described) -> bool:
@@ -225,11 +227,26 @@ def term_summary(model: Described, which: int = 0) -> TermSummary:
     """The terms of a model; of one of its classes, where it has several."""
     solution = model.fits[which].solution
     origin, unit = model.scale_of_f
-    fixed = {}
+    fixed, (words, references) = {}, _factors(model, solution)
     for name, effect in solution.fixed_effects().items():
         start = origin if name in (MEAN, "mean.intercept") else 0.0
         estimate, lower, upper = (start + unit * number for number in (effect.estimate, effect.lower, effect.upper))
-        called = model.words.get(name, name)
+        called = {**model.words, **words}.get(name, name)
         fixed[called] = FixedEffect(estimate, unit * effect.error, lower, upper)
     shares = {name: share for name, share in solution.terms(solution.X).shares.items() if name not in LEVEL}
-    return TermSummary(written(solution.model.kernel), shares, fixed)
+    return TermSummary(written(solution.model.kernel), shares, fixed, references)
+
+
+def _factors(model: Described, solution: Solution) -> tuple[dict[str, str], dict[str, str]]:
+    """The effects of factors by level instead of code, and the reference level of each factor's column."""
+    words, references = {}, {}
+    for name, term in terms_of(solution.model.plain_kernel).items():
+        if factors := factors_of(term, called=True):
+            groups = [model.grouping(column) for column in factors]
+            levels = [{float(code[0]): level for level, code in group.levels.items()} for group in groups]
+            reference = zip(groups, levels, factors.values(), strict=True)
+            references |= {group.name: level[code] for group, level, code in reference}
+            for codes in codes_of(solution, term):
+                named = (level[code] for level, code in zip(levels, codes, strict=True))
+                words[f"{name}[{', '.join(f'{c:g}' for c in codes)}]"] = f"{name}[{', '.join(named)}]"
+    return words, references

@@ -12,9 +12,9 @@ import numpy as np
 from quantprop.estimators import insight
 from quantprop.estimators.reading import Described
 from quantprop.inference.degrees import effective_degrees
-from quantprop.inference.levels import at_levels, is_effect
-from quantprop.inference.terms import Parts, effects_at, terms_of
-from quantprop.kernels import Kernel, columns_of, groups_of
+from quantprop.inference.levels import is_effect
+from quantprop.inference.terms import Parts, at_levels, effects_at, factors_of, terms_of
+from quantprop.kernels import Kernel, groups_of
 from quantprop.kernels.structure import leaves
 from quantprop.priors import Markov
 from quantprop.runtime.display import expression, short
@@ -105,6 +105,7 @@ def _part(model: Described, which: int) -> dict[str, Any]:
         terms = insight.term_summary(model, which)
         part["kernel"], part["shares"] = terms.kernel, terms.shares
         part["fixed_effects"] = {name: effect._asdict() for name, effect in terms.fixed.items()}
+        part["references"] = terms.references
     if (additive := insight.additive(model, which)) is not None:
         found, features = additive.solution.sobol(), model.features
         for name, shares in (("components", found.shares), ("columns", found.totals)):
@@ -139,12 +140,13 @@ def _groups(model: Described, which: int) -> dict[str, dict[str, Any]]:
     """
     solution, found = model.fits[which].solution, {}
     for name, term in terms_of(solution.model.plain_kernel).items():
-        if (columns := groups_of(term)) and columns_of(term):
+        if (columns := groups_of(term)) and not factors_of(term):
             codes = np.unique(solution.X[:, list(map(int, columns))], axis=0)
             found[name] = {"levels": len(codes)}
             group = model.grouping(groups_of(term, called=True)[0])
             if len(columns) == 1 and is_effect(term, group):
-                found[name] |= _effects(model, solution, name, term, at_levels(term, group, solution.X.shape[1]), group)
+                x = at_levels(term, group.places, list(group.levels.values()), solution.X.shape[1])
+                found[name] |= _effects(model, solution, name, term, x, group)
     return found
 
 
@@ -220,6 +222,7 @@ def _terms(part: Mapping[str, Any]) -> Iterator[str | Listing]:
     yield from ("the learned kernel, as a formula:", f"  {part['kernel']}")
     if part["fixed_effects"]:
         yield _listing("linear effects (standard error, 95 % interval)", "effect", part["fixed_effects"].items())
+        yield from (f"  factor({name}): differences from {level}" for name, level in part["references"].items())
     degrees, lengths = part.get("effective_degrees", {}), part["hyperparameters"]
     more = " (effective degrees of freedom of smooth terms)" if degrees else ""
     rows = []

@@ -15,7 +15,7 @@ from quantprop.core.units import Units
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import draws
 from quantprop.inference.solution import Solution
-from quantprop.inference.terms import Parts, joint_of, terms_of
+from quantprop.inference.terms import Parts, at_levels, joint_of, terms_of
 from quantprop.kernels import Kernel, Linear, columns_of
 from quantprop.kernels.structure import leaves
 from quantprop.likelihoods import Gaussian
@@ -87,7 +87,7 @@ def _effects(solution: Solution, group: Grouping) -> dict[str, Normal]:
         return {ALONE: _normal(centring @ mean.mean, centring @ mean.covariance @ centring)}
     found = {}
     for name, term in terms.items():
-        x = at_levels(term, group, solution.X.shape[1])
+        x = at_levels(term, group.places, list(group.levels.values()), solution.X.shape[1])
         joint, k = joint_of(solution, x, Parts((name,), (term,))), len(x)
         found[name] = _normal(joint.mean[:k], joint.covariance[:k, :k])
     return found
@@ -97,16 +97,6 @@ def is_effect(term: Kernel, group: Grouping) -> bool:
     """True if a term depends on the column, and on no others except through linear factors."""
     others = [leaf for leaf, seen in leaves(term) if seen is None or set(seen) - set(group.places)]
     return set(group.places) <= set(columns_of(term)) and all(isinstance(leaf, Linear) for leaf in others)
-
-
-def at_levels(term: Kernel, group: Grouping, features: int) -> Float[np.ndarray, "levels d"]:
-    """Inputs at every level, one unit from the centre of a term's linear factors."""
-    x = np.zeros((len(group.levels), features))
-    for leaf, seen in leaves(term):
-        if isinstance(leaf, Linear) and seen:
-            x[:, list(map(int, seen))] = 1.0 + (0.0 if leaf.centre is None else leaf.centre)
-    x[:, list(group.places)] = list(group.levels.values())
-    return x
 
 
 def _normal(mean: np.ndarray, covariance: np.ndarray) -> Normal:

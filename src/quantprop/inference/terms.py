@@ -19,7 +19,8 @@ from quantprop.core.data import bucket, pad
 from quantprop.core.gaussian import Normal
 from quantprop.inference import prediction
 from quantprop.inference.learned_mean import MEAN
-from quantprop.kernels import Columns, Constant, Kernel, Linear, summands, written
+from quantprop.kernels import Columns, Constant, Factor, Kernel, Linear, summands, written
+from quantprop.kernels.structure import leaves
 from quantprop.priors.base import Cost
 from quantprop.runtime.arguments import checked
 from quantprop.runtime.memory import check_memory
@@ -182,7 +183,9 @@ def _effect(estimate: float, variance: float) -> FixedEffect:
 
 @float64
 def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
-    """The coefficients of linear terms, and the mean where it was learned or is a term, by name."""
+    """The coefficients of linear terms, the differences of a factor's levels from its reference level, by their codes,
+    and the mean where it was learned or is a term, by name.
+    """
     found, kernels = {}, terms_of(solution.model.plain_kernel)
     linear = {
         name: term for name, term in kernels.items() if isinstance(term, Columns) and isinstance(term.kernel, Linear)
@@ -192,6 +195,8 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
         found |= _slopes(solution, name, term)
     for column in {column for column in columns if columns.count(column) > 1}:
         found |= _whole_slope(solution, linear, column)
+    for name, term in kernels.items():
+        found |= _differences(solution, name, term) if factors_of(term) else {}
     learned = solution._learned_mean
     variances = np.sum(learned.root**2, axis=1)
     found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
@@ -225,6 +230,38 @@ def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffe
     units[:, columns] = np.eye(len(columns)) + (0.0 if centre is None else centre)
     at = effects_at(solution, units)[name]
     return {f"linear({called})": _effect(at.mean[i], at.variance[i]) for i, called in enumerate(_called(term))}
+
+
+def factors_of(term: Kernel, called: bool = False) -> dict[Any, float]:
+    """The columns of a term's factors with their reference levels, if it has no parts besides factors and slopes."""
+    parts = [(leaf, seen or ()) for leaf, seen in leaves(term, called=called)]
+    found = {c: float(leaf.reference) for leaf, seen in parts for c in seen if isinstance(leaf, Factor)}
+    return found if all(isinstance(leaf, (Factor, Linear)) for leaf, _ in parts) else {}
+
+
+def codes_of(solution: Solution, term: Kernel) -> Float[np.ndarray, "k factors"]:
+    """The combinations of levels of a term's factors in the rows, without their reference levels."""
+    factors = factors_of(term)
+    codes = np.unique(solution.X[:, list(map(int, factors))], axis=0)
+    return codes[(codes != np.array([*factors.values()])).all(axis=1)]
+
+
+def _differences(solution: Solution, name: str, term: Kernel) -> dict[str, FixedEffect]:
+    codes = codes_of(solution, term)
+    x = at_levels(term, tuple(map(int, factors_of(term))), codes, solution.X.shape[1])
+    at = effects_at(solution, x, Parts((name,), (term,)))[name]
+    return {f"{name}[{', '.join(f'{c:g}' for c in code)}]": _effect(at.mean[i], at.variance[i])
+            for i, code in enumerate(codes)}  # fmt: skip
+
+
+def at_levels(term: Kernel, places: tuple[int, ...], levels: Any, features: int) -> Float[np.ndarray, "levels d"]:
+    """Inputs with each of the levels in these columns, one unit from the centre of a term's linear factors."""
+    x = np.zeros((len(levels), features))
+    for leaf, seen in leaves(term):
+        if isinstance(leaf, Linear) and seen:
+            x[:, list(map(int, seen))] = 1.0 + (0.0 if leaf.centre is None else leaf.centre)
+    x[:, list(places)] = levels
+    return x
 
 
 def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dict[str, FixedEffect]:

@@ -28,6 +28,7 @@ from quantprop.kernels.base import Product as Product
 from quantprop.kernels.base import Sum as Sum
 from quantprop.kernels.categories import Categories as Categories
 from quantprop.kernels.categories import Coregion as Coregion
+from quantprop.kernels.categories import Factor as Factor
 from quantprop.kernels.categories import NewLevelWarning as NewLevelWarning
 from quantprop.kernels.combinations import Difference as Difference
 from quantprop.kernels.combinations import PerClass as PerClass

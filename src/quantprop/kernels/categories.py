@@ -49,6 +49,36 @@ class Categories(Kernel):
         return self.variance * jnp.ones(len(x))
 
 
+class Factor(Kernel):
+    """`variance` for two rows of the same level other than the reference level, 0 for others: differences from the
+    reference level (treatment coding).
+
+    Args:
+        variance: Prior variance of a difference. Formulas fix it at a large value: an unpenalised effect.
+        reference: Code of the level whose effect is 0.
+
+    >>> import numpy as np
+    >>> from quantprop import kernels
+    >>> codes = np.array([[0.0], [1.0], [2.0]])
+    >>> np.asarray(kernels.Factor(9.0).cross(codes, codes)).tolist()
+    [[0.0, 0.0, 0.0], [0.0, 9.0, 0.0], [0.0, 0.0, 9.0]]
+    """
+
+    variance: Any = 1.0
+    reference: Any = 0.0
+
+    bounds = bounded(variance=VARIANCE)
+
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        return self.variance * jnp.all((x == z) & (x != self.reference))
+
+    def cross(self, x: Points, z: Others) -> Matrix:
+        return self.diagonal(x)[:, None] * _same(x, z)
+
+    def diagonal(self, x: Points) -> Float[Array, " n"]:
+        return self.variance * jnp.where(jnp.all(x != self.reference, axis=1), 1.0, 0.0)
+
+
 def _same(x: Points, z: Others) -> Matrix:
     """1 where all columns are equal, a column at a time."""
     same = jnp.ones((len(x), len(z)), dtype=bool)

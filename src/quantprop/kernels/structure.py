@@ -11,7 +11,7 @@ import numpy as np
 
 from quantprop.kernels.additive import Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Sum, Transformed
-from quantprop.kernels.categories import Categories, Coregion, NewLevelWarning
+from quantprop.kernels.categories import Categories, Coregion, Factor, NewLevelWarning
 from quantprop.kernels.simple import Constant, Linear, White
 from quantprop.kernels.standardised import RankNormal
 from quantprop.runtime.precision import float64
@@ -96,7 +96,7 @@ def groups_of(kernel: Kernel, called: bool = False) -> tuple[Column, ...]:
     >>> kernels.groups_of(kernels.Linear().on([2]) + kernels.Categories().on([1]))
     (1,)
     """
-    groups = (seen for leaf, seen in leaves(kernel, called=called) if isinstance(leaf, (Categories, Coregion)))
+    groups = (seen for leaf, seen in leaves(kernel, called=called) if isinstance(leaf, (Categories, Coregion, Factor)))
     return tuple(dict.fromkeys(c for seen in groups for c in seen or ()))
 
 

@@ -14,7 +14,7 @@ from quantprop.core.parameters import LogNormal, Parameter, is_parameter
 from quantprop.core.records import changed
 from quantprop.kernels.additive import ORDER_PRIOR, Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
-from quantprop.kernels.categories import ANY, Categories, Coregion
+from quantprop.kernels.categories import ANY, Categories, Coregion, Factor
 from quantprop.kernels.derived import Derived, with_derived
 from quantprop.kernels.formulas import parsed, told
 from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree
@@ -50,10 +50,13 @@ KINDS = {
     "additive": Kind(Additive, *_ANY, ("order", *_SMOOTH, "relevance")),
     "linear": Kind(Linear, *_ANY, ("variance", "centre")),
     "group": Kind(Categories, *_ANY, ("variance",)),
+    "factor": Kind(Factor, *_ONE, ("variance", "reference")),
     "coregion": Kind(Coregion, *_ONE, ("rank", "weights", "own")),
     "constant": Kind(Constant, *_NONE, ("variance",)),
     "white": Kind(White, *_NONE, ("variance",)),
 }
+
+CODED = ("group", "factor", "coregion")  # terms of columns of codes
 
 
 class Place(NamedTuple):
@@ -80,14 +83,18 @@ class Start:
         """The mean of a column, where `centre~mean` of a linear term starts."""
         return 0.0
 
+    def reference(self, place: Place) -> float:
+        """The code of the first level of a factor."""
+        return 0.0
+
 
 @dataclass(frozen=True)
 class Terms:
     """A kernel written as a formula.
 
-    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, coregion, constant and white. `=` fixes a
-    parameter, `~` sets its starting value, and whatever is omitted is learned, except the variance of linear and
-    constant: these are effects with vague priors, whose variance estimators fix at a large value.
+    Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, factor, coregion, constant and white. `=`
+    fixes a parameter, `~` sets its starting value, and whatever is omitted is learned, except the variance of linear,
+    factor and constant: these are effects with vague priors, whose variance estimators fix at a large value.
 
     Args:
         text: The formula, such as `se(age) + group(hospital)`.
@@ -138,9 +145,10 @@ class _Builder:
             return Power(self.made(tree.parts[0], in_product, scaled), tree.exponent)
         if tree.symbol == "+":
             return reduce(Sum, [self.made(part, in_product, scaled) for part in tree.parts])
-        levels = [any(call.kind == "coregion" for call in terms_of(part)) for part in tree.parts]
-        first = levels.index(True) if any(levels) else 0
-        return reduce(Product, [self.made(part, True, scaled and i == first) for i, part in enumerate(tree.parts)])
+        wide, scale = is_wide(tree), "linear" if is_wide(tree) else "coregion"
+        scales = [any(call.kind == scale for call in terms_of(part)) for part in tree.parts]
+        first = scales.index(True) if any(scales) else 0
+        return reduce(Product, [self.made(part, not wide, scaled and i == first) for i, part in enumerate(tree.parts)])
 
     def fail(self, at: int, why: str) -> NoReturn:
         raise TermError(self.text, at, why)
@@ -154,7 +162,7 @@ class _Builder:
             self.fail(call.at, f"{call.kind} takes {kind.takes}; got {len(call.columns)}")
         self.check_options(call, kind)
         columns = self.columns(call, kind)
-        if call.kind in ("group", "coregion") and any(Derived.of(c.column, self.names).function for c in call.columns):
+        if call.kind in CODED and any(Derived.of(c.column, self.names).function for c in call.columns):
             self.fail(call.columns[0].at, f"{call.kind} takes columns as they are, not functions of them")
         if len(set(columns)) < len(columns):
             self.fail(call.columns[-1].at, f"{call.kind} has a column twice")
@@ -174,7 +182,7 @@ class _Builder:
                 self.fail(option.at, f"{name} must be {'true or false' if name == 'ard' else 'a number'}")
             if name != "centre" and np.isnan(option.value).any():
                 self.fail(option.at, f"{name} must be a number; only the centre of a linear term starts from the mean")
-            if name not in ("ard", "weights", "centre") and not np.all(np.greater(option.value, 0)):
+            if name not in ("ard", "weights", "centre", "reference") and not np.all(np.greater(option.value, 0)):
                 self.fail(option.at, f"{name} must be positive; got {option.value}")
 
     def columns(self, call: Call, kind: Kind) -> tuple[Column, ...]:
@@ -206,6 +214,8 @@ class _Builder:
         for name in kind.parameters:
             if name == "centre":
                 numbers |= self.centre(call, place)
+            elif name == "reference":
+                numbers[name] = self.reference(call, place)
             elif name in call.options:
                 numbers[name] = self.given(call, name, ard)
             elif name == "variance":
@@ -236,6 +246,13 @@ class _Builder:
                 self.fail(option.at, "centre~mean learns the centre, from the mean of the column: write ~ for =")
             return {"centre": Parameter(self.start.centre(place), ANY)}
         return {"centre": Parameter(float(option.value), ANY, fixed=option.fixed)}
+
+    def reference(self, call: Call, place: Place) -> float:
+        if (option := call.options.get("reference")) is None:
+            return self.start.reference(place)
+        if np.ndim(option.value) or not option.fixed:
+            self.fail(option.at, "reference must be the code of one level, as in factor(0, reference=1)")
+        return float(option.value)
 
     def coregion(self, call: Call) -> Coregion:
         rank, own, weights = (call.options.get(name) for name in ("rank", "own", "weights"))
@@ -268,6 +285,13 @@ class _Builder:
 def terms_of(tree: Tree) -> list[Call]:
     """All terms of a tree, from left to right."""
     return [tree] if isinstance(tree, Call) else [call for part in tree.parts for call in terms_of(part)]
+
+
+def is_wide(tree: Tree) -> bool:
+    """True if a term has a vague prior: a level, a slope, a factor, or slopes that differ between levels of factors."""
+    kinds = [call.kind for call in terms_of(tree)]
+    crossed = "factor" in kinds and kinds.count("linear") < 2 and {*kinds} <= {"factor", "linear"}
+    return crossed or kinds in (["linear"], ["constant"])
 
 
 def summed(tree: Tree) -> tuple[Tree, ...]:

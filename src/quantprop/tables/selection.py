@@ -110,6 +110,6 @@ def _numeric(table: Table, name: str) -> Column:
     levels = levels_of(table, name)
     if len(levels) > 2:
         shown = ", ".join(map(repr, levels[:3]))
-        raise TableError(f"{table.source}: column {name!r} holds text ({shown}, ...), which only group({name}) and "
-                         f"coregion({name}) accept as terms")  # fmt: skip
+        raise TableError(f"{table.source}: column {name!r} holds text ({shown}, ...), which only group({name}), "
+                         f"factor({name}) and coregion({name}) accept as terms")  # fmt: skip
     return Column(name, levels, treatment="centred")
