@@ -116,7 +116,7 @@ def unit(variance: Scalar) -> Scalar:
     return jnp.sqrt(jnp.where(variance == 0.0, 1.0, variance))
 
 
-def change(marginal: Marginal, c: Float[Array, "2 n"], s: Float[Array, "2 n"]) -> tuple[Marginal, Natural]:
+def change(marginal: Marginal, c: Float[Array, "2 ..."], s: Float[Array, "2 ..."]) -> tuple[Marginal, Natural]:
     """The change of marginals and sites with a small move: c of the surroundings and s of the sites, both as (p, q).
 
     The changes of b = 1 − τσ² and α = ν − τμ are written so that nothing cancels where b is small.
@@ -135,7 +135,7 @@ def change(marginal: Marginal, c: Float[Array, "2 n"], s: Float[Array, "2 n"]) -
 
 
 def moved(
-    marginal: Marginal, site: Natural, c: Float[Array, "2 n"], s: Float[Array, "2 n"]
+    marginal: Marginal, site: Natural, c: Float[Array, "2 ..."], s: Float[Array, "2 ..."]
 ) -> tuple[Marginal, Natural]:
     """Marginals and sites after a small move."""
     return jax.tree.map(jnp.add, (marginal, site), change(marginal, c, s))

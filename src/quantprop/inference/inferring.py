@@ -18,6 +18,7 @@ from quantprop.inference.leave_one_out import loo_apart, loo_at
 from quantprop.inference.prediction import PrecisionWarning, predictor_at, prior_at
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.task import Task, leaves_residuals, prepare, starting_sites
+from quantprop.inference.varying import kind_of
 from quantprop.likelihoods.base import Scalar
 from quantprop.methods import EP, QP, Method
 from quantprop.methods import by_name as method_by_name
@@ -242,8 +243,9 @@ def solution_of(
         share, data, weight = task.placed((method.share(task.weight), task.data, task.weight))
         loo = loo_apart(model.plain_likelihood, prior_at(model, task), share, data, weight, out.at.sites, signed=signed)
     predictor = None if task.mesh is None else predictor_at(model, method, task, out.at.sites)
-    kept = to_numpy((out.at.sites, out.at.marginals, loo, task.data))
-    sites, marginals, loo, data = jax.tree.map(lambda column: column[:n], kept)
+    kept = to_numpy((out.at.sites, out.at.marginals)), to_numpy((loo, task.data))
+    sites, marginals = jax.tree.map(lambda rows: rows[..., :n], kept[0])
+    loo, data = jax.tree.map(lambda column: column[:n], kept[1])
     negative = counted(int((sites.tau < 0).sum()))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
@@ -252,7 +254,7 @@ def solution_of(
         reason = "no-variance"
     if reason == "converged" and not all_finite(model, out.at.evidence, marginals, loo, total[:n]):
         reason = "not-finite"
-    return Solution(
+    return kind_of(model)(
         model=model,
         method=method,
         X=task.x,

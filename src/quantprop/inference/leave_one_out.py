@@ -14,9 +14,8 @@ from quantprop.inference.engine import Evaluation
 from quantprop.inference.task import Task
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.derived import WithFewNodes
-from quantprop.methods.base import Method, Weight
+from quantprop.methods.base import Method, Weight, each_row
 from quantprop.priors import Prior
-from quantprop.runtime.batches import rowwise
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program, seldom
 
@@ -31,8 +30,8 @@ def loo_of(method: Method | None, likelihood: Likelihood, data: Datum, weight: W
     by an integral over the cavity, as always without a method.
     """
     if method is not None and method.tells_left_out(likelihood, weight):
-        return rowwise(method.left_out, weight, at.marginals, at.sites, at.values)
-    return rowwise(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)
+        return each_row(method.left_out, weight, at.marginals, at.sites, at.values)
+    return each_row(partial(loo_log_prob, likelihood), data, weight, at.marginals, at.sites)
 
 
 loo_program = seldom(loo_of)
@@ -45,7 +44,7 @@ def loo_apart(
     """The same if a marginal contains only a fraction of the independent part of its value (`Prior.for_shares`)."""
     shared = prior.for_shares(share)
     rest = shared.left_out(shared.condition(sites, signed), weight.copies)
-    return rowwise(likelihood.predictive_log_prob, data, rest)
+    return each_row(likelihood.predictive_log_prob, data, rest)
 
 
 @float64

@@ -74,7 +74,7 @@ class Predictive:
         """log p(y): of a density for continuous y, of a probability for discrete y."""
         scales = {name: getattr(self, name) for name in self.likelihood.scaled_by}
         data = encode(self.likelihood, y, np.shape(self.latent.mean), **scales)
-        return self._rows(_log_prob, data.y)
+        return self._log_density(data.y)
 
     @float64
     def cdf(self, y: Float[np.ndarray, " n"] | float) -> np.ndarray:
@@ -83,7 +83,7 @@ class Predictive:
         if np.isnan(at).any():
             raise ValueError("cdf: y must not contain NaN: omit rows without y")
         out, finite = np.where(at > 0, 1.0, 0.0), np.isfinite(at)
-        out[finite] = _cdf(self.likelihood, *_some(self._data(at), self._marginal, finite), FINE)
+        out[finite] = self.cdf_of(np.flatnonzero(finite), at[finite], FINE)
         return out
 
     def quantile(self, q: Float[np.ndarray, "*shape"] | Sequence[float] | float) -> np.ndarray:
@@ -107,6 +107,9 @@ class Predictive:
             f = rng.normal(latent.mean, np.sqrt(latent.variance), size=shape)
         scales = Datum(np.zeros(shape), np.broadcast_to(self.exposure, shape), np.broadcast_to(self.trials, shape))
         return self.likelihood.draw(rng, scales, f)
+
+    def _log_density(self, y: np.ndarray) -> np.ndarray:
+        return self._rows(_log_prob, y)
 
     @float64
     def _moments(self) -> tuple[np.ndarray, np.ndarray]:

@@ -12,13 +12,15 @@ from jax.sharding import Mesh
 from quantprop.core.data import ROUNDING, bucket, finite_array, first_bad, inputs, pad, refuse_sizes, row_weights
 from quantprop.core.gaussian import Natural
 from quantprop.inference.factors import factors_of, is_multi_class
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, PerParameter
 from quantprop.kernels.structure import is_measured, measured, warn_of_levels
+from quantprop.likelihoods import Varying
 from quantprop.likelihoods.base import Datum, encode, observed
 from quantprop.methods import Method
-from quantprop.methods.base import Weight
+from quantprop.methods.base import Weight, each_row
 from quantprop.model import Model
 from quantprop.priors import Cost, Process
+from quantprop.priors.per_function import for_both
 from quantprop.runtime.jobs import all_true, counted, largest, meet, sampled, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
@@ -60,6 +62,7 @@ def prepare(
         x = inputs(X, "X")
         if is_multi_class(model):
             (model, x, y), weights = factors_of(model, x, y, weights), None
+        model = of_functions(model)
     mesh, likelihood = _mesh_for(model.process), model.plain_likelihood
     with together():
         y = observed(y, likelihood, len(x))
@@ -147,8 +150,20 @@ def has_white_noise(kernel: Kernel, x: np.ndarray) -> bool:
     return bool((np.abs(own - other) > ROUNDING * own).any())
 
 
+def of_functions(model: Model) -> Model:
+    """The model with a process for each function of x, or an error if kernel and likelihood differ in their number."""
+    several = isinstance(model.likelihood, Varying)
+    if several and not isinstance(model.kernel, PerParameter):
+        raise ValueError("kernel: a likelihood with a varying parameter needs two kernels, kernels.PerParameter(kernel "
+                         "of f, kernel of the parameter)")  # fmt: skip
+    if not several and isinstance(model.kernel, PerParameter):
+        raise ValueError(f"kernel: PerParameter has two latent functions, but the {model.plain_likelihood.name} "
+                         "likelihood takes one: use likelihoods.Varying, or a kernel of one function")  # fmt: skip
+    return replace(model, process=for_both(model.process)) if several else model
+
+
 _gram = program(lambda kernel, x: kernel.gram(x))
-_likelihood_start = program(lambda likelihood, data: Natural(*jax.vmap(likelihood.start)(data)))
+_likelihood_start = program(lambda likelihood, data: Natural(*each_row(likelihood.start, data)))
 
 
 def task_of(solution: Any) -> Task:
@@ -166,16 +181,23 @@ def task_of(solution: Any) -> Task:
     return task
 
 
+def more_columns(rows: np.ndarray, more: int) -> np.ndarray:
+    """Numbers of rows, or of several functions at rows, with zeros for further rows."""
+    return np.pad(rows, [(0, 0)] * (rows.ndim - 1) + [(0, more)])
+
+
 def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natural:
     """The sites to start from, padded: those given, or the likelihood's own, times weights; 0 where these are 0."""
     n = len(task.x)
     if sites is None:
         chosen = jax.tree.map(lambda s: task.weight.total * np.asarray(s), _likelihood_start(likelihood, task.data))
     else:
-        given = [finite_array(part, f"sites.{name}", ndim=1) for name, part in (("nu", sites.nu), ("tau", sites.tau))]
-        if any(len(part) != n for part in given):
-            raise ValueError(f"sites must hold {n} values each, one per row; got {len(given[0])} and {len(given[1])}")
+        given = [finite_array(part, f"sites.{name}") for name, part in (("nu", sites.nu), ("tau", sites.tau))]
+        shape = (n,) if likelihood.latents == 1 else (likelihood.latents, n)
+        if any(part.shape != shape for part in given):
+            raise ValueError(f"sites must have one value per row, shape {shape}; got {given[0].shape} and "
+                             f"{given[1].shape}")  # fmt: skip
         if likelihood.log_concave and (given[1] < 0).any():
             raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
-        chosen = Natural(*(np.pad(part, (0, len(task.padded) - n)) for part in given))
+        chosen = Natural(*(more_columns(part, len(task.padded) - n) for part in given))
     return jax.tree.map(lambda s: np.where(task.weight.total > 0, s, 0.0), chosen)

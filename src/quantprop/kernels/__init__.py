@@ -32,6 +32,7 @@ from quantprop.kernels.categories import Factor as Factor
 from quantprop.kernels.categories import NewLevelWarning as NewLevelWarning
 from quantprop.kernels.combinations import Difference as Difference
 from quantprop.kernels.combinations import PerClass as PerClass
+from quantprop.kernels.combinations import PerParameter as PerParameter
 from quantprop.kernels.derivatives import Derivatives as Derivatives
 from quantprop.kernels.grammar import TermError as TermError
 from quantprop.kernels.pairwise import Pairwise as Pairwise

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from quantprop.core.records import field
-from quantprop.kernels.base import Kernel, Matrix, Others, Pairs, Point, Points
+from quantprop.kernels.base import Combined, Kernel, Matrix, Others, Pairs, Point, Points
 from quantprop.kernels.pairs import prefixed, without_prefix
 
 OWN = "differences: "  # before the names of pieces of pairs, which are of both points of every row
@@ -182,6 +182,30 @@ class PerClass(Kernel):
 
     def by_column(self, count: int) -> Kernel:
         return PerClass(tuple(kernel.by_column(count) for kernel in self.kernels), self.classes)
+
+
+class PerParameter(Combined):
+    """Two latent functions, independent of each other a priori: f, and one behind a parameter of the likelihood.
+
+    The kernel of a model with `likelihoods.Varying`. Wherever a single kernel is needed, it is that of f.
+
+    Args:
+        function: Kernel of f.
+        parameter: Kernel of the logarithm, or of the log odds, of the parameter.
+
+    >>> from quantprop import kernels
+    >>> kernels.PerParameter(kernels.Matern32(), kernels.SquaredExponential(0.5)).gram([[0.0]]).tolist()
+    [[1.0]]
+    """
+
+    function: Kernel
+    parameter: Kernel
+
+    def combine(self, function: Any, parameter: Any) -> Any:
+        return function
+
+    def noise(self, x: Points) -> Float[Array, " n"]:
+        return self.function.noise(x)
 
 
 def functions_of(kernel: Kernel) -> tuple[Kernel, ...]:

@@ -16,7 +16,7 @@ log integral of prior times sites.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -30,10 +30,9 @@ from quantprop.core.sites import Marginal, change, moved
 from quantprop.inference.engine.fixed_point import Evaluation, InferenceProblem, conditioned
 from quantprop.learning.objectives import Objective
 from quantprop.likelihoods.base import Scalar
-from quantprop.methods.base import Summary, Weight, renewal
+from quantprop.methods.base import Summary, Weight, each_row, renewal
 from quantprop.numerics.krylov import minimal_residual
-from quantprop.priors.base import Cotangent, Prior, Response
-from quantprop.runtime.batches import rowwise
+from quantprop.priors.base import Cotangent, Moves, Prior, Response
 
 # Residual of the adjoint equation, relative to its right side. It follows the residual of inference, in which the
 # gradient's error is of first order too.
@@ -51,12 +50,12 @@ class Gradient(Record):
 
 class Slopes(Record):
     """Derivatives of each observation's updated site and value, (p, q, value), in its surroundings c, its site, and
-    the likelihood's parameters.
+    the likelihood's parameters. An observation of several latent values has p and q of each of them.
     """
 
-    around: Float[Array, "2 3 n"]
-    site: Float[Array, "2 3 n"]
-    likelihood: Float[Array, "l 3 n"]
+    around: Float[Array, "k k+1 n"]
+    site: Float[Array, "k k+1 n"]
+    likelihood: Float[Array, "l k+1 n"]
 
 
 def slopes(
@@ -68,33 +67,40 @@ def slopes(
     def rules(near, own, numbers):
         likelihood = rebuilt(numbers)
         data = (problem.data, problem.weight, near, own)
-        new = rowwise(partial(renewal, problem.method, likelihood), *data)
-        value = rowwise(partial(objective.local, likelihood), *data, new)
+        new = each_row(partial(renewal, problem.method, likelihood), *data)
+        value = each_row(partial(objective.local, likelihood), *data, new)
         p = jnp.sqrt(marginals.variance) * (new.site.nu - marginals.mean * new.site.tau)
-        return jnp.stack([p, marginals.variance * new.site.tau, value]), value
+        moves = jnp.stack([p, marginals.variance * new.site.tau])
+        return jnp.concatenate([_by_row(moves), value[None]]), value
 
-    nothing = jnp.zeros((2, len(sites.nu)))
+    nothing = jnp.zeros((2, *sites.nu.shape))
+    k = len(_by_row(nothing))
 
     def along(direction):
-        c, s, numbers = jnp.split(direction, (2, 4))
-        near, own = change(marginals, nothing + c[:, None], nothing + s[:, None])
+        c, s, numbers = jnp.split(direction, (k, 2 * k))
+        near, own = change(marginals, *(nothing + part.reshape(*nothing.shape[:-1], 1) for part in (c, s)))
         towards = (near, own, numbers.astype(flat.dtype))  # float32 if there are none
         _, slope, value = jax.jvp(rules, (marginals, sites, flat), towards, has_aux=True)
         return value, slope
 
-    value, slope = jax.vmap(along, out_axes=(None, 0))(jnp.eye(4 + len(flat)))
+    value, slope = jax.vmap(along, out_axes=(None, 0))(jnp.eye(2 * k + len(flat)))
     counts = problem.weight.total > 0
-    return jnp.where(counts, value, 0.0), Slopes(*jnp.split(jnp.where(counts, slope, 0.0), (2, 4)))
+    return jnp.where(counts, value, 0.0), Slopes(*jnp.split(jnp.where(counts, slope, 0.0), (k, 2 * k)))
+
+
+def _by_row(moves: Float[Array, "2 ... n"]) -> Float[Array, "k n"]:
+    """All moves of a row in one column."""
+    return moves.reshape(-1, moves.shape[-1])
 
 
 class Pull(Record):
     """∂J of everything that is not local, as cotangents."""
 
     value: Float[Array, " n"]
-    around: Float[Array, "2 n"]
-    site: Float[Array, "2 n"]
+    around: Moves
+    site: Moves
     log_determinant: Scalar
-    mean: Float[Array, " n"]
+    mean: Float[Array, "..."]
 
 
 def pull(problem: InferenceProblem, objective: Objective, at: Evaluation, values: Array) -> tuple[Scalar, Pull]:
@@ -105,16 +111,14 @@ def pull(problem: InferenceProblem, objective: Objective, at: Evaluation, values
         summary = Summary(mean, own, near, log_determinant, problem.weight.total)
         return objective.total(problem.method, values, summary)
 
-    nothing = jnp.zeros((2, len(values)))
+    nothing = jnp.zeros((2, *at.marginals.mean.shape))
     value, by = jax.value_and_grad(total, argnums=(0, 1, 2, 3, 4))(
         values, nothing, nothing, at.log_determinant, problem.prior.mean
     )
     return value, Pull(*by)
 
 
-def adjoint(
-    slope: Slopes, response: Response, right: Float[Array, "2 n"], weight: Weight, tol: Scalar
-) -> tuple[Array, Scalar]:
+def adjoint(slope: Slopes, response: Response, right: Moves, weight: Weight, tol: Scalar) -> tuple[Array, Scalar]:
     """y of (I − ∂R/∂s)ᵀ y = right, and what is left of the equation: `tol` if all went well.
 
     Solved for √w y, since each of the w copies of a row of weight w has the row's y: residuals are those of equal rows.
@@ -131,15 +135,16 @@ def adjoint(
     return scaled / root, left
 
 
-def _through(slope: Float[Array, "2 3 n"], y: Float[Array, "2 n"]) -> Float[Array, "2 n"]:
+def _through(slope: Float[Array, "k k+1 n"], y: Moves) -> Moves:
     """y of the renewed sites, carried back through a rule: products and sums that XLA fuses, unlike `einsum`."""
-    return slope[:, 0] * y[0] + slope[:, 1] * y[1]
+    each = enumerate(_by_row(y))
+    return reduce(jnp.add, [slope[:, k] * own for k, own in each]).reshape(y.shape)
 
 
 class LocalCotangent(Record):
     """Cotangents of each observation's surroundings and of the likelihood's parameters."""
 
-    around: Float[Array, "2 n"]
+    around: Moves
     likelihood: Float[Array, " l"]
 
 
@@ -156,8 +161,8 @@ def gradient(
     values, slope = slopes(problem, objective, at.marginals, at.sites)
     value, total = pull(problem, objective, at, values)
     local = LocalCotangent(
-        total.around + slope.around[:, 2] * total.value,
-        slope.likelihood[:, 2] @ total.value,
+        total.around + (slope.around[:, -1] * total.value).reshape(total.around.shape),
+        slope.likelihood[:, -1] @ total.value,
     )
     moving = Moving(local, jnp.zeros(()), jnp.zeros(()))
     if exact:
@@ -174,7 +179,7 @@ def _stationary(
     data = (problem.data, problem.weight, at.marginals, at.sites)
 
     def local(numbers):
-        return rowwise(partial(renewal, problem.method, rebuilt(numbers)), *data).value
+        return each_row(partial(renewal, problem.method, rebuilt(numbers)), *data).value
 
     by = jax.jacfwd(local)(flat) if flat.size else jnp.zeros((len(at.values), 0))
     counts = problem.weight.total > 0
@@ -197,7 +202,7 @@ def with_moving_sites(
     problem: InferenceProblem, at: Evaluation, response: Response, slope: Slopes, total: Pull, fixed: LocalCotangent
 ) -> Moving:
     """Let the sites follow the prior and the likelihood."""
-    site = total.site + slope.site[:, 2] * total.value
+    site = total.site + (slope.site[:, -1] * total.value).reshape(total.site.shape)
     site = site + total.log_determinant * response.of_determinant()
     mean, variance = at.marginals.mean, at.marginals.variance
     sd = jnp.sqrt(variance)
@@ -210,6 +215,6 @@ def with_moving_sites(
     y, left = adjoint(slope, response, site + sent, weight, tol * scale)
     left = left / jnp.where(scale > 0, scale, 1.0)
     around = fixed.around + _through(slope.around, y)
-    likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :2], y)
+    likelihood = fixed.likelihood + jnp.einsum("lin,in->l", slope.likelihood[:, :-1], _by_row(y))
     renewed = jnp.stack([sd * (at.change.nu - mean * at.change.tau), variance * at.change.tau])
     return Moving(LocalCotangent(around, likelihood), jnp.sum(y * renewed), left)

@@ -58,25 +58,27 @@ class WarmStarts:
         A datum whose τ is not positive at every known θ keeps its newest site.
         """
         share = self._shares(rows, theta)
-        log_tau, pull = ((share[:, None] @ kept[rows])[:, 0] for kept in (self.log_tau, self.pull))
+        shape = self.newest.nu[rows].shape
+        log_tau, pull = ((share[:, None] @ kept[rows].reshape(*share.shape, -1)).reshape(shape)
+                         for kept in (self.log_tau, self.pull))  # fmt: skip
         tau, known = np.exp(log_tau), np.isfinite(log_tau)
         nu = np.where(known, pull * np.sqrt(tau), self.newest.nu[rows])
         return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
 
     def of_first(self, n: int) -> Memory:
         """The cached sites of the first problem, of its first n rows."""
-        sites = Natural(self.newest.nu[0, :n], self.newest.tau[0, :n])
-        return Memory(self.theta[0], self.log_tau[0, :, :n], self.pull[0, :, :n], sites, int(self.place[0]))
+        sites = Natural(self.newest.nu[0, ..., :n], self.newest.tau[0, ..., :n])
+        return Memory(self.theta[0], self.log_tau[0, ..., :n], self.pull[0, ..., :n], sites, int(self.place[0]))
 
     def recall(self, memory: Memory) -> None:
         """Know of the first problem what is given, and nothing else: as if all of it had been added here. Further rows
         are padded ones, without sites.
         """
-        n = len(memory.newest.nu)
+        n = memory.newest.nu.shape[-1]
         for kept, part in ((self.newest.nu, memory.newest.nu), (self.newest.tau, memory.newest.tau)):
-            kept[0, :n], kept[0, n:] = part, 0.0
+            kept[0, ..., :n], kept[0, ..., n:] = part, 0.0
         for kept, part in ((self.log_tau, memory.log_tau), (self.pull, memory.pull)):
-            kept[0, :, :n], kept[0, :, n:] = part, np.nan
+            kept[0, ..., :n], kept[0, ..., n:] = part, np.nan
         self.theta[0], self.place[0], self.seen[0] = memory.theta, memory.place, True
 
     def _shares(self, rows: Int[np.ndarray, " k"], theta: Float[np.ndarray, "k theta"]) -> Float[np.ndarray, "k m"]:

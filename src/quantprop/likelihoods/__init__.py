@@ -22,6 +22,7 @@ from quantprop.likelihoods.probabilities import Binomial as Binomial
 from quantprop.likelihoods.rates import Gamma as Gamma
 from quantprop.likelihoods.survival import LogLogistic as LogLogistic
 from quantprop.likelihoods.survival import Weibull as Weibull
+from quantprop.likelihoods.varying import Varying as Varying
 from quantprop.likelihoods.warped import Warped as Warped
 from quantprop.likelihoods.zero_inflated import ZeroInflatedNegativeBinomial as ZeroInflatedNegativeBinomial
 from quantprop.likelihoods.zero_inflated import ZeroInflatedPoisson as ZeroInflatedPoisson

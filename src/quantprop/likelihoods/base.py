@@ -12,13 +12,20 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Bool
 
 from quantprop.core.data import check_entries, positive_rows, real_array, spread
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import bounded as bounded
 from quantprop.core.records import Record
 from quantprop.core.sites import Datum, Moments, Scalar, Split
-from quantprop.likelihoods.tilted import latent_nodes, panel_moments, quadrature_expectation, smooth_moments
+from quantprop.likelihoods.tilted import (
+    few_node_moments,
+    latent_nodes,
+    panel_moments,
+    quadrature_expectation,
+    smooth_moments,
+)
 from quantprop.numerics.mixtures import FINE, Fineness, Places, expectation
 from quantprop.numerics.mixtures import places as places
 from quantprop.numerics.quadrature import Landmarks
@@ -62,6 +69,7 @@ class Likelihood(Record):
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
     noise_name: ClassVar[str | None] = None  # the parameter that is the scale of y about f; then f has the unit of y
     columns: ClassVar[int] = 1  # numbers that make up one y
+    latents: ClassVar[int] = 1  # latent values of a row; several are the entries of an array, as are their sites
     lattice: ClassVar[Limits | None] = None  # of a discrete y: its first value and its step
     interval: ClassVar[Limits] = (-np.inf, np.inf)  # that holds y
 
@@ -78,6 +86,10 @@ class Likelihood(Record):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         """Moments of the tilted density: in closed form if a stable one exists, otherwise by quadrature."""
         return smooth_moments(self, datum, cavity) if self.smooth else panel_moments(self, datum, cavity)
+
+    def few_node_moments(self, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
+        """The same by the small quadrature rule, and whether they are accurate."""
+        return few_node_moments(self, datum, cavity)
 
     @property
     def closed(self) -> bool:

@@ -12,10 +12,9 @@ import numpy as np
 from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, Split
 from quantprop.likelihoods.classes import ClassLikelihood
-from quantprop.likelihoods.tilted import few_node_moments
 from quantprop.numerics.smooth import if_trusted
 
-_moments = if_trusted(few_node_moments)
+_moments = if_trusted(lambda likelihood, datum, cavity: likelihood.few_node_moments(datum, cavity))
 
 
 class Derived(Likelihood):
@@ -74,6 +73,7 @@ class WithFewNodes(Derived):
     name = "with the small rule"
     log_concave: ClassVar[Any] = property(lambda self: self.base.log_concave)
     closed: ClassVar[Any] = property(lambda self: self.base.closed)
+    latents: ClassVar[Any] = property(lambda self: self.base.latents)
 
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return self.base.moments(datum, cavity) if self.base.closed else _moments(self.base, datum, cavity)

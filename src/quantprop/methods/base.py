@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
@@ -11,6 +13,7 @@ from quantprop.core.gaussian import Natural, Vector
 from quantprop.core.records import Record
 from quantprop.core.sites import Marginal
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
+from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
 
 
@@ -37,7 +40,7 @@ class Renewal(Record):
 class Summary(Record):
     """The quantities of a posterior that an objective needs, for any backend."""
 
-    prior_mean: Float[Array, " n"]
+    prior_mean: Float[Array, "..."]
     sites: Natural
     marginals: Marginal
     log_determinant: Scalar
@@ -61,6 +64,8 @@ class Method(Record):
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
         """Raise if the method does not support the likelihood, or such weights."""
+        if likelihood.latents > 1:
+            raise ValueError(f"{type(self).__name__} does not support a parameter that varies with x: use EP or QP")
 
     def share(self, weight: Weight) -> Vector:
         """The fraction of each row's site that is removed at a time: that of one copy."""
@@ -101,6 +106,18 @@ def renewal(
 ) -> Renewal:
     """`method.renew`, as engines and derivatives call it."""
     return method.renew(likelihood, datum, weight, marginal, site)
+
+
+def each_row(rule: Callable, *rows: Any) -> Any:
+    """A rule for every row of data, weights, marginals, sites and so on; several latent values of a row, whose axis is
+    the first, are an array for the rule.
+    """
+    found = rowwise(rule, *(row if isinstance(row, Datum) else _transposed(row) for row in rows))
+    return jax.tree.map(lambda part: jnp.moveaxis(part, 0, -1), found)
+
+
+def _transposed(rows: Any) -> Any:
+    return jax.tree.map(lambda part: jnp.moveaxis(part, -1, 0), rows)
 
 
 def quadratic(summary: Summary) -> Scalar:

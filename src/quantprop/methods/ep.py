@@ -50,6 +50,9 @@ class EP(Method):
         if not likelihood.projectable:
             raise ValueError(f"EP and QP do not support the {likelihood.name} likelihood: use "
                              "likelihoods.MultinomialProbit(), or VB or Laplace")  # fmt: skip
+        if likelihood.latents > 1 and (self.power != 1.0 or weight.exponent is not None):
+            raise ValueError("a parameter that varies with x is supported with power 1 only, and without weights "
+                             "between 0 and 1: use EP() or QP(), and weights of 0, 1 or more")  # fmt: skip
         if likelihood.singular and (self.power != 1.0 or weight.exponent is not None):
             raise ValueError(
                 f"the {likelihood.name} likelihood with this link supports power 1 only, and no weights between 0 and "
@@ -84,7 +87,7 @@ class EP(Method):
         """log Z_i: what `renew` has divided by the site's integral, NaN where the cavity is improper."""
         removal = Removal(self.share(weight))
         rest = cavity(marginal, site, removal)
-        return removal.share * value + log_site_normalizer(marginal, removal, rest)
+        return removal.share * value + jnp.sum(log_site_normalizer(marginal, removal, rest))
 
     def tilting(
         self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural
@@ -104,9 +107,9 @@ class EP(Method):
         share, retained = removal.share, removal.retained
         projected = self.projection.project(factor, datum, rest)
         part = renewed(rest, projected)
-        log_ratio = projected.log_normalizer - log_site_normalizer(marginal, removal, rest)
-        value = log_ratio / share - 0.5 * retained * marginal.mean**2
-        proper = (rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu)
+        log_ratio = projected.log_normalizer - jnp.sum(log_site_normalizer(marginal, removal, rest))
+        value = log_ratio / share - jnp.sum(0.5 * retained * marginal.mean**2)
+        proper = jnp.all((rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu))
         return Renewal(Natural(part.nu / share, part.tau / share + retained), value, proper)
 
     def evidence(self, values: Array, summary: Summary) -> Scalar:

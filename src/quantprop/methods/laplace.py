@@ -29,6 +29,7 @@ class Laplace(Method):
     ascends: ClassVar[bool] = True
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
+        super().check(likelihood, weight)
         if not likelihood.differentiable:
             raise ValueError(f"Laplace does not support the {likelihood.name} likelihood: log p(y | f) has no second "
                              "derivative at a possible mode; use EP, QP or VB")  # fmt: skip

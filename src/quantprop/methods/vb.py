@@ -36,6 +36,7 @@ class VB(Method):
         return 0.0 * weight.copies  # power EP's limit
 
     def check(self, likelihood: Likelihood, weight: Weight) -> None:
+        super().check(likelihood, weight)
         if not likelihood.integrable:
             raise ValueError(f"VB does not support the {likelihood.name} likelihood: E_q[log p(y | f)] is −∞ for every "
                              "Gaussian q; use EP or QP, or a different link, such as one with noise")  # fmt: skip

@@ -6,6 +6,7 @@ from quantprop.priors.dense import Dense, DensePrior
 from quantprop.priors.inducing import Inducing, InducingPrior
 from quantprop.priors.markov import Markov, MarkovPrior
 from quantprop.priors.neighbours import Neighbours, NeighboursPrior
+from quantprop.priors.per_function import PerFunction, PerFunctionPrior
 
 PROCESSES: tuple[type[Process], ...] = tuple(Process.__subclasses__())  # those imported above: the library's own
 
@@ -25,6 +26,8 @@ __all__ = [
     "MarkovPrior",
     "Neighbours",
     "NeighboursPrior",
+    "PerFunction",
+    "PerFunctionPrior",
     "Prior",
     "Process",
     "TwoClassesInducing",

@@ -16,9 +16,8 @@ from quantprop.core.sites import Marginal, unit
 from quantprop.inference.status import CONVERGED, IMPROPER_CAVITIES, IMPROPER_START, MAX_SWEEPS, STALLED
 from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.derived import WithFewNodes
-from quantprop.methods.base import Method, Renewal, Summary, Weight, renewal
+from quantprop.methods.base import Method, Renewal, Summary, Weight, each_row, renewal
 from quantprop.priors.base import Conditioned, Prior
-from quantprop.runtime.batches import rowwise
 from quantprop.runtime.programs import part
 
 OSCILLATION = 0.25  # two updates that change less than this fraction of the first one's change only oscillate
@@ -92,7 +91,8 @@ def evaluate(problem: InferenceProblem, post: Conditioned) -> Evaluation:
     once, twice = (jnp.sum(scaled(problem, to, post.marginals) ** 2) for to in (change, onward))
     onward = jax.tree.map(lambda a, b: jnp.where(twice > OSCILLATION**2 * once, a, b), onward, change)
     squares = once + jnp.sum(jnp.where(improper, weight.copies, 0.0))
-    residual = jnp.sqrt(squares / (2.0 * jnp.sum(jnp.where(counts, weight.copies, 0.0))))
+    values_moved = 2.0 * problem.likelihood.latents
+    residual = jnp.sqrt(squares / (values_moved * jnp.sum(jnp.where(counts, weight.copies, 0.0))))
     summary = Summary(prior.mean, sites, post.marginals, post.log_determinant, weight.total)
     merit, evidence = method.merit(values, summary), method.evidence(values, summary)
     proper = post.proper & jnp.isfinite(residual) & jnp.isfinite(merit)
@@ -108,7 +108,7 @@ def renewals(problem: InferenceProblem, post: Conditioned) -> tuple[Renewal, Ren
     sweep, against 0.97 with one renewal. Rules that integrate cost more than they would save; where sites may be
     negative, means do not follow from the factor alone.
     """
-    renew = partial(rowwise, partial(renewal, problem.method, problem.likelihood), problem.data, problem.weight)
+    renew = partial(each_row, partial(renewal, problem.method, problem.likelihood), problem.data, problem.weight)
     if problem.negative_sites or not problem.method.quick(problem.likelihood, problem.weight):
         new = renew(post.marginals, post.sites)
         return new, new
@@ -146,7 +146,7 @@ def conditioned(at: Evaluation, factor: Any) -> Conditioned:
     return Conditioned(at.sites, at.marginals, at.log_determinant, at.proper, factor)
 
 
-def scaled(problem: InferenceProblem, change: Natural, at: Marginal) -> Float[Array, "2 n"]:
+def scaled(problem: InferenceProblem, change: Natural, at: Marginal) -> Float[Array, "2 ..."]:
     """A change of sites in units of the marginals: (σ² Δτ, σ(Δν − μ Δτ)); independent of the scale of f.
 
     The w copies of a row of weight w each change by 1/w of it: their squares sum to 1/w of its square.

@@ -24,8 +24,8 @@ PATIENCE = 60  # sweeps; acceleration that has not converged by then circles a n
 class Memory(NamedTuple):
     """Anderson's memory: the last accepted sites and their proposed changes, (ν, τ) each; `held` are in use."""
 
-    sites: Float[Array, "m 2 n"]
-    changes: Float[Array, "m 2 n"]
+    sites: Float[Array, "m 2 ..."]
+    changes: Float[Array, "m 2 ..."]
     held: Int[Array, ""]
 
 
@@ -42,12 +42,12 @@ class SweepState(NamedTuple):
 
 def accelerated(problem: InferenceProblem, memory: Memory, at: Evaluation, step: Scalar) -> Natural:
     """Anderson's proposal from the memory, its least squares in the scaled coordinates of the current marginals."""
-    used = (jnp.arange(MEMORY_DEPTH) < memory.held)[:, None, None]
+    used = jnp.expand_dims(jnp.arange(MEMORY_DEPTH) < memory.held, tuple(range(1, memory.sites.ndim)))
     sites, change = _both(at.sites), _both(at.onward)
     d_sites = jnp.where(used, sites - memory.sites, 0.0)
     d_change = jnp.where(used, change - memory.changes, 0.0)
-    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals))(d_change)  # MEMORY_DEPTH × 2 × n
-    target = scaled(problem, at.onward, at.marginals)
+    basis = jax.vmap(lambda c: scaled(problem, Natural(*c), at.marginals))(d_change)
+    basis, target = basis.reshape(MEMORY_DEPTH, 2, -1), scaled(problem, at.onward, at.marginals).reshape(2, -1)
     norm = jnp.sqrt(jnp.sum(basis**2, axis=(1, 2)))
     unit = basis / jnp.where(norm > 0, norm, 1.0)[:, None, None]
     gram = jnp.einsum("ain,bin->ab", unit, unit) + jnp.diag(jnp.where(norm > 0, 1e-12, 1.0))
@@ -56,7 +56,7 @@ def accelerated(problem: InferenceProblem, memory: Memory, at: Evaluation, step:
     return Natural(*(sites + step * change - jnp.tensordot(gamma, d_sites + step * d_change, axes=1)))
 
 
-def _both(part: Natural) -> Float[Array, "2 n"]:
+def _both(part: Natural) -> Float[Array, "2 ..."]:
     return jnp.stack([part.nu, part.tau])
 
 
@@ -102,7 +102,7 @@ def solve_parallel(
     problem = problem.for_sweeps()
     shapes = jax.eval_shape(swept, problem, start)
     blank, factor = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes)  # replaced by the first sweep
-    nothing = jnp.zeros((MEMORY_DEPTH, 2, len(start.nu)))
+    nothing = jnp.zeros((MEMORY_DEPTH, 2, *start.nu.shape))
     memory = Memory(nothing, nothing, jnp.asarray(0))
     state = SweepState(start, blank, factor, memory, jnp.asarray(1.0), jnp.asarray(0))
 

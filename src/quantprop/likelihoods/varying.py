@@ -1,0 +1,202 @@
+"""A likelihood with one of its parameters a function of x: each row has two latent values, f and g.
+
+Given g the likelihood is an ordinary one, with a number for its parameter. So the integral over f is the one that it
+has already, closed or by quadrature, and what is left is an integral over g alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool
+
+from quantprop.core.gaussian import Normal
+from quantprop.core.records import changed, field
+from quantprop.core.sites import Moments, Scalar
+from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Places, landmarks
+from quantprop.likelihoods.classes import ClassLikelihood
+from quantprop.likelihoods.derived import ByOutput, WithFewNodes
+from quantprop.likelihoods.tilted import on_few_nodes, panel_moments, quadrature_moments, tilt
+from quantprop.numerics.smooth import unless_trusted
+from quantprop.runtime.names import check_name
+
+WINDOW, STEPS = 12.0, 33  # the integral over f is compared at this many values of g, so far about its cavity
+PLATEAU = 0.5  # nats below the largest of these at which the likelihood still counts as high
+
+
+def of_base(name: str) -> Any:
+    """A fact about the likelihood that the parameter is one of."""
+    return property(lambda self: getattr(self.base, name))
+
+
+class Varying(Likelihood):
+    """p(y | f, g) = p(y | f) of a likelihood with one parameter a function of x: its value times exp(g), g being a
+    latent function with a kernel of its own. A parameter between 0 and 1 has the odds p/(1 − p) multiplied instead.
+
+    The kernel of the model is `kernels.PerParameter`. EP and QP support it; VB and Laplace do not.
+
+    Args:
+        base: The likelihood. Its own value of the parameter is that where g = 0; learned.
+        parameter: Name of the parameter, such as "scale", "dispersion", "shape" or "inflation".
+
+    >>> import numpy as np
+    >>> from quantprop import Model, infer, kernels, likelihoods
+    >>> x = np.linspace(0.0, 3.0, 60)
+    >>> y = np.sin(2.0 * x) + np.exp(x - 3.0) * np.random.default_rng(0).standard_normal(60)
+    >>> kernel = kernels.PerParameter(kernels.SquaredExponential(), kernels.SquaredExponential())
+    >>> model = Model(kernel, likelihoods.Varying(likelihoods.Gaussian(0.3), "scale"))
+    >>> infer(model, x[:, None], y, "ep").parameter_at([[0.0], [3.0]]).median.round(2).tolist()
+    [0.06, 0.76]
+    """
+
+    base: Likelihood
+    parameter: str = field(static=True)
+
+    name = "varying"
+    latents = 2
+    smooth = True
+    closed = False
+
+    columns: ClassVar[Any] = of_base("columns")
+    support: ClassVar[Any] = of_base("support")
+    observes: ClassVar[Any] = of_base("observes")
+    scaled_by: ClassVar[Any] = of_base("scaled_by")
+    lattice: ClassVar[Any] = of_base("lattice")
+    interval: ClassVar[Any] = of_base("interval")
+
+    def __check_init__(self) -> None:
+        base = self.base
+        if not isinstance(base, Likelihood):
+            raise TypeError(f"Varying: base must be a likelihood; got {base!r}")
+        if isinstance(base, (ByOutput, ClassLikelihood, Varying)):
+            raise ValueError(f"Varying: {type(base).__name__} is not supported: its rows already have several latent "
+                             "values or likelihoods; use a likelihood of one function")  # fmt: skip
+        known = varying_parameters(base)
+        if not known:
+            raise ValueError(f"Varying: {type(base).__name__} has no positive parameter that could vary with x")
+        check_name(f"Varying: parameter of {type(base).__name__}", self.parameter, known)
+
+    def at(self, g: Scalar) -> Likelihood:
+        """The likelihood with a number for its parameter."""
+        value, upper = getattr(self.base, self.parameter), self.base.bounds[self.parameter][1]
+        xp = np if isinstance(g, np.ndarray) else jnp  # of predictions
+        new = value * xp.exp(g) if upper > 1.0 else 1.0 / (1.0 + (1.0 / value - 1.0) * xp.exp(-g))
+        return changed(self.base, **{self.parameter: new})
+
+    # --- the mathematics: f and g are the two entries of an array ----------------------------------------------------
+
+    def log_prob(self, datum: Datum, f: Any) -> Scalar:
+        return self.at(f[1]).log_prob(datum, f[0])
+
+    def start(self, datum: Datum) -> tuple[Any, Any]:
+        """The likelihood's own start for f, where it has one; none for g."""
+        nu, tau = self.base.start(datum)
+        return jnp.stack([nu, jnp.zeros_like(nu)]), jnp.stack([tau, jnp.zeros_like(tau)])
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        return _moments(self, datum, cavity)
+
+    def few_node_moments(self, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
+        return few_node_pair(self, datum, cavity)
+
+    # --- y, as the user gives it -------------------------------------------------------------------------------------
+
+    def in_support(self, y: np.ndarray, trials: np.ndarray) -> np.ndarray:
+        return self.base.in_support(y, trials)
+
+    def code(self, y: np.ndarray) -> np.ndarray:
+        return self.base.code(y)
+
+    def response(self, y: np.ndarray) -> np.ndarray:
+        return self.base.response(y)
+
+    def greatest(self, datum: Datum) -> Scalar:
+        return self.base.greatest(datum)
+
+    def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
+        return self.base.typical(datum, f)
+
+    def cdf_places(self, datum: Datum) -> Places:
+        return self.base.cdf_places(datum)
+
+
+def varying_parameters(likelihood: Likelihood) -> tuple[str, ...]:
+    """Names of the positive numbers of a likelihood that learning may change, which can be functions of x as well."""
+    fields = {name: getattr(likelihood, name) for name in likelihood.bounds}
+    scalars = {name: getattr(value, "value", value) for name, value in fields.items()}
+    return tuple(name for name, value in scalars.items() if np.ndim(value) == 0 and likelihood.bounds[name][0] > 0)
+
+
+class OfParameter(Likelihood):
+    """∫ p(y | f, g) N(f | cavity) df, a likelihood of g alone; its landmarks are those near a Gaussian of g."""
+
+    whole: Varying
+    cavity: Normal
+    near: Normal
+    exact: bool = field(static=True)
+
+    name = "of the parameter"
+    support = "as its base"
+    smooth = True
+
+    def given(self, datum: Datum, g: Scalar) -> Moments:
+        """Moments of f given g: by panels if `exact`, or by the small rule and NaN where that is not accurate enough,
+        unless they have a closed form.
+        """
+        base = self.whole.at(g)
+        return (panel_moments if self.exact and not base.closed else _given)(base, datum, self.cavity)
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return self.given(datum, f).log_normalizer
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        """The place nearest to the Gaussian's mean where the integral is about as large as anywhere."""
+        away = jnp.maximum(1.0, jnp.sqrt(self.near.variance)) * jnp.linspace(-WINDOW, WINDOW, STEPS)
+        values = jax.vmap(lambda d: self.log_prob(datum, self.near.mean + d))(away)
+        distance = jnp.where(values > jnp.max(values) - PLATEAU, jnp.abs(away), jnp.inf)
+        return landmarks((self.near.mean + away[jnp.argmin(distance)], 1.0))
+
+    def mixed(self, datum: Datum, g: Any, mass: Any) -> Moments:
+        """Moments of f if g has these values with these probabilities: those of a mixture of the densities given g."""
+        given = jax.vmap(lambda g: self.given(datum, g))(g)
+        log_normalizer, shift, ratio, shrink = (jnp.sum(mass * part) for part in jax.tree.leaves(given))
+        spread = jnp.sum(mass * (given.shift - shift) ** 2) / self.cavity.variance
+        return Moments(log_normalizer, shift, ratio + spread, shrink - spread)
+
+
+def _given(base: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+    return WithFewNodes(base).moments(datum, cavity)
+
+
+def in_turn(likelihood: Varying, cavity: Normal, exact: bool) -> tuple[OfParameter, Normal]:
+    """The likelihood of g with f integrated out under its cavity, and the cavity of g."""
+    f, g = (Normal(cavity.mean[k], cavity.variance[k]) for k in range(2))
+    return OfParameter(likelihood, f, g, exact), g
+
+
+def both(f: Moments, g: Moments) -> Moments:
+    """Moments of both latent values of a datum, from those of each."""
+    return Moments(g.log_normalizer, *(jnp.stack([getattr(f, name), getattr(g, name)])
+                                       for name in ("shift", "ratio", "shrink")))  # fmt: skip
+
+
+def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
+    """Moments of f and g by the small rule over g, and whether they are accurate."""
+    of_g, g = in_turn(likelihood, cavity, exact=False)
+    few = on_few_nodes(of_g, datum, g)
+    f = of_g.mixed(datum, g.mean + few.nodes.offset, few.nodes.mass / few.total)
+    return both(f, few.moments), few.trusted
+
+
+def panel_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> Moments:
+    """The same by panels."""
+    of_g, g = in_turn(likelihood, cavity, exact=True)
+    tilted = tilt(of_g, datum, g)
+    f = of_g.mixed(datum, tilted.f.ravel(), tilted.density.mass.ravel())
+    return both(f, quadrature_moments(of_g, tilted, g))
+
+
+_moments = unless_trusted(few_node_pair, panel_pair)

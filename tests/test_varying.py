@@ -1,0 +1,206 @@
+"""A parameter of the likelihood as a function of x: rule, posterior, gradients and predictions against sums."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from quantprop import EP, Model, fit, infer, kernels, likelihoods
+from quantprop.core.gaussian import Normal
+from quantprop.core.parameters import packed
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
+from quantprop.likelihoods import Datum, Varying
+from quantprop.likelihoods.varying import few_node_pair, panel_pair
+
+MCYCLE = np.loadtxt(Path(__file__).parent / "oracles" / "mcycle.csv", delimiter=",", skiprows=1)
+RNG = np.random.default_rng(0)
+X = np.sort(RNG.uniform(0.0, 6.0, 30))[:, None]
+Y = np.sin(X[:, 0]) + 0.5 * np.exp(0.5 * np.sin(2.0 * X[:, 0])) * RNG.standard_normal(30)
+
+
+def kernel_of(variance: float = 0.7) -> kernels.PerParameter:
+    return kernels.PerParameter(kernels.SquaredExponential(1.2, 0.9), kernels.Matern52(variance, 1.4))
+
+
+GAUSSIAN = Varying(likelihoods.Gaussian(0.4), "scale")
+MODEL = Model(kernel_of(), GAUSSIAN)
+
+# --- the rule --------------------------------------------------------------------------------------------------------
+
+
+def summed(log_prob, centre, width, mean, variance):
+    """log Z, and means and variances of f and g, by sums over a grid of f, dense around the observation, and of g."""
+    ends = mean[:, None] + 13.0 * np.sqrt(variance)[:, None] * np.array([-1.0, 1.0])
+    g = np.linspace(*ends[1], 1200)
+    t = np.linspace(*np.arcsinh((ends[0] - centre) / width), 2400)
+    f = centre + width * np.sinh(t)
+    log_density = log_prob(f[:, None], g) - 0.5 * (f[:, None] - mean[0]) ** 2 / variance[0]
+    log_density = log_density - 0.5 * (g - mean[1]) ** 2 / variance[1]
+    top = log_density.max()
+    mass = np.exp(log_density - top) * width * np.cosh(t)[:, None]
+    total = mass.sum()
+    out = [top + np.log(total * (t[1] - t[0]) * (g[1] - g[0]) / (2.0 * np.pi)) - 0.5 * np.log(variance).sum()]
+    for at, share in ((f, mass.sum(1) / total), (g, mass.sum(0) / total)):
+        out += [share @ at, share @ (at - share @ at) ** 2]
+    return np.array(out)
+
+
+def gaussian(y, level):
+    return lambda f, g: norm.logpdf(y, f, level * np.exp(g))
+
+
+def moments(rule, likelihood, y, mean, variance):
+    """log Z, and means and variances of f and g, and which rows the rule trusts."""
+    with jax.enable_x64(True):
+        data = Datum(y, np.ones(len(y)), np.ones(len(y)))
+        found, trusted = jax.jit(jax.vmap(lambda datum, cavity: rule(likelihood, datum, cavity)))(
+            data, Normal(mean, variance)
+        )
+        found, trusted = jax.tree.map(np.asarray, (found, trusted))
+    at, spread = mean + found.shift, variance * found.ratio
+    assert np.allclose(found.ratio + found.shrink, 1.0, rtol=0, atol=1e-12)
+    rows = np.column_stack([found.log_normalizer, at[:, 0], spread[:, 0], at[:, 1], spread[:, 1]])
+    return rows, np.broadcast_to(trusted, len(y))
+
+
+def by_panels(*given):
+    return panel_pair(*given), True
+
+
+@pytest.mark.parametrize("rule", [few_node_pair, by_panels])
+def test_the_rule_is_a_double_integral(rule):
+    rng = np.random.default_rng(1)
+    mean = np.stack([rng.normal(0.0, 2.0, 50), rng.normal(0.0, 1.5, 50)], axis=1)
+    variance = np.exp(np.stack([rng.uniform(-4.0, 3.0, 50), rng.uniform(-4.0, 1.5, 50)], axis=1))
+    y, level = rng.normal(0.0, 3.0, 50), 0.5
+    found, trusted = moments(rule, Varying(likelihoods.Gaussian(level), "scale"), y, mean, variance)
+    for i in np.flatnonzero(trusted):
+        width = max(1e-6, min(level * np.exp(mean[i, 1] - 13.0 * np.sqrt(variance[i, 1])), np.sqrt(variance[i, 0])))
+        exact = summed(gaussian(y[i], level), y[i], width, mean[i], variance[i])
+        np.testing.assert_allclose(found[i], exact, rtol=0, atol=1e-8 * max(1.0, *variance[i]))
+    assert trusted.sum() >= 45
+
+
+# --- the posterior ---------------------------------------------------------------------------------------------------
+
+
+def test_a_constant_function_is_the_likelihood_itself():
+    varying = infer(Model(kernel_of(1e-14), GAUSSIAN), X, Y, "ep", tol=1e-10)
+    plain = infer(Model(kernel_of().function, GAUSSIAN.base), X, Y, "ep")
+    assert varying.converged
+    assert varying.log_evidence == pytest.approx(plain.log_evidence, abs=1e-7)
+    np.testing.assert_allclose(varying.marginals.mean[0], plain.marginals.mean, atol=1e-7)
+    np.testing.assert_allclose(varying.marginals.variance[0], plain.marginals.variance, atol=1e-7)
+    np.testing.assert_allclose(varying.loo, plain.loo, atol=1e-7)
+    new = [[1.0], [2.5]]
+    np.testing.assert_allclose(varying.predict_y(new).quantile(0.9), plain.predict_y(new).quantile(0.9), atol=1e-5)
+
+
+def test_each_function_has_its_own_posterior():
+    """Given the sites, dense algebra for each function alone."""
+    solution = infer(MODEL, X, Y, "ep", tol=1e-10)
+    new = np.array([[0.5], [7.0]])
+    for k, (kernel, part) in enumerate([("function", solution.function), ("parameter", solution.parameter)]):
+        of = getattr(MODEL.kernel, kernel)
+        with jax.enable_x64(True):
+            gram, cross, own = (np.asarray(one) for one in (of.gram(X), of.cross(X, new), of.diagonal(new)))
+        tau, nu = solution.sites.tau[k], solution.sites.nu[k]
+        inverse = np.linalg.inv(np.eye(len(X)) + gram * tau)
+        latent = part.predict(new)
+        np.testing.assert_allclose(latent.mean, cross.T @ (nu - tau * (inverse @ gram @ nu)), atol=1e-7)
+        explained = np.einsum("ij,ik,kj->j", cross, tau[:, None] * inverse, cross)
+        np.testing.assert_allclose(latent.variance, own - explained, atol=1e-7)
+        np.testing.assert_allclose(solution.marginals.mean[k], inverse @ gram @ nu, atol=1e-7)
+
+
+def gradient_error(model, x, y, objective, method=EP()):
+    """The largest difference from central differences, relative to the gradient's size."""
+    task = prepare(model, x, y, method)
+    surface = Landscape(task.model, task, method, as_objective(objective), True, tol=1e-12, max_sweeps=500)
+    theta, step = packed(surface.parts), 1e-4
+    at = surface.from_cold(theta)
+    assert at.reason == "converged"
+    numeric = [(surface.from_cold(theta + e).value - surface.from_cold(theta - e).value) / (2.0 * step)
+               for e in step * np.eye(len(theta))]  # fmt: skip
+    return np.abs(at.gradient - numeric).max() / np.linalg.norm(numeric)
+
+
+@pytest.mark.parametrize("objective", ["evidence", "loo"])
+def test_gradients_in_the_numbers_of_both_functions(objective):
+    assert gradient_error(MODEL, X, Y, objective) <= 1e-5
+
+
+def test_motorcycle_data_have_noise_that_varies():
+    """MASS's mcycle (Silverman 1985): acceleration of a helmet after an impact, in 50 g."""
+    x, y = MCYCLE[:, :1], MCYCLE[:, 1] / 50.0
+    f, g = kernels.SquaredExponential(1.0, 5.0), kernels.SquaredExponential(1.0, 10.0)
+    plain = fit(Model(f, likelihoods.Gaussian(0.3)), x, y, "ep")
+    varying = fit(Model(kernels.PerParameter(f, g), Varying(likelihoods.Gaussian(0.3), "scale")), x, y, "ep")
+    assert varying.converged
+    assert varying.objective_value - plain.objective_value >= 20.0
+    assert (varying.solution.loo - plain.solution.loo).mean() >= 0.3
+    early, late = varying.solution.parameter_at([[5.0], [30.0]]).median
+    assert early < 0.1 < 0.3 < late
+
+
+# --- predictions -----------------------------------------------------------------------------------------------------
+
+
+def test_the_distribution_of_y_is_an_average_over_both_functions():
+    solution = infer(MODEL, X, Y, "ep")
+    new = np.array([[2.0]])
+    predictive, latent, g = solution.predict_y(new), solution.predict(new), solution.parameter.predict(new)
+    at = g.mean + np.sqrt(g.variance) * np.linspace(-9.0, 9.0, 2001)
+    share = norm.pdf(at, g.mean, np.sqrt(g.variance))
+    share, sd = share / share.sum(), np.sqrt(latent.variance + (0.4 * np.exp(at)) ** 2)
+    y = 0.3
+    assert predictive.log_prob(y)[0] == pytest.approx(np.log(share @ norm.pdf(y, latent.mean, sd)), abs=1e-9)
+    assert predictive.cdf(y)[0] == pytest.approx(share @ norm.cdf(y, latent.mean, sd), abs=1e-9)
+    assert predictive.mean[0] == pytest.approx(latent.mean[0], abs=1e-9)
+    assert predictive.variance[0] == pytest.approx(share @ sd**2, abs=1e-9)
+    assert predictive.cdf(predictive.quantile(0.9))[0] == pytest.approx(0.9, abs=1e-6)
+    draws = predictive.sample(20_000)[:, 0]
+    assert np.mean(draws <= y) == pytest.approx(predictive.cdf(y)[0], abs=0.015)
+    bands = solution.parameter_at(new).quantile([0.05, 0.95])[:, 0]
+    np.testing.assert_allclose(bands, 0.4 * np.exp(g.mean + np.sqrt(g.variance) * norm.ppf([0.05, 0.95])))
+
+
+def test_left_out_densities_are_those_of_a_fit_without_the_row():
+    solution = infer(MODEL, X, Y, "ep", tol=1e-10)
+    apart = infer(MODEL, np.delete(X, 7, axis=0), np.delete(Y, 7), "ep", tol=1e-10)
+    assert solution.loo[7] == pytest.approx(apart.predict_y(X[7:8]).log_prob(Y[7])[0], abs=0.05)
+
+
+# --- bad input -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Varying(likelihoods.Gaussian(), "scael"), "scale"),
+        (lambda: Varying(likelihoods.Probit(), "scale"), "Probit has no positive parameter"),
+        (lambda: Varying(likelihoods.ByOutput((likelihoods.Gaussian(),)), "scale"), "ByOutput is not supported"),
+        (lambda: infer(Model(kernels.Matern32(), GAUSSIAN), X, Y, "ep"), "PerParameter"),
+        (lambda: infer(Model(kernel_of(), likelihoods.Gaussian()), X, Y, "ep"), "likelihoods.Varying"),
+        (lambda: infer(MODEL, X, Y, "vb"), "VB does not support a parameter that varies"),
+        (lambda: infer(MODEL, X, Y, "laplace"), "Laplace does not support a parameter that varies"),
+        (lambda: infer(MODEL, X, Y, "ep", weights=np.full(30, 0.5)), "weights of 0, 1 or more"),
+        (lambda: infer(MODEL, X, Y, "ep").predict_y(X, output=0), "single output"),
+        (lambda: infer(MODEL, X, Y, "ep").corrected(), "constant parameter"),
+    ],
+)
+def test_errors_say_what_would_work(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_row_of_weight_2_is_two_rows():
+    twice = infer(MODEL, X, Y, "ep", tol=1e-10, weights=np.where(np.arange(30) == 3, 2.0, 1.0))
+    repeated = infer(MODEL, np.concatenate([X, X[3:4]]), np.append(Y, Y[3]), "ep", tol=1e-10)
+    assert twice.log_evidence == pytest.approx(repeated.log_evidence, abs=1e-7)
