@@ -28,14 +28,20 @@ INVERSE = "inverse of a small matrix"
 KEPT = jax.checkpoint_policies.save_only_these_names(INVERSE)  # for derivatives; the rest is computed again
 
 
-class Block(Record):
-    """The residual covariances of some values with their neighbours; rows are values. A neighbour −1 is none."""
+class Rows(Record):
+    """Some values and the neighbours that each sees. A neighbour −1 is none."""
 
     neighbours: Float[Array, "n m"]  # whole numbers, as floats: derivatives have the types of what they are of
-    among: Float[Array, "n m m"]  # R_NN
-    ties: Float[Array, "n m"]  # R_Ni
+    at: Float[Array, "n d"]
     own: Float[Array, " n"]  # R_ii
     v: Float[Array, "n M"]  # V_i
+
+
+class Blocks(Rows):
+    """The same with the residual covariances of and with neighbours."""
+
+    among: Float[Array, "n m m"]  # R_NN
+    ties: Float[Array, "n m"]  # R_Ni
 
 
 class Conditional(Record):
@@ -71,28 +77,37 @@ def whitened(basis: Basis, kernel: Kernel, x: Float[Array, "n d"]) -> Float[Arra
     return v.reshape(len(x), len(basis.z))
 
 
-def blocks(
-    basis: Basis, kernel: Kernel, x: Float[Array, "n d"], v: Float[Array, "n M"], new: Float[Array, "k d"],
-    own_v: Float[Array, "k M"], neighbours: Float[Array, "k m"],
-) -> Block:  # fmt: skip
-    """The residual covariances with neighbours of values at `new`, which `kernel` ties to the process at x."""
-    scale = basis.scale
+class Residual(Record):
+    """The covariances that the points leave, among rows at x and of these with values that `kernel` ties to them."""
 
-    def one(new, own_v, neighbours):
-        near = indices(neighbours)
-        there, others = x[near], v[near]
-        among = scale * basis.kernel.gram(there) - others @ others.T
-        ties = scale * kernel.cross(new[None], there)[0] - others @ own_v
-        return among, jnp.where(neighbours >= 0, ties, 0.0)
+    basis: Basis
+    kernel: Kernel
+    x: Float[Array, "n d"]
+    v: Float[Array, "n M"]
 
-    among, ties = by_row(lambda row: one(*row), (new, own_v, neighbours), neighbours.shape[1], own_v.shape[1])
-    own = jnp.maximum(scale * kernel.diagonal(new) - jnp.sum(own_v**2, axis=1), 0.0)  # below 0 it is rounding
-    return Block(neighbours, among, ties, own, own_v)
+    def rows(self, at: Float[Array, "k d"], v: Float[Array, "k M"], neighbours: Float[Array, "k m"]) -> Rows:
+        """Values at these inputs."""
+        own = self.basis.scale * self.kernel.diagonal(at) - jnp.sum(v**2, axis=1)
+        return Rows(neighbours, at, jnp.maximum(own, 0.0), v)  # below 0 it is rounding
+
+    def of(self, row: Rows) -> tuple[Float[Array, "m m"], Float[Array, " m"]]:
+        """R_NN and R_Ni of one value, computed now unless they are stored."""
+        if isinstance(row, Blocks):
+            return row.among, row.ties
+        near, scale = indices(row.neighbours), self.basis.scale
+        there, others = self.x[near], self.v[near]
+        among = scale * self.basis.kernel.gram(there) - others @ others.T
+        ties = scale * self.kernel.cross(row.at[None], there)[0] - others @ row.v
+        return among, jnp.where(row.neighbours >= 0, ties, 0.0)
+
+    def stored(self, rows: Rows) -> Blocks:
+        """The covariances of all rows, for many uses."""
+        return Blocks(rows.neighbours, rows.at, rows.own, rows.v, *by_row(self.of, rows))
 
 
-def by_row(function: Callable, rows: Any, m: int, points: int) -> Any:
+def by_row(function: Callable, rows: Rows) -> Any:
     """A function of one row for all rows, chunk by chunk; derivatives compute a chunk again."""
-    n = len(jax.tree.leaves(rows)[0])
+    (n, m), points = rows.neighbours.shape, rows.v.shape[1]
     pieces = chunks_of(n, max(1, m) * (m + points + 1))
     split = jax.tree.map(lambda column: column.reshape(pieces, n // pieces, *column.shape[1:]), rows)
     chunk = jax.checkpoint(jax.vmap(function), policy=KEPT)
@@ -100,17 +115,18 @@ def by_row(function: Callable, rows: Any, m: int, points: int) -> Any:
     return jax.tree.map(lambda part: part.reshape(n, *part.shape[2:]), out)
 
 
-def conditional(block: Block, v: Float[Array, "n M"], sites: Natural) -> Conditional:
-    """Every row given u and its neighbours under their sites; V of the rows that neighbours are among."""
+def conditional(rows: Rows, residual: Residual, sites: Natural) -> Conditional:
+    """Every row given u and its neighbours under their sites."""
 
-    def one(block: Block) -> Conditional:
-        near, there = indices(block.neighbours), block.neighbours >= 0
+    def one(row: Rows) -> Conditional:
+        near, there = indices(row.neighbours), row.neighbours >= 0
         nu, tau = (jnp.where(there, part[near], 0.0) for part in (sites.nu, sites.tau))
-        b = solved(jnp.eye(len(tau)) + tau[:, None] * block.among, tau * block.ties)
-        c = block.ties - block.among @ b
-        return Conditional(c @ nu, block.v - b @ v[near], block.own - block.ties @ b, c)
+        among, ties = residual.of(row)
+        b = solved(jnp.eye(len(tau)) + tau[:, None] * among, tau * ties)
+        c = ties - among @ b
+        return Conditional(c @ nu, row.v - b @ residual.v[near], row.own - ties @ b, c)
 
-    return by_row(one, block, block.neighbours.shape[1], v.shape[1])
+    return by_row(one, rows)
 
 
 def solved(matrix: Float[Array, "m m"], right: Float[Array, " m"]) -> Float[Array, " m"]:

@@ -29,7 +29,9 @@ from quantprop.core.sites import Marginal
 from quantprop.numerics.triangular import triangular_inverse
 from quantprop.priors.base import Conditioned, Predictor, Prior
 from quantprop.priors.inducing.rows import Basis, still
-from quantprop.priors.neighbours.conditionals import Block, Conditional, blocks, conditional, whitened
+from quantprop.priors.neighbours.conditionals import Conditional, Residual, Rows, conditional, whitened
+
+STORED = 2**32  # bytes of covariances up to which sweeps share them
 
 
 class Factor(Record):
@@ -50,7 +52,7 @@ class NeighboursPrior(Prior):
     x: Float[Array, "n d"]
     earlier: Float[Array, "n m"]
     around: Float[Array, "n m"]
-    held: tuple[Block, Block] | None = None  # while many sweeps need them
+    held: tuple[Residual, Rows, Rows] | None = None  # while many sweeps need them
     moving: bool = field(default=False, static=True)  # whether the points are learned
 
     @property
@@ -58,17 +60,21 @@ class NeighboursPrior(Prior):
         """None: rows that are no neighbours have no covariance of their own."""
         return 0
 
-    def blocks(self) -> tuple[Block, Block]:
-        """The residual covariances of each row with its earlier neighbours and with those on all sides."""
+    def seen(self) -> tuple[Residual, Rows, Rows]:
+        """The residual covariance; each row with its earlier neighbours, and with those on all sides."""
         if self.held is not None:
             return self.held
         basis, x = still(self.basis, self.moving), jax.lax.stop_gradient(self.x)
         v = whitened(basis, basis.kernel, x)
-        earlier, around = (blocks(basis, basis.kernel, x, v, x, v, near) for near in (self.earlier, self.around))
-        return earlier, around
+        residual = Residual(basis, basis.kernel, x, v)
+        return residual, residual.rows(x, v, self.earlier), residual.rows(x, v, self.around)
 
     def for_sweeps(self) -> NeighboursPrior:
-        return replace(self, held=self.blocks())
+        residual, *rows = self.seen()
+        n, m = self.earlier.shape
+        if 2 * 8 * n * m**2 <= STORED:
+            rows = [residual.stored(part) for part in rows]
+        return replace(self, held=(residual, *rows))
 
     def for_derivatives(self, factor: Any) -> tuple[NeighboursPrior, Any]:
         return replace(self, held=None), None
@@ -83,9 +89,9 @@ class NeighboursPrior(Prior):
         return bool(jnp.isfinite(self.basis.whitening()).all())
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
-        before, near = self.blocks()
+        residual, *rows = self.seen()
         pulled = self._pulled(sites)
-        row, other = conditional(before, before.v, pulled), conditional(near, near.v, pulled)
+        row, other = (conditional(part, residual, pulled) for part in rows)
         inverse, sent = posterior_of_u(row, pulled)
         factor = Factor(inverse, inverse.T @ sent, (row, other))
         at = marginals(other, pulled, factor)
@@ -122,16 +128,16 @@ class NeighboursPredictor(Predictor):
         if own.ndim > 1:
             raise TypeError("Neighbours has no joint posterior of several values (full_cov=True): use "
                             "process=Inducing(512) or Dense()")  # fmt: skip
-        row = conditional(replace(cross.block, own=own - jnp.sum(cross.block.v**2, axis=1)), cross.v, self.pulled)
+        row = conditional(replace(cross.rows, own=own - jnp.sum(cross.rows.v**2, axis=1)), cross.residual, self.pulled)
         spread = jnp.sum((row.w @ self.inverse.T) ** 2, axis=1)
         return Normal(mean + row.a + row.w @ self.centre, row.r + spread)
 
 
 class Tie(Record):
-    """The covariances of new values with those at x: their block, and V of the rows."""
+    """New values, their neighbours, and the residual covariances of these."""
 
-    block: Block
-    v: Float[Array, "n M"]
+    residual: Residual
+    rows: Rows
 
 
 def posterior_of_u(row: Conditional, pulled: Natural) -> tuple[Array, Array]:

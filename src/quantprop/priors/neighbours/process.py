@@ -16,7 +16,7 @@ from quantprop.kernels import Kernel
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.inducing.process import Inducing
 from quantprop.priors.inducing.rows import Basis
-from quantprop.priors.neighbours.conditionals import blocks, whitened
+from quantprop.priors.neighbours.conditionals import Residual, whitened
 from quantprop.priors.neighbours.prior import NeighboursPrior, Tie
 from quantprop.priors.neighbours.sets import NONE, around, earlier, nearest, scaled
 from quantprop.runtime.arguments import whole
@@ -91,14 +91,15 @@ class Neighbours(Process):
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Tie:
         basis = _basis(self.points, kernel, x.shape[1])
         v, own_v = whitened(basis, kernel, x), whitened(basis, term, new)
-        return Tie(blocks(basis, term, x, v, new, own_v, _padded(self.near, len(new))), v)
+        residual = Residual(basis, term, x, v)
+        return Tie(residual, residual.rows(new, own_v, _padded(self.near, len(new))))
 
     def cross_terms(
         self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
     ) -> Tie:
         each = [self.cross_of(kernel, term, x, new) for term in terms]
-        block = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(tie.block for tie in each))
-        return Tie(block, each[0].v)
+        stored = [tie.residual.stored(tie.rows) for tie in each]
+        return Tie(each[0].residual, jax.tree.map(lambda *parts: jnp.concatenate(parts), *stored))
 
     def cost(self, n: int) -> Cost:
         m, points = min(self.count, n), 0 if self.points is None else self.points.count
