@@ -58,7 +58,7 @@ def explain(
 
         learned = tables.load(model)
         if levels is not None or contrast is not None:
-            _put(_listing(learned, levels, contrast), out, json)
+            put(_listing(learned, levels, contrast), out, json)
             return
         said = learned.summary()
         doubt = np.max([insight.trust(fitted.solution).doubt for fitted in learned.fits], axis=0)  # largest of classes
@@ -99,7 +99,7 @@ def _listing(model: TableModel, levels: str | None, contrast: str | None) -> Lis
     return model.contrasts(column, against) if column else model.contrasts(against)
 
 
-def _put(found: Listing, out: Path | None, json: bool) -> None:
+def put(found: Listing, out: Path | None, json: bool) -> None:
     """Print a table, or write it as CSV."""
     if out is not None:
         with out.open("w", encoding="utf-8", newline="") as file:

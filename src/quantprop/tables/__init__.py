@@ -1,6 +1,7 @@
 """Tables with named columns: read, encoded, learned from, and predicted for."""
 
 from quantprop.tables.encoding import Encoding
+from quantprop.tables.hazards import periods, survival
 from quantprop.tables.large import Chunks, Spool, spooled
 from quantprop.tables.models import Problem, TableModel, fit, load, problem
 from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, missing, read
@@ -8,5 +9,5 @@ from quantprop.tables.roles import RoleError, Roles
 from quantprop.tables.selection import Complete, complete
 
 __all__ = ["Chunks", "Complete", "Encoding", "Problem", "RoleError", "Roles", "Spool", "Table", "TableError",
-           "TableModel", "complete", "fit", "from_bytes", "from_columns", "load", "missing", "problem", "read",
-           "spooled"]  # fmt: skip
+           "TableModel", "complete", "fit", "from_bytes", "from_columns", "load", "missing", "periods", "problem",
+           "read", "spooled", "survival"]  # fmt: skip

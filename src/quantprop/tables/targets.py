@@ -157,7 +157,7 @@ def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
                         "--event the column that records whether the target was observed")  # fmt: skip
     lower = numbers(table, name, open_end=(0.0 if times else -np.inf) if roles.upper else None)
     upper = (
-        numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(_events(table, roles), lower, np.inf)
+        numbers(table, roles.upper, open_end=np.inf) if roles.upper else np.where(events(table, roles), lower, np.inf)
     )
     check_rows(table, name, lower, lower <= upper, f"at most the upper end ({roles.upper})")
     check_rows(table, name, lower, np.isfinite(lower) | np.isfinite(upper), "known on one side at least")
@@ -172,7 +172,7 @@ def _interval(table: Table, name: str, likelihood: str, roles: Roles) -> Target:
     return Target(name, likelihood, why, np.stack([lower, upper], axis=1))
 
 
-def _events(table: Table, roles: Roles) -> np.ndarray:
+def events(table: Table, roles: Roles) -> np.ndarray:
     """Returns whether each row was observed: its cell is the value given, or 1, true, yes."""
     column = str(roles.event)
     cells = [cell.casefold() for cell in table.column(column)]

@@ -1,0 +1,69 @@
+"""The commands split and survival: times as counts in periods, and survival curves of models of these."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from quantprop.cli.explain import put
+from quantprop.cli.options import EVENT_HELP, Data, Debug, Decimal, Json, check_columns, check_place, words
+from quantprop.cli.screen import note, plainly, prepared
+
+
+def split(
+    data: Data,
+    time: Annotated[str, Option(help="Column of times of events, or of the end of observation.")],
+    event: Annotated[str, Option(help=EVENT_HELP)],
+    entry: Annotated[str | None, Option(help="Column of times from which rows were observed.  [0]")] = None,
+    cuts: Annotated[str, Option(help="Number of periods, their limits with commas, or events: one per event.")] = "20",
+    out: Annotated[Path, Option(help="CSV file to write, replaced if it exists.")] = Path("periods.csv"),
+    decimal: Decimal = ".",
+    debug: Debug = False,
+) -> None:
+    """Split survival times into periods: a fit of the events with --exposure exposure is a model of their hazard."""
+    with plainly(debug):
+        from quantprop import tables
+
+        check_place(out)
+        table = tables.read(data, decimal)
+        column, observed = event.rsplit("=", 1) if event not in table.names and "=" in event else (event, None)
+        check_columns(table, {"--time": time, "--event": column} | ({} if entry is None else {"--entry": entry}))
+        found = tables.periods(table, time, column, observed, entry, _cuts(cuts))
+        with out.open("w", encoding="utf-8", newline="") as file:
+            csv.writer(file).writerows([found.names, *found.rows])
+        note(f"note: {len(found.rows)} periods of {len(table.rows)} rows: fit {out} --target {column} --exposure "
+             f"exposure, with se({time}) for a smooth hazard or factor({time})")  # fmt: skip
+
+
+def survival(
+    model: Annotated[Path, Argument(help="A model of a table of periods, written by fit.")],
+    data: Data,
+    time: Annotated[str, Option(help="Column of times.")],
+    at: Annotated[str, Option(help="Times of the curves, with commas between them.")],
+    out: Annotated[Path | None, Option(help="CSV file to write, replaced if it exists.")] = None,
+    decimal: Decimal = ".",
+    json: Json = False,
+    debug: Debug = False,
+) -> None:
+    """Print the probability of no event by some times for each row of a table, with 95 % intervals."""
+    with plainly(debug), prepared():
+        from quantprop import tables
+
+        if out is not None:
+            check_place(out)
+        put(tables.survival(tables.load(model), tables.read(data, decimal), time, _times(at, "--at")), out, json)
+
+
+def _cuts(text: str) -> int | str | list[float]:
+    return text if text == "events" else int(text) if text.isdecimal() else _times(text, "--cuts")
+
+
+def _times(text: str, option: str) -> list[float]:
+    try:
+        return [float(word) for word in words(text)]
+    except ValueError:
+        raise typer.BadParameter(f"must be times with commas between them; got {text!r}", param_hint=option) from None
