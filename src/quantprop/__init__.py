@@ -14,6 +14,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.core.parameters import LogNormal, Parameter
     from quantprop.estimators import GaussianProcessClassifier, GaussianProcessRanker, GaussianProcessRegressor
     from quantprop.estimators.storage import load, save
+    from quantprop.inference import active
     from quantprop.inference.batched import predict_many
     from quantprop.inference.inferring import FixedPointWarning, infer
     from quantprop.inference.integrated import Integrated
@@ -62,6 +63,8 @@ _HOME = {
     "stack": "learning.stacking",
 }
 
+_MODULES = {"active": "inference.active"}  # that are not where their names are
+
 
 @uncollected()
 def __getattr__(name: str) -> Any:
@@ -71,7 +74,7 @@ def __getattr__(name: str) -> Any:
         return found
     if not name.startswith("_"):
         try:
-            return import_module(f"quantprop.{name}")
+            return import_module(f"quantprop.{_MODULES.get(name, name)}")
         except ModuleNotFoundError as error:
             if error.name != f"quantprop.{name}":
                 raise  # what the module itself needs is missing
@@ -102,6 +105,7 @@ __all__ = [
     "Solution",
     "Stack",
     "Status",
+    "active",
     "cache",
     "checkpointed",
     "datasets",

@@ -14,6 +14,7 @@ from quantprop.core.gaussian import Natural, Normal
 from quantprop.core.parameters import as_fixed
 from quantprop.inference.components import components_of
 from quantprop.inference.corrections import Corrected, correct
+from quantprop.inference.information import expected
 from quantprop.inference.learned_mean import learned_mean, with_mean_uncertainty
 from quantprop.inference.modes import Modes, modes_of
 from quantprop.inference.prediction import draws, predicted, predictor_of, process_after, proper
@@ -95,6 +96,23 @@ class Solution:
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
         return predictive_of(self.model.plain_likelihood, self.predict(Xnew), exposure, trials, output)
+
+    def information(
+        self, Xnew: Any, level: float | None = None, *, exposure: Any = None, trials: Any = None,
+        output: int | None = None,
+    ) -> Float[np.ndarray, " k"]:  # fmt: skip
+        """The mutual information, in nats, of a new y and f at each input (BALD); with `level`, of y and the event
+        f > level. `exposure`, `trials` and `output` are as in `predict_y`.
+
+        >>> import numpy as np
+        >>> from quantprop import Model, infer, kernels, likelihoods
+        >>> model = Model(kernels.SquaredExponential(4.0), likelihoods.Probit())
+        >>> solution = infer(model, np.array([[-1.0], [0.0]]), [-1, 1], "ep")
+        >>> solution.information([[0.0], [3.0]]).round(2).tolist()
+        [0.21, 0.37]
+        """
+        new = self.predict_y(Xnew, exposure=exposure, trials=trials, output=output)
+        return expected(new).of_f if level is None else expected(new, level).of_event
 
     @checked()
     def forecast(

@@ -1,0 +1,161 @@
+"""Active choice of observations: `ask` where to observe next, `tell` what was observed there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from quantprop.core.data import inputs, row_weights
+from quantprop.core.gaussian import Natural, Normal
+from quantprop.inference.inferring import infer
+from quantprop.inference.information import expected, of_mean
+from quantprop.inference.predictive import NO_VARIANCE, Predictive
+from quantprop.inference.results import Fitted
+from quantprop.inference.solution import Solution
+from quantprop.inference.task import task_of
+from quantprop.likelihoods.base import encode, observed
+from quantprop.runtime.arguments import checked, choice, whole
+
+CRITERIA = ("information", "level", "improvement", "upper")
+SHORTLIST = 512  # candidates whose joint posterior a batch is chosen from
+
+M = TypeVar("M", Solution, Fitted)
+
+
+@checked(n=whole(1), criterion=choice(CRITERIA))
+def ask(
+    model: Any,
+    candidates: Any,
+    n: int = 1,
+    criterion: str = "information",
+    level: float | None = None,
+    *,
+    exposure: Any = None,
+    trials: Any = None,
+    output: int | None = None,
+) -> Int[np.ndarray, " n"]:
+    """Choose which candidates to observe next.
+
+    A batch is chosen one by one. After each choice the variances of f are those expected after its observation, and the
+    means stay. Of more than 512 candidates, a batch comes from the 256 best and 256 across the ranking of the others.
+
+    Args:
+        model: A `Solution`, a `Fitted`, or an estimator with one latent function.
+        candidates: Inputs, k rows.
+        n: Number of rows to choose.
+        criterion: "information" on f; "level", information on the event f > level; "improvement", the expected
+            improvement of E[y] over its largest value at training rows; "upper", the 95 % quantile of E[y | f].
+        level: Level of f, for criterion="level" only.
+        exposure: Exposure of the new observations, where the likelihood has one.
+        trials: Trials of the new observations, where the likelihood has them.
+        output: Which y is observed, with `likelihoods.ByOutput`.
+
+    Returns:
+        Positions of the chosen rows, best first.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, active, infer, kernels, likelihoods
+    >>> model = Model(kernels.SquaredExponential(4.0), likelihoods.Probit())
+    >>> solution = infer(model, np.array([[-1.0], [0.0]]), [-1, 1], "ep")
+    >>> active.ask(solution, np.linspace(-3, 3, 7)[:, None], 2).tolist()
+    [6, 0]
+    """
+    if (level is None) == (criterion == "level"):
+        raise ValueError(f"level must be set with criterion='level', and only then; got {level!r} with {criterion!r}")
+    solution = _solution_of(model)
+    x = inputs(candidates, "candidates", features=solution.X.shape[1])
+    if n > len(x):
+        raise ValueError(f"n must be at most the number of candidates, {len(x)}; got {n}")
+    scales = {"exposure": exposure, "trials": trials, "output": output}
+    new, score = solution.predict_y(x, **scales), _score(solution, criterion, level, scales)
+    found = score(new)
+    if n == 1:
+        return np.array([np.argmax(found)])
+    some = _shortlist(found, n)
+    return some[_batch(new, solution.predict(x[some], full_cov=True), some, n, score)]
+
+
+def _solution_of(model: Any) -> Solution:
+    """The solution of a model with one latent function, at fixed hyperparameters."""
+    found = getattr(model, "posterior_", getattr(model, "solution", model))
+    if not isinstance(found, Solution):
+        raise TypeError("model must be a Solution, a Fitted or an estimator with one latent function at learned "
+                        f"hyperparameters; got {type(model).__name__} with {type(found).__name__}: use two classes "
+                        "or one output, and hyperparameters='point'")  # fmt: skip
+    return found
+
+
+def _score(solution: Solution, criterion: str, level: float | None, scales: dict[str, Any]) -> Callable:
+    """The criterion as a function of the distribution of y."""
+    if criterion == "information":
+        return lambda new: expected(new).of_f
+    if criterion == "level":
+        return lambda new: expected(new, level).of_event
+    best = np.max(solution.predict_y(solution.X, **{k: v for k, v in scales.items() if np.ndim(v) == 0}).mean)
+    return lambda new: of_mean(new, best)[criterion == "upper"]
+
+
+def _shortlist(score: Float[np.ndarray, " k"], n: int) -> Int[np.ndarray, " m"]:
+    """The best candidates, and others evenly across their ranking."""
+    order, most = np.argsort(-score, kind="stable"), max(SHORTLIST, 2 * n)
+    if len(order) <= most:
+        return order
+    return np.concatenate([order[: most // 2], order[np.linspace(most // 2, len(order) - 1, most // 2).astype(int)]])
+
+
+def _batch(new: Predictive, joint: Normal, some: np.ndarray, n: int, score: Callable) -> list[int]:
+    """The positions chosen one after the other; Σ loses what an observation of average information explains."""
+    scales, covariance, chosen = (new.exposure[some], new.trials[some]), np.array(joint.covariance), []
+    for _ in range(n):
+        variance = np.maximum(np.diagonal(covariance), 0.0)
+        found = score(Predictive(new.likelihood, Normal(joint.mean, variance), *scales))
+        found[chosen] = -np.inf
+        i = int(np.argmax(found))
+        chosen.append(i)
+        if (own := variance[i]) > NO_VARIANCE:
+            one = Predictive(new.likelihood, Normal(joint.mean[[i]], variance[[i]]), *(part[[i]] for part in scales))
+            covariance -= np.outer(covariance[i], covariance[i]) * (own - expected(one).variance[0]) / own**2
+    return chosen
+
+
+def tell(model: M, X: Any, y: Any, *, weights: Any = None, exposure: Any = None, trials: Any = None) -> M:
+    """Add observed rows, at the same hyperparameters: `infer`, started from the sites of the earlier rows.
+
+    Args:
+        model: A `Solution` or a `Fitted`.
+        X: Inputs of the new rows.
+        y: Observations, as the likelihood codes them.
+        weights: Weights of the new rows.
+        exposure: Exposure of the new rows.
+        trials: Trials of the new rows.
+
+    Returns:
+        The result for all rows, of the type given.
+
+    >>> import numpy as np
+    >>> from quantprop import Model, active, infer, kernels, likelihoods
+    >>> model = Model(kernels.SquaredExponential(4.0), likelihoods.Probit())
+    >>> solution = infer(model, np.array([[-1.0], [0.0]]), [-1, 1], "ep")
+    >>> len(active.tell(solution, [[3.0]], [1]).X)
+    3
+    """
+    if isinstance(model, Fitted):
+        return replace(model, solution=tell(model.solution, X, y, weights=weights, exposure=exposure, trials=trials))
+    if not isinstance(model, Solution):
+        raise TypeError(f"model must be a Solution or a Fitted; got {type(model).__name__}: for an estimator pass "
+                        "model.fitted_")  # fmt: skip
+    task, n = task_of(model), len(model.X)
+    likelihood, x = task.model.plain_likelihood, inputs(X, "X", features=model.X.shape[1])
+    more = encode(likelihood, observed(y, likelihood, len(x)), (len(x),), exposure, trials)
+    y, *scales = (np.concatenate([old[:n], new]) for old, new in zip(task.data, more, strict=True))
+    given: dict[str, Any] = dict(zip(("exposure", "trials"), scales, strict=True))
+    total = np.concatenate([task.weight.total[:n], row_weights(weights, len(x))])
+    sites = Natural(*(np.concatenate([part, np.zeros(len(x))]) for part in (model.sites.nu, model.sites.tau)))
+    return infer(
+        model.model, np.concatenate([model.X, x]), y, model.method, sites=sites,
+        weights=None if (total == 1.0).all() else total, **{name: given[name] for name in likelihood.scaled_by},
+    )  # fmt: skip

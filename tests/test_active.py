@@ -1,0 +1,123 @@
+"""Choice of observations: what it chooses, and that telling is inference on all rows."""
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from quantprop import (
+    EP,
+    QP,
+    GaussianProcessClassifier,
+    Inducing,
+    Markov,
+    Model,
+    PowerEP,
+    active,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+)
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-2, 2, (30, 2))
+Y = np.where(np.sin(2 * X[:, 0]) + X[:, 1] + 0.3 * RNG.normal(size=30) > 0, 1.0, -1.0)
+MODEL = Model(kernels.SquaredExponential(3.0, 0.9), likelihoods.Probit())
+CANDIDATES = RNG.uniform(-3, 3, (50, 2))
+
+
+def test_one_choice_is_the_largest_information():
+    solution = infer(MODEL, X, Y, "ep")
+    np.testing.assert_array_equal(active.ask(solution, CANDIDATES), [np.argmax(solution.information(CANDIDATES))])
+    at_level = active.ask(solution, CANDIDATES, criterion="level", level=0.4)
+    np.testing.assert_array_equal(at_level, [np.argmax(solution.information(CANDIDATES, level=0.4))])
+
+
+def test_a_batch_under_gaussian_noise_is_the_greedy_set_of_largest_determinant():
+    """Information of several Gaussian observations is ½ log |I + K/σ²| of their posterior covariance, here by hand."""
+    model = Model(kernels.Matern52(2.0, 0.8), likelihoods.Gaussian(0.4))
+    solution = infer(model, X, np.sin(2 * X[:, 0]), "ep")
+    covariance, chosen = solution.predict(CANDIDATES, full_cov=True).covariance, []
+    for _ in range(6):
+
+        def total(rows):
+            return np.linalg.slogdet(np.eye(len(rows)) + covariance[np.ix_(rows, rows)] / 0.16)[1]
+
+        chosen.append(max(set(range(50)) - set(chosen), key=lambda i: total([*chosen, i])))
+    np.testing.assert_array_equal(active.ask(solution, CANDIDATES, 6), chosen)
+
+
+def test_a_batch_is_spread():
+    """Fifty copies of one candidate and two others: the second choice is another place."""
+    solution = infer(MODEL, X, Y, "ep")
+    best = active.ask(solution, CANDIDATES)[0]
+    crowd = np.concatenate([np.repeat(CANDIDATES[[best]], 50, axis=0), CANDIDATES[:10]])
+    chosen = crowd[active.ask(solution, crowd, 2)]
+    assert np.abs(chosen[0] - chosen[1]).max() > 0.1
+    many = np.concatenate([CANDIDATES, np.repeat(CANDIDATES[:1], 2000, axis=0)])
+    assert len(set(active.ask(solution, many, 8).tolist())) == 8
+
+
+def test_improvement_and_upper_bounds_of_gaussian_noise():
+    solution = infer(Model(kernels.Matern52(2.0, 0.8), likelihoods.Gaussian(0.4)), X, np.sin(2 * X[:, 0]), "ep")
+    f, best = solution.predict(CANDIDATES), solution.predict(X).mean.max()
+    sd = np.sqrt(f.variance)
+    z = (f.mean - best) / sd
+    np.testing.assert_array_equal(
+        active.ask(solution, CANDIDATES, criterion="improvement"), [np.argmax(sd * (z * norm.cdf(z) + norm.pdf(z)))]
+    )
+    np.testing.assert_array_equal(active.ask(solution, CANDIDATES, criterion="upper"), [np.argmax(f.mean + 1.645 * sd)])
+
+
+@pytest.mark.parametrize("method", [EP(), QP(), PowerEP(0.5)], ids=repr)
+@pytest.mark.parametrize("process", [None, Inducing(15)], ids=["dense", "inducing"])
+def test_telling_is_inference_on_all_rows(method, process):
+    model = MODEL if process is None else Model(MODEL.kernel, MODEL.likelihood, process=process)
+    before = infer(model, X[:25], Y[:25], method, tol=1e-10)
+    told = active.tell(before, X[25:], Y[25:])
+    whole = infer(before.model, X, Y, method)
+    assert told.converged
+    np.testing.assert_allclose(told.sites.tau, whole.sites.tau, rtol=1e-4)
+    assert told.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
+    np.testing.assert_allclose(told.predict(CANDIDATES).mean, whole.predict(CANDIDATES).mean, atol=1e-5)
+    assert active.tell(before, X[25:26], Y[25:26]).sweeps <= whole.sweeps
+
+
+def test_telling_keeps_weights_exposure_and_what_was_learned():
+    counts, exposure = RNG.poisson(3.0, 30).astype(float), RNG.uniform(0.5, 2.0, 30)
+    weights = np.r_[2.0, np.ones(29)]
+    fitted = fit(Model(kernels.SquaredExponential().on(0), likelihoods.Poisson()), X[:29], counts[:29], "ep",
+                 weights=weights[:29], exposure=exposure[:29])  # fmt: skip
+    told = active.tell(fitted, X[29:], counts[29:], exposure=exposure[29:])
+    whole = infer(fitted.model, X, counts, "ep", weights=weights, exposure=exposure, tol=1e-8)
+    assert told.solution.log_evidence == pytest.approx(whole.log_evidence, abs=1e-6)
+    assert told.hyperparameters == fitted.hyperparameters
+    np.testing.assert_array_equal(told.solution.data.exposure, exposure)
+
+
+def test_series_are_told_in_any_order():
+    t = np.arange(20.0)[:, None]
+    y = np.sin(t[:, 0])
+    before = infer(Model(kernels.Matern32(1.0, 3.0), likelihoods.Gaussian(0.2), process=Markov()), t[1:], y[1:], "ep")
+    told = active.tell(before, t[:1], y[:1])
+    assert told.log_evidence == pytest.approx(infer(before.model, t, y, "ep").log_evidence, abs=1e-9)
+
+
+def test_wrong_calls_name_the_remedy():
+    solution = infer(MODEL, X, Y, "ep")
+    three = GaussianProcessClassifier(optimizer=None).fit(X, np.arange(30) % 3)
+    two = GaussianProcessClassifier(optimizer=None, method="ep").fit(X, Y)
+    assert active.ask(two, CANDIDATES).shape == (1,)
+    for call, words in (
+        (lambda: active.ask(solution, CANDIDATES, 51), "n must be at most"),
+        (lambda: active.ask(solution, CANDIDATES, criterion="level"), "level must be set"),
+        (lambda: active.ask(solution, CANDIDATES, level=0.0), "level must be set"),
+        (lambda: active.ask(solution, CANDIDATES, criterion="entropy"), "criterion must be one of"),
+        (lambda: active.ask(solution, CANDIDATES[:, :1]), "candidates has 1 columns"),
+        (lambda: active.tell(solution, X[:1], [0.5]), "outside the support"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+    for call in (lambda: active.ask(three, CANDIDATES), lambda: active.tell(two, X, Y), lambda: active.ask(None, X)):
+        with pytest.raises(TypeError, match="model must be a Solution"):
+            call()
