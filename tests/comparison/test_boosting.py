@@ -84,7 +84,7 @@ def test_grades_have_cumulative_probabilities():
 def test_the_density_of_errors_is_that_of_held_out_rows(likelihood, freedom):
     """Noise alone: the density is nearly the true one, although every training row is fitted closely."""
     rng = np.random.default_rng(1)
-    n = 1200
+    n = 2400
     noise = 2.0 * stats.t.rvs(freedom, size=n, random_state=rng)
     y = 3.0 + noise
     table = tables.from_columns({"x": rng.normal(size=n), "y": y}, "made up")
