@@ -31,7 +31,19 @@ from quantprop.cli.options import LIKELIHOODS
 from quantprop.estimators import insight
 
 ROOT = Path(__file__).resolve().parent.parent
-COMMANDS = ("fit", "predict", "compare", "explain", "split", "survival", "reproduce", "datasets", "demo", "version")
+COMMANDS = (
+    "fit",
+    "predict",
+    "compare",
+    "explain",
+    "split",
+    "survival",
+    "rank",
+    "reproduce",
+    "datasets",
+    "demo",
+    "version",
+)
 
 
 def call(*words, stdin=None):

@@ -1,5 +1,6 @@
 """Preferences: differences of a process against dense formulas, utilities, win probabilities, contradictions, files."""
 
+import json
 import warnings
 
 import jax
@@ -7,12 +8,15 @@ import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+import statsmodels.api as sm
 from scipy.special import ndtr
 from scipy.stats import kendalltau, norm
 from sklearn.base import clone
 from sklearn.gaussian_process.kernels import PairwiseKernel
+from typer.testing import CliRunner
 
 from quantprop import GaussianProcessRanker, Model, kernels, likelihoods, load
+from quantprop.cli import app
 from quantprop.estimators.ranker import informative
 
 RNG = np.random.default_rng(0)
@@ -238,3 +242,47 @@ def test_a_stack_mixes_the_utilities_of_its_members(tmp_path):
     np.testing.assert_array_equal(found.loo_, stack.loo)
     found.save(tmp_path / "ranker.safetensors")
     np.testing.assert_array_equal(load(tmp_path / "ranker.safetensors").predict(X), found.predict(X))
+
+
+def test_coefficients_of_the_utility_are_those_of_a_regression_of_differences():
+    """A slope and a factor under wide priors, by Laplace: statsmodels' probit regression of differences."""
+    rng = np.random.default_rng(4)
+    items = pd.DataFrame({"x": rng.normal(size=60), "kind": rng.choice(["a", "b", "c"], 60)})
+    design = np.column_stack([items["x"], items["kind"] == "b", items["kind"] == "c"]).astype(float)
+    pairs = np.array([rng.choice(60, 2, replace=False) for _ in range(300)])
+    wins = (design[pairs[:, 0]] - design[pairs[:, 1]]) @ [0.8, 0.5, -0.5] + rng.normal(size=300) > 0
+    pairs = np.where(wins[:, None], pairs, pairs[:, ::-1])
+    ranker = GaussianProcessRanker("linear(x) + factor(kind)", method="laplace").fit(items, pairs)
+    difference = design[pairs[:, 0]] - design[pairs[:, 1]]
+    turned = np.where(np.arange(300) % 2, 1.0, -1.0)  # both outcomes, of the same comparisons
+    glm = sm.Probit((turned + 1) / 2, turned[:, None] * difference).fit(disp=False)
+    found = ranker.solution_.fixed_effects()
+    assert list(found) == ["linear(x)", "factor(kind)[1]", "factor(kind)[2]"]
+    np.testing.assert_allclose([e.estimate for e in found.values()], glm.params, atol=0.02 * glm.bse.max())
+    np.testing.assert_allclose([e.error for e in found.values()], glm.bse, rtol=0.01)
+
+
+def test_the_ranking_is_of_centred_utilities():
+    """Errors by numpy from the joint posterior; the command line has the same."""
+    names = ["ann", "bob", "cyd", "dan"]
+    pairs = np.array([[0, 1], [0, 1], [0, 2], [1, 2], [1, 3], [2, 3], [3, 2], [0, 3]])
+    items = np.arange(4)[:, None]
+    ranker = GaussianProcessRanker("group(0)", method="ep").fit(items, pairs)
+    mean, covariance = ranker.predict(items, return_cov=True)
+    drawn = np.random.default_rng(0).multivariate_normal(mean, covariance, 50_000)
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    found = ranker.ranking(items)
+    order = found["item"]
+    assert order == np.argsort(-mean).tolist()
+    np.testing.assert_allclose(found["utility"], (mean - mean.mean())[order], atol=1e-12)
+    np.testing.assert_allclose(found["error"], drawn.std(axis=0)[order], rtol=0.02)
+    np.testing.assert_allclose(found["upper"], np.quantile(drawn, 0.975, axis=0)[order], atol=0.03)
+    ranks = 1 + (drawn[:, None, :] > drawn[:, :, None]).sum(axis=2)
+    np.testing.assert_allclose(found["rank"], ranks.mean(axis=0)[order], atol=0.03)
+    text = "\n".join(["a,b", *(f"{names[i]},{names[j]}" for i, j in pairs)])
+    words = ["rank", "-", "--winner", "a", "--loser", "b", "--method", "ep", "--json"]
+    done = CliRunner().invoke(app, words, input=text)
+    assert done.exit_code == 0, done.output
+    rows = json.loads(done.stdout)
+    assert [row["item"] for row in rows] == [names[i] for i in order]
+    assert [row["utility"] for row in rows] == pytest.approx(found["utility"], abs=1e-8)

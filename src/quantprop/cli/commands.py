@@ -14,6 +14,7 @@ from quantprop.cli.explain import explain
 from quantprop.cli.fit import fit
 from quantprop.cli.options import Debug, Json, check_place, one_of, words
 from quantprop.cli.predict import predict
+from quantprop.cli.rank import rank
 from quantprop.cli.screen import CODES, as_json, bars, plainly, prepared
 from quantprop.cli.survival import split, survival
 
@@ -30,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, explain, split, survival):
+for command in (fit, predict, compare, explain, split, survival, rank):
     app.command(epilog=CODES)(command)
 RESULTS = ("table1", "figure1")
 STOPPED = "stopped; finished rows are stored, and the same command resumes from them"

@@ -10,10 +10,12 @@ import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from quantprop.core.data import row_weights
+from quantprop.core.gaussian import Normal
 from quantprop.estimators.core import build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess
+from quantprop.inference.levels import Z95, expected_rank
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import predicted_of, proper
 from quantprop.inference.solution import Solution
@@ -22,6 +24,7 @@ from quantprop.kernels import Difference
 from quantprop.kernels.combinations import Item, halves
 from quantprop.likelihoods.binary import Binary
 from quantprop.model import Model
+from quantprop.runtime.listing import Listing
 from quantprop.runtime.precision import float64
 
 
@@ -110,6 +113,33 @@ class GaussianProcessRanker(GaussianProcess):
         rows = compared(items, checked(pairs, len(items)))
         weights = row_weights(sample_weight, len(rows), "sample_weight")
         return float(np.average(self.posterior_.predict_y(rows).log_prob(1.0), weights=weights))
+
+    @float64
+    def ranking(self, X):
+        """The utility of items minus their mean, from the largest: standard error, 95 % interval and expected rank.
+
+        Args:
+            X: Items, a row each.
+
+        Returns:
+            A table with the columns item (the row of X), utility, error, lower, upper and rank.
+
+        >>> import numpy as np
+        >>> from quantprop import GaussianProcessRanker
+        >>> X = np.array([[0.0], [1.0], [2.0]])
+        >>> GaussianProcessRanker().fit(X, [[1, 0], [2, 1], [2, 0], [1, 0]]).ranking(X)["item"]
+        [2, 1, 0]
+        """
+        found: Any = self.predict(X, return_cov=True)
+        mean, covariance = found
+        centring = np.eye(len(mean)) - 1.0 / len(mean)
+        mean, covariance = centring @ mean, centring @ covariance @ centring
+        error, order = np.sqrt(np.diagonal(covariance)), np.argsort(-mean, kind="stable")
+        rank = expected_rank(Normal(mean, error**2, covariance))
+        columns = (np.arange(len(mean)), mean, error, mean - Z95 * error, mean + Z95 * error, rank)
+        names = ("item", "utility", "error", "lower", "upper", "rank")
+        title = "utilities minus their mean (95 % interval; expected rank, 1 for the largest)"
+        return Listing(title, {name: each[order].tolist() for name, each in zip(names, columns, strict=True)})
 
     @property
     def loo_(self):

@@ -39,6 +39,9 @@ class Readable:
         differs between levels. Without such terms an effect is f averaged over the training rows, all of them at the
         level, minus its mean over levels.
 
+        Intervals take the learned variances as known, and are too narrow with few levels: with 20 levels of 6 rows 93 %
+        of the 95 % intervals contain the effect, with 40 levels 94 %. hyperparameters="integrated" widens them.
+
         Args:
             column: A column of X, by name or position.
 

@@ -20,6 +20,7 @@ from quantprop.core.gaussian import Normal
 from quantprop.inference import prediction
 from quantprop.inference.learned_mean import MEAN
 from quantprop.kernels import Columns, Constant, Factor, Kernel, Linear, summands, written
+from quantprop.kernels.combinations import Difference, Item, halves
 from quantprop.kernels.structure import leaves
 from quantprop.priors.base import Cost
 from quantprop.runtime.arguments import checked
@@ -90,6 +91,14 @@ class Parts(NamedTuple):
     def of(kernel: Kernel) -> Parts:
         """The terms of a sum."""
         return Parts(tuple(terms_of(kernel)), tuple(summands(kernel)))
+
+    @staticmethod
+    def of_items(kernel: Kernel) -> Parts:
+        """The same, and of differences between items the terms of an item's utility."""
+        if not isinstance(kernel, Difference):
+            return Parts.of(kernel)
+        names, kernels = Parts.of(kernel.kernel)
+        return Parts(names, tuple(map(Item, kernels)))
 
 
 def terms_of(kernel: Kernel) -> dict[str, Kernel]:
@@ -184,9 +193,10 @@ def _effect(estimate: float, variance: float) -> FixedEffect:
 @float64
 def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
     """The coefficients of linear terms, the differences of a factor's levels from its reference level, by their codes,
-    and the mean where it was learned or is a term, by name.
+    and the mean where it was learned or is a term, by name; of differences between items those of their utility.
     """
-    found, kernels = {}, terms_of(solution.model.plain_kernel)
+    kernel = solution.model.plain_kernel
+    found, kernels = {}, terms_of(kernel.kernel if isinstance(kernel, Difference) else kernel)
     linear = {
         name: term for name, term in kernels.items() if isinstance(term, Columns) and isinstance(term.kernel, Linear)
     }
@@ -200,7 +210,11 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
     learned = solution._learned_mean
     variances = np.sum(learned.root**2, axis=1)
     found |= {name: _effect(value, v) for name, value, v in zip(learned.names, learned.values, variances, strict=True)}
-    if not learned.names and any(isinstance(term, Constant) for term in kernels.values()):
+    if (
+        not learned.names
+        and not isinstance(kernel, Difference)
+        and any(isinstance(term, Constant) for term in kernels.values())
+    ):
         found[MEAN] = _level(solution)
     return found
 
@@ -228,7 +242,7 @@ def _slopes(solution: Solution, name: str, term: Columns) -> dict[str, FixedEffe
     columns, centre = list(map(int, term.columns)), getattr(term.kernel, "centre", None)
     units = np.zeros((len(columns), solution.X.shape[1]))
     units[:, columns] = np.eye(len(columns)) + (0.0 if centre is None else centre)
-    at = effects_at(solution, units)[name]
+    at = effects_at(solution, units, Parts.of_items(solution.model.plain_kernel))[name]
     return {f"linear({called})": _effect(at.mean[i], at.variance[i]) for i, called in enumerate(_called(term))}
 
 
@@ -242,14 +256,16 @@ def factors_of(term: Kernel, called: bool = False) -> dict[Any, float]:
 def codes_of(solution: Solution, term: Kernel) -> Float[np.ndarray, "k factors"]:
     """The combinations of levels of a term's factors in the rows, without their reference levels."""
     factors = factors_of(term)
-    codes = np.unique(solution.X[:, list(map(int, factors))], axis=0)
+    is_compared = isinstance(solution.model.plain_kernel, Difference)
+    x = np.concatenate(halves(solution.X)) if is_compared else solution.X
+    codes = np.unique(x[:, list(map(int, factors))], axis=0)
     return codes[(codes != np.array([*factors.values()])).all(axis=1)]
 
 
 def _differences(solution: Solution, name: str, term: Kernel) -> dict[str, FixedEffect]:
     codes = codes_of(solution, term)
     x = at_levels(term, tuple(map(int, factors_of(term))), codes, solution.X.shape[1])
-    at = effects_at(solution, x, Parts((name,), (term,)))[name]
+    at = effects_at(solution, x, Parts.of_items(solution.model.plain_kernel))[name]
     return {f"{name}[{', '.join(f'{c:g}' for c in code)}]": _effect(at.mean[i], at.variance[i])
             for i, code in enumerate(codes)}  # fmt: skip
 
@@ -268,7 +284,8 @@ def _whole_slope(solution: Solution, linear: dict[str, Any], column: Any) -> dic
     """The coefficient of a column in several linear terms: how their sum changes over one unit."""
     ends = np.zeros((2, solution.X.shape[1]))
     ends[1, int(column)] = 1.0
-    joint, names = joint_of(solution, ends), list(terms_of(solution.model.plain_kernel))
+    of = Parts.of_items(solution.model.plain_kernel)
+    joint, names = joint_of(solution, ends, of), of.names
     change = np.zeros(len(joint.mean))
     for name in linear:
         change[2 * names.index(name) : 2 * names.index(name) + 2] = -1.0, 1.0
