@@ -9,14 +9,17 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from quantprop import EP, Model, fit, infer, kernels, likelihoods
+from quantprop import EP, QP, Model, fit, infer, kernels, likelihoods
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.likelihoods import Datum, Varying
+from quantprop.likelihoods.derived import WithFewNodes
 from quantprop.likelihoods.varying import few_node_pair, panel_pair
+from quantprop.projections import Wasserstein
+from quantprop.projections.base import projected
 
 MCYCLE = np.loadtxt(Path(__file__).parent / "oracles" / "mcycle.csv", delimiter=",", skiprows=1)
 RNG = np.random.default_rng(0)
@@ -87,6 +90,42 @@ def test_the_rule_is_a_double_integral(rule):
     assert trusted.sum() >= 45
 
 
+def quantile_deviations(log_prob, centre, width, mean, variance):
+    """σ* = E[(x − μ) z] of f and of g: the standard deviations of QP, from densities on a finer grid."""
+    ends = mean[:, None] + 13.0 * np.sqrt(variance)[:, None] * np.array([-1.0, 1.0])
+    g, t = np.linspace(*ends[1], 2000), np.linspace(*np.arcsinh((ends[0] - centre) / width), 6000)
+    f = centre + width * np.sinh(t)
+    log_density = log_prob(f[:, None], g) - 0.5 * (f[:, None] - mean[0]) ** 2 / variance[0]
+    log_density = log_density - 0.5 * (g - mean[1]) ** 2 / variance[1]
+    mass = np.exp(log_density - log_density.max()) * np.cosh(t)[:, None]
+    found = []
+    for at, share in ((f, mass.sum(1)), (g, mass.sum(0))):
+        share = share / share.sum()
+        rest = np.gradient(share, edge_order=2) / 12.0  # of the trapezoidal rule, by Euler and Maclaurin
+        below, above = np.cumsum(share) - share / 2.0 - rest, np.cumsum(share[::-1])[::-1] - share / 2.0 + rest
+        z = np.where(below < 0.5, 1.0, -1.0) * norm.ppf(np.clip(np.minimum(below, above), 1e-300, 0.5))
+        found.append(share @ ((at - share @ at) * z))
+    return np.array(found)
+
+
+@pytest.mark.parametrize("few", [True, False])
+def test_qp_projects_each_function_by_its_quantiles(few):
+    rng = np.random.default_rng(1)
+    mean = np.stack([rng.normal(0.0, 2.0, 20), rng.normal(0.0, 1.5, 20)], axis=1)
+    variance = np.exp(np.stack([rng.uniform(-4.0, 3.0, 20), rng.uniform(-4.0, 0.5, 20)], axis=1))
+    y, level = rng.normal(0.0, 3.0, 20), 0.5
+
+    def rule(likelihood, datum, cavity):
+        return projected(Wasserstein(2.0), WithFewNodes(likelihood) if few else likelihood, datum, cavity), True
+
+    found, _ = moments(rule, Varying(likelihoods.Gaussian(level), "scale"), y, mean, variance)
+    assert np.isfinite(found).all()
+    for i in range(20):
+        width = max(1e-6, min(level * np.exp(mean[i, 1] - 13.0 * np.sqrt(variance[i, 1])), np.sqrt(variance[i, 0])))
+        exact = quantile_deviations(gaussian(y[i], level), y[i], width, mean[i], variance[i])
+        np.testing.assert_allclose(np.sqrt(found[i, [2, 4]]), exact, rtol=1e-7)
+
+
 # --- the posterior ---------------------------------------------------------------------------------------------------
 
 
@@ -131,9 +170,9 @@ def gradient_error(model, x, y, objective, method=EP()):
     return np.abs(at.gradient - numeric).max() / np.linalg.norm(numeric)
 
 
-@pytest.mark.parametrize("objective", ["evidence", "loo"])
-def test_gradients_in_the_numbers_of_both_functions(objective):
-    assert gradient_error(MODEL, X, Y, objective) <= 1e-5
+@pytest.mark.parametrize(("method", "objective"), [(EP(), "evidence"), (EP(), "loo"), (QP(), "evidence")])
+def test_gradients_in_the_numbers_of_both_functions(method, objective):
+    assert gradient_error(MODEL, X, Y, objective, method) <= 1e-5
 
 
 def test_motorcycle_data_have_noise_that_varies():

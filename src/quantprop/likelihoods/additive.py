@@ -101,6 +101,7 @@ class Gaussian(GaussianNoise):
 
     name = "gaussian"
     title = "Gaussian"
+    conjugate = True
     scaled_by = frozenset({"exposure"})
 
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:

@@ -64,6 +64,7 @@ class Likelihood(Record):
     singular: ClassVar[bool] = False  # log p(y | f) is −∞ at some f; then p to a power below 1 has a cusp there
     has_gaussian_factor: ClassVar[bool] = False  # see `gaussian_precision`
     integrable: ClassVar[bool] = True  # E[log p(y | f)] under a Gaussian is finite
+    conjugate: ClassVar[bool] = False  # tilted densities are Gaussian
     projectable: ClassVar[bool] = True  # there are tilted densities to project: EP and QP exist
     differentiable: ClassVar[bool] = True  # it has second derivatives wherever Newton's method may look
     scaled_by: ClassVar[frozenset[str]] = frozenset()  # of {"exposure", "trials"}: what else a datum carries
@@ -99,6 +100,10 @@ class Likelihood(Record):
     def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments | None:
         """Moments of p(y | f)^exponent N(f | cavity), where they have a stable closed form."""
         return None
+
+    def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
+        """For each latent value the likelihood with the others integrated out under their cavities, and its cavity."""
+        return ((self, cavity),)
 
     def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
         """p(y | f)^exponent N(f | cavity) in two factors, one of them Gaussian: the cavity, unless p(y | f) has a

@@ -78,6 +78,11 @@ class WithFewNodes(Derived):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return self.base.moments(datum, cavity) if self.base.closed else _moments(self.base, datum, cavity)
 
+    def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
+        if self.latents == 1:
+            return super().functions(datum, cavity)
+        return self.base.functions(datum, cavity, few=True)
+
     def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
         return self.base.split(datum, cavity, exponent)
 

@@ -6,12 +6,14 @@ has already, closed or by quadrature, and what is left is an integral over g alo
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jax.scipy.special import logsumexp
+from jaxtyping import Array, Bool, Float
 
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import changed, field
@@ -24,6 +26,7 @@ from quantprop.numerics.smooth import unless_trusted
 from quantprop.runtime.names import check_name
 
 WINDOW, STEPS = 12.0, 33  # the integral over f is compared at this many values of g, so far about its cavity
+NEGLIGIBLE = 1e-10  # mass of a value of g, relative to the largest
 PLATEAU = 0.5  # nats below the largest of these at which the likelihood still counts as high
 
 
@@ -99,6 +102,17 @@ class Varying(Likelihood):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return _moments(self, datum, cavity)
 
+    def functions(self, datum: Datum, cavity: Normal, few: bool = False) -> tuple[tuple[Likelihood, Normal], ...]:
+        of_g, g = in_turn(self, cavity, exact=not few)
+        if few:
+            nodes = on_few_nodes(of_g, datum, g).nodes
+            at, mass = g.mean + nodes.offset, nodes.mass
+        else:
+            tilted = tilt(of_g, datum, g)
+            at, mass = tilted.f.ravel(), tilted.density.mass.ravel()
+        of_f = OfFunction(of_g, at, mass / jnp.sum(mass))
+        return (of_f, of_g.cavity), (WithFewNodes(of_g) if few else of_g, g)
+
     def few_node_moments(self, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
         return few_node_pair(self, datum, cavity)
 
@@ -149,6 +163,10 @@ class OfParameter(Likelihood):
         base = self.whole.at(g)
         return (panel_moments if self.exact and not base.closed else _given)(base, datum, self.cavity)
 
+    def given_each(self, datum: Datum, g: Float[Array, " nodes"]) -> Moments:
+        """The same for several values of g."""
+        return jax.vmap(partial(self.given, datum))(g)
+
     def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
         return self.given(datum, f).log_normalizer
 
@@ -159,12 +177,38 @@ class OfParameter(Likelihood):
         distance = jnp.where(values > jnp.max(values) - PLATEAU, jnp.abs(away), jnp.inf)
         return landmarks((self.near.mean + away[jnp.argmin(distance)], 1.0))
 
-    def mixed(self, datum: Datum, g: Any, mass: Any) -> Moments:
-        """Moments of f if g has these values with these probabilities: those of a mixture of the densities given g."""
-        given = jax.vmap(lambda g: self.given(datum, g))(g)
+    def mixed(self, given: Moments, mass: Any) -> Moments:
+        """Moments of f from those given several values of g, and the probabilities of these."""
         log_normalizer, shift, ratio, shrink = (jnp.sum(mass * part) for part in jax.tree.leaves(given))
         spread = jnp.sum(mass * (given.shift - shift) ** 2) / self.cavity.variance
         return Moments(log_normalizer, shift, ratio + spread, shrink - spread)
+
+
+class OfFunction(Likelihood):
+    """∫ p(y | f, g) N(g | cavity) dg, a likelihood of f alone, as a sum over values of g up to a constant: each of the
+    densities given g has the probability that it has under the tilted density, over its own integral.
+    """
+
+    of_g: OfParameter
+    g: Float[Array, " nodes"]
+    mass: Float[Array, " nodes"]
+
+    name = "of the function"
+    support = "as its base"
+    smooth = True
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        def given(g: Scalar) -> Scalar:
+            return self.of_g.whole.at(g).log_prob(datum, f) - self.of_g.log_prob(datum, g)
+
+        return logsumexp(jax.vmap(given)(self.g), b=self.mass)
+
+    def landmarks(self, datum: Datum) -> Landmarks:
+        """The landmarks given g, on the smallest scale that they have at values of g that matter."""
+        matter = self.mass > NEGLIGIBLE * jnp.max(self.mass)
+        ends = jnp.stack([jnp.min(jnp.where(matter, self.g, jnp.inf)), jnp.max(jnp.where(matter, self.g, -jnp.inf))])
+        at = jax.vmap(lambda g: self.of_g.whole.at(g).landmarks(datum))(ends)
+        return Landmarks(at.location[jnp.argmin(at.scale[:, 0])], jnp.min(at.scale, axis=0))
 
 
 def _given(base: Likelihood, datum: Datum, cavity: Normal) -> Moments:
@@ -187,7 +231,7 @@ def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Mo
     """Moments of f and g by the small rule over g, and whether they are accurate."""
     of_g, g = in_turn(likelihood, cavity, exact=False)
     few = on_few_nodes(of_g, datum, g)
-    f = of_g.mixed(datum, g.mean + few.nodes.offset, few.nodes.mass / few.total)
+    f = of_g.mixed(of_g.given_each(datum, g.mean + few.nodes.offset), few.nodes.mass / few.total)
     return both(f, few.moments), few.trusted
 
 
@@ -195,7 +239,7 @@ def panel_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> Moments:
     """The same by panels."""
     of_g, g = in_turn(likelihood, cavity, exact=True)
     tilted = tilt(of_g, datum, g)
-    f = of_g.mixed(datum, tilted.f.ravel(), tilted.density.mass.ravel())
+    f = of_g.mixed(of_g.given_each(datum, tilted.f.ravel()), tilted.density.mass.ravel())
     return both(f, quadrature_moments(of_g, tilted, g))
 
 

@@ -12,6 +12,7 @@ from quantprop.likelihoods.base import Datum, Likelihood, Scalar
 from quantprop.likelihoods.derived import Remainder, Tempered
 from quantprop.methods.base import Method, Renewal, Summary, Weight, quadratic
 from quantprop.projections import KL, Projection, Wasserstein
+from quantprop.projections.base import projected
 from quantprop.runtime.arguments import is_number
 from quantprop.runtime.display import Form, expression
 
@@ -105,9 +106,9 @@ class EP(Method):
     def renew(self, likelihood: Likelihood, datum: Datum, weight: Weight, marginal: Marginal, site: Natural) -> Renewal:
         factor, rest, removal = self.tilting(likelihood, datum, weight, marginal, site)
         share, retained = removal.share, removal.retained
-        projected = self.projection.project(factor, datum, rest)
-        part = renewed(rest, projected)
-        log_ratio = projected.log_normalizer - jnp.sum(log_site_normalizer(marginal, removal, rest))
+        moments = projected(self.projection, factor, datum, rest)
+        part = renewed(rest, moments)
+        log_ratio = moments.log_normalizer - jnp.sum(log_site_normalizer(marginal, removal, rest))
         value = log_ratio / share - jnp.sum(0.5 * retained * marginal.mean**2)
         proper = jnp.all((rest.variance > 0) & jnp.isfinite(part.tau) & jnp.isfinite(part.nu))
         return Renewal(Natural(part.nu / share, part.tau / share + retained), value, proper)

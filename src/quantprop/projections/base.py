@@ -7,13 +7,14 @@ from __future__ import annotations
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.core.data import bucket, finite_array, first_bad, pad, real_array
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import values
-from quantprop.core.records import Record
+from quantprop.core.records import Record, changed
 from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar, encode
 from quantprop.likelihoods.tilted import Tilted, tilt
 from quantprop.numerics.special import normal_score
@@ -55,6 +56,15 @@ class Projection(Record):
     def on_few_nodes(self, likelihood: Likelihood) -> bool:
         """Return whether the small rule is accurate enough for most tilted densities of this likelihood."""
         return False
+
+
+def projected(projection: Projection, likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
+    """The Gaussians of all latent values of a datum: each of its own tilted density, the others integrated out."""
+    if likelihood.latents == 1 or isinstance(projection, KL):  # whose moments are those of the joint density
+        return projection.project(likelihood, datum, cavity)
+    parts = [projection.project(one, datum, its) for one, its in likelihood.functions(datum, cavity)]
+    whole = jax.tree.map(lambda *each: jnp.stack(each), *parts)
+    return changed(whole, log_normalizer=parts[-1].log_normalizer)
 
 
 def tilted_scores(likelihood: Likelihood, datum: Datum, cavity: Normal) -> tuple[Tilted, Float[Array, "panels 16"]]:

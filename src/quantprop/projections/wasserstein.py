@@ -11,6 +11,8 @@ from functools import singledispatch
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.scipy.special import erfc
 from jaxtyping import Array, Bool
 
 from quantprop.core.gaussian import Normal
@@ -20,15 +22,19 @@ from quantprop.likelihoods.base import Datum, Likelihood, Moments, Scalar
 from quantprop.likelihoods.binary import Heaviside, Probit
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
 from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moments, tilt
+from quantprop.likelihoods.varying import OfFunction
 from quantprop.likelihoods.warped import Warped
+from quantprop.numerics.quadrature import frozen
 from quantprop.numerics.smooth import if_trusted, summed, unless_trusted
-from quantprop.numerics.special import normal_score
+from quantprop.numerics.special import norm_logpdf, normal_score
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
 from quantprop.runtime.arguments import is_number
 
 MIN_TAIL = 1e-12  # tail mass that counts: what lies beyond it contributes less than 1e-10
+MIXTURE_NODES, FARTHEST = 128, 9.0  # nodes in f, up to this many standard deviations from the mean of each part
+NARROW_SHARE = 1e-2  # nodes are dense around the narrowest part with this probability, relative to the largest
 SCORE_TOLERANCE = 1e-9  # largest error of z's first two moments that is accepted
 
 
@@ -126,6 +132,33 @@ def _(likelihood: Likelihood, datum: Datum, cavity: Normal) -> Moments:
 @nearest_w2.register
 def _(likelihood: ByOutput, datum: Datum, cavity: Normal) -> Moments:
     return likelihood.each(nearest_w2, datum, cavity)
+
+
+@nearest_w2.register
+def _(likelihood: OfFunction, datum: Datum, cavity: Normal) -> Moments:
+    if not likelihood.of_g.whole.base.conjugate:
+        return smooth_w2(likelihood, datum, cavity)
+    given = likelihood.of_g.given_each(datum, likelihood.g)
+    moments = likelihood.of_g.mixed(given, likelihood.mass)
+    variance = moments.ratio * cavity.variance
+    sigma = mixture_sigma(given.shift, jnp.sqrt(given.ratio * cavity.variance), likelihood.mass)
+    return narrowed(moments, 1.0 - sigma**2 / variance)
+
+
+def mixture_sigma(mean: Array, sd: Array, mass: Array) -> Scalar:
+    """σ* of a mixture of Gaussians: ∫ φ(z(f)) df, which is E[(f − μ) z] by parts; nodes are dense around the narrowest
+    part that matters.
+    """
+    m, s, share = frozen((mean, sd, mass))
+    lower, upper = (
+        end * jnp.max(jnp.where(share > MIN_TAIL**2, end * m + FARTHEST * s, -jnp.inf)) for end in (-1.0, 1.0)
+    )
+    narrow = jnp.argmin(jnp.where(share > NARROW_SHARE * jnp.max(share), s, jnp.inf))
+    t = jnp.linspace(*(jnp.arcsinh((end - m[narrow]) / s[narrow]) for end in (lower, upper)), MIXTURE_NODES)
+    f = m[narrow] + s[narrow] * jnp.sinh(t)
+    below = 0.5 * jnp.sum(mass * erfc((mean - f[:, None]) / (np.sqrt(2.0) * sd)), axis=1)  # faster than `ndtr`
+    height = jnp.exp(norm_logpdf(normal_score(below, 1.0 - below)))
+    return jnp.sum(height * s[narrow] * jnp.cosh(t)) * (t[1] - t[0])
 
 
 @nearest_w2.register
