@@ -258,9 +258,9 @@ def test_too_many_rows_of_another_process_are_refused_by_name():
     x = np.linspace(-3.0, 3.0, 1100)[:, None]
     model = Model(kernels.SquaredExponential(1.0), likelihoods.Probit(), process=Inducing(8))
     solution = infer(model, x, np.sign(np.sin(x[:, 0]) + 0.1), "ep")
-    with pytest.raises(ValueError, match=r"Inducing has up to 1024 rows; got 1100"):
+    with pytest.raises(ValueError, match=r"Inducing computes for at most 1024 rows; got 1100"):
         solution.corrected()
-    assert "Inducing has up to 1024 rows" in str(trust(solution))
+    assert "Inducing computes for at most 1024 rows" in str(trust(solution))
 
 
 # --- several modes ---------------------------------------------------------------------------------------------------

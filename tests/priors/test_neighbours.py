@@ -14,7 +14,7 @@ from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
 from quantprop.methods import by_name
 from quantprop.priors.neighbours.conditionals import inverted
-from quantprop.priors.neighbours.process import _basis
+from quantprop.priors.neighbours.process import _bases
 from quantprop.priors.neighbours.sets import NONE, around, earlier, scaled
 
 TIGHT = {"tol": 1e-11, "max_sweeps": 600}
@@ -107,7 +107,7 @@ def test_neighbours_are_the_nearest_rows():
     x[:, 1] *= 100.0  # under a lengthscale as large
     kernel = kernels.Matern32(2.0, np.array([1.0, 100.0]))
     with jax.enable_x64(True):
-        basis, (_, places) = _basis(None, kernel, 2), scaled(kernel, x)
+        basis, (_, places) = _bases(None, (x[:0],), kernel), scaled(kernel, x)
         sides = around(basis, x, places, 8)
         before = earlier(basis, x, places, 8, seed=3)
     true = cdist(x / [1.0, 100.0], x / [1.0, 100.0])
@@ -128,7 +128,7 @@ def test_neighbours_are_of_the_same_group_where_groups_are_independent():
     x[:, 1] = rng.integers(0, 4, 200)
     kernel = kernels.Matern32(1.0, 1.0).on([0]) * kernels.Categories(1.0).on([1])
     with jax.enable_x64(True):
-        sides = around(_basis(None, kernel, 2), x, scaled(kernel, x)[1], 5)
+        sides = around(_bases(None, (x[:0],), kernel), x, scaled(kernel, x)[1], 5)
     assert (x[sides, 1] == x[:, 1:]).mean() > 0.99
 
 
@@ -144,6 +144,23 @@ def test_terms_are_those_of_exact_inference():
         np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-7)
     for name, effect in exact.fixed_effects().items():
         np.testing.assert_allclose(near.fixed_effects()[name], effect, rtol=1e-7)
+
+
+def test_terms_that_many_rows_share_are_exact_with_few_neighbours():
+    rng = np.random.default_rng(3)
+    x = np.column_stack([rng.uniform(size=(120, 2)), rng.normal(size=120) + 5.0, rng.integers(0, 6, 120)])
+    y = rng.poisson(np.exp(np.sin(6.0 * x[:, 0]) + 0.3 * (x[:, 2] - 5.0)))
+    surface = kernels.SquaredExponential(0.5, 0.1).on([0, 1])
+    kernel = surface + kernels.Linear(9.0).on([2]) + kernels.Categories(0.2).on([3]) + kernels.Constant(9.0)
+    exact, near = (infer(Model(kernel, likelihoods.Poisson(), process=process), x, y, "ep", **TIGHT)
+                   for process in (Dense(), Neighbours(30)))  # fmt: skip
+    assert [len(z) for z in near.model.process.exact] == [0, 1, 6, 1]
+    for name, effect in exact.fixed_effects().items():
+        np.testing.assert_allclose(near.fixed_effects()[name].estimate, effect.estimate, atol=0.05 * effect.error)
+        np.testing.assert_allclose(near.fixed_effects()[name].error, effect.error, rtol=0.03)
+    found, expected = (each.terms(x[:6] + 0.0)["group(3)"] for each in (near, exact))
+    np.testing.assert_allclose(found.mean, expected.mean, atol=0.02)
+    np.testing.assert_allclose(found.variance, expected.variance, rtol=0.02)
 
 
 def test_equal_rows_and_fewer_rows_than_neighbours():

@@ -182,10 +182,11 @@ def correct(solution: Solution) -> Corrected:
     _check(solution)
     model, n, size = solution.model, len(solution.X), bucket(len(solution.X))
     prior = model.process.refined(padded_prior(model, solution.X))
-    if size > prior.largest_joint:
+    if size > (most := prior.largest_joint):
+        has = f"computes for at most {most} rows; got {n}" if most else "does not have"
         raise ValueError(
-            f"corrections need the joint posterior of all rows, which {type(model.process).__name__} has up to "
-            f"{prior.largest_joint} rows; got {n}: use the default process, or fewer rows"
+            f"corrections need the joint posterior of all rows, which {type(model.process).__name__} {has}: use the "
+            "default process, or fewer rows"
         )
     weight, share, sites, signed = padded_rows(solution)
     rows = (pad(solution.data, size), weight)

@@ -1,6 +1,6 @@
-"""f_i given the whitened values u at inducing points and a few other rows under their sites, chunk by chunk.
+"""f_i given the whitened values u of the bases and a few other rows under their sites, chunk by chunk.
 
-With R the covariance that the points leave, V what ties values to u, and sites ν, τ of the rows N that i sees,
+With R the covariance that the bases leave, V what ties values to u, and sites ν, τ of the rows N that i sees,
 
     f_i = a_i + w_iᵀ u + N(0, r_i),   b = (R_NN + T_N⁻¹)⁻¹ R_Ni,   w_i = V_i − V_N b,   r_i = R_ii − R_iN b,
 
@@ -21,7 +21,8 @@ from jaxtyping import Array, Float, Int
 from quantprop.core.gaussian import Natural
 from quantprop.core.records import Record
 from quantprop.kernels import Kernel
-from quantprop.priors.inducing.rows import Basis, chunks_of, in_turn
+from quantprop.priors.inducing.rows import chunks_of, in_turn
+from quantprop.priors.neighbours.bases import Bases
 
 SMALLEST = 8  # rows of a matrix that is not divided further
 INVERSE = "inverse of a small matrix"
@@ -63,40 +64,26 @@ def indices(neighbours: Float[Array, "... m"]) -> Int[Array, "... m"]:
     return jnp.maximum(neighbours, 0.0).astype(jnp.int32)
 
 
-def whitened(basis: Basis, kernel: Kernel, x: Float[Array, "n d"]) -> Float[Array, "n M"]:
-    """V of values with covariances `kernel` with the process, one row each."""
-    if not len(basis.z):
-        return jnp.zeros((len(x), 0))
-    by = jnp.sqrt(basis.scale) * basis.whitening()
-    pieces = chunks_of(len(x), len(basis.z))
-
-    def one(carry, some):
-        return carry, (by @ kernel.cross(basis.z, some)).T
-
-    _, v = in_turn(one, None, x.reshape(pieces, -1, x.shape[1]))
-    return v.reshape(len(x), len(basis.z))
-
-
 class Residual(Record):
-    """The covariances that the points leave, among rows at x and of these with values that `kernel` ties to them."""
+    """The covariances that the bases leave, among rows at x and of these with values that `kernel` ties to them."""
 
-    basis: Basis
+    bases: Bases
     kernel: Kernel
     x: Float[Array, "n d"]
     v: Float[Array, "n M"]
 
     def rows(self, at: Float[Array, "k d"], v: Float[Array, "k M"], neighbours: Float[Array, "k m"]) -> Rows:
         """Values at these inputs."""
-        own = self.basis.scale * self.kernel.diagonal(at) - jnp.sum(v**2, axis=1)
+        own = self.bases.scale * self.kernel.diagonal(at) - jnp.sum(v**2, axis=1)
         return Rows(neighbours, at, jnp.maximum(own, 0.0), v)  # below 0 it is rounding
 
     def of(self, row: Rows) -> tuple[Float[Array, "m m"], Float[Array, " m"]]:
         """R_NN and R_Ni of one value, computed now unless they are stored."""
         if isinstance(row, Blocks):
             return row.among, row.ties
-        near, scale = indices(row.neighbours), self.basis.scale
+        near, scale = indices(row.neighbours), self.bases.scale
         there, others = self.x[near], self.v[near]
-        among = scale * self.basis.kernel.gram(there) - others @ others.T
+        among = scale * self.bases.kernel.gram(there) - others @ others.T
         ties = scale * self.kernel.cross(row.at[None], there)[0] - others @ row.v
         return among, jnp.where(row.neighbours >= 0, ties, 0.0)
 
@@ -147,7 +134,7 @@ def inverted(matrix: Float[Array, "m m"]) -> Float[Array, "m m"]:
     if len(matrix) <= SMALLEST:
         return jax.lax.fori_loop(0, len(matrix), exchanged, matrix)
     half = len(matrix) // 2
-    (a, b), (c, d) = (jnp.hsplit(rows, [half]) for rows in jnp.vsplit(matrix, [half]))
+    (a, b), (c, d) = ((rows[:, :half], rows[:, half:]) for rows in (matrix[:half], matrix[half:]))
     of_a = inverted(a)
     left, up = c @ of_a, of_a @ b
     complement = inverted(d - left @ b)

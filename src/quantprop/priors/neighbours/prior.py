@@ -28,8 +28,8 @@ from quantprop.core.records import Record, field
 from quantprop.core.sites import Marginal
 from quantprop.numerics.triangular import triangular_inverse
 from quantprop.priors.base import Conditioned, Predictor, Prior
-from quantprop.priors.inducing.rows import Basis, still
-from quantprop.priors.neighbours.conditionals import Conditional, Residual, Rows, conditional, whitened
+from quantprop.priors.neighbours.bases import Bases
+from quantprop.priors.neighbours.conditionals import Conditional, Residual, Rows, conditional
 
 STORED = 2**32  # bytes of covariances up to which sweeps share them
 
@@ -43,12 +43,12 @@ class Factor(Record):
 
 
 class NeighboursPrior(Prior):
-    """N(mean, VᵀV + R by neighbours). Learned are `basis` and `mean`."""
+    """N(mean, VᵀV + R by neighbours). Learned are `bases` and `mean`."""
 
     one_gaussian: ClassVar[bool] = False
 
     mean: Float[Array, " n"]
-    basis: Basis
+    bases: Bases
     x: Float[Array, "n d"]
     earlier: Float[Array, "n m"]
     around: Float[Array, "n m"]
@@ -64,9 +64,9 @@ class NeighboursPrior(Prior):
         """The residual covariance; each row with its earlier neighbours, and with those on all sides."""
         if self.held is not None:
             return self.held
-        basis, x = still(self.basis, self.moving), jax.lax.stop_gradient(self.x)
-        v = whitened(basis, basis.kernel, x)
-        residual = Residual(basis, basis.kernel, x, v)
+        bases, x = self.bases.still(self.moving), jax.lax.stop_gradient(self.x)
+        v = bases.whitened(bases.kernel, x)
+        residual = Residual(bases, bases.kernel, x, v)
         return residual, residual.rows(x, v, self.earlier), residual.rows(x, v, self.around)
 
     def for_sweeps(self) -> NeighboursPrior:
@@ -80,13 +80,13 @@ class NeighboursPrior(Prior):
         return replace(self, held=None), None
 
     def scaled(self, by: Any) -> NeighboursPrior:
-        return replace(self, basis=replace(self.basis, scale=by * self.basis.scale), held=None)
+        return replace(self, bases=replace(self.bases, scale=by * self.bases.scale), held=None)
 
     def variances(self) -> Float[Array, " n"]:
-        return self.basis.scale * self.basis.kernel.diagonal(self.x)
+        return self.bases.scale * self.bases.kernel.diagonal(self.x)
 
     def is_psd(self) -> bool:
-        return bool(jnp.isfinite(self.basis.whitening()).all())
+        return all(bool(jnp.isfinite(basis.whitening()).all()) for basis in self.bases.parts)
 
     def condition(self, sites: Natural, signed: bool) -> Conditioned:
         residual, *rows = self.seen()

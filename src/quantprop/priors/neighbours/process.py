@@ -12,11 +12,12 @@ from jaxtyping import Array, Float
 
 from quantprop.core.parameters import values
 from quantprop.core.records import field
-from quantprop.kernels import Kernel
+from quantprop.kernels import Kernel, summands
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.inducing.process import Inducing
 from quantprop.priors.inducing.rows import Basis
-from quantprop.priors.neighbours.conditionals import Residual, whitened
+from quantprop.priors.neighbours.bases import Bases, exact_points, seen_by
+from quantprop.priors.neighbours.conditionals import Residual
 from quantprop.priors.neighbours.prior import NeighboursPrior, Tie
 from quantprop.priors.neighbours.sets import NONE, around, earlier, nearest, scaled
 from quantprop.runtime.arguments import whole
@@ -33,6 +34,7 @@ class Neighbours(Process):
         count: Number of neighbours, m.
         seed: Seed of the order of rows.
         points: Inducing points beside them, as `Inducing` sets them; not to be set by users.
+        exact: Points that explain terms exactly, chosen from X; not to be set by users.
         earlier: Neighbours among the rows before each row, chosen from X; not to be set by users.
         around: Neighbours among all rows, chosen from X; not to be set by users.
         near: Neighbours of new inputs, chosen from them; not to be set by users.
@@ -50,6 +52,7 @@ class Neighbours(Process):
     count: int = field(default=32, static=True)
     seed: int = field(default=0, static=True)
     points: Inducing | None = None
+    exact: tuple[Any, ...] = ()  # points of each term
     earlier: Float[Array, "n m"] | None = None  # the sets, once they are chosen
     around: Float[Array, "n m"] | None = None
     near: Float[Array, "k m"] | None = None  # of new inputs
@@ -66,15 +69,17 @@ class Neighbours(Process):
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Neighbours:
         """Points and sets of neighbours, chosen from the rows of x under the kernel's hyperparameters."""
-        points = None if self.points is None else self.points.settled(kernel, x)
-        basis = _basis(values(points), kernel, x.shape[1])
-        _, places = scaled(kernel, x)
-        before = earlier(basis, x, places, self.count, self.seed)
-        sides = around(basis, x, places, self.count)
-        return Neighbours(self.count, self.seed, points, before.astype(float), sides.astype(float))
+        exact = exact_points(kernel, x)
+        bases = _bases(None, exact, kernel)
+        points = None if self.points is None else self.points.settled(bases.rest, seen_by(bases.rest, x))
+        bases = _bases(values(points), exact, kernel)
+        _, places = scaled(bases.rest, x)
+        before = earlier(bases, x, places, self.count, self.seed)
+        sides = around(bases, x, places, self.count)
+        return Neighbours(self.count, self.seed, points, exact, before.astype(float), sides.astype(float))
 
     def facing(self, kernel: Kernel, x: Float[np.ndarray, "n d"], new: Float[np.ndarray, "k d"]) -> Neighbours:
-        found = nearest(_basis(self.points, kernel, x.shape[1]), x, new, self.count)
+        found = nearest(_bases(self.points, self.exact, kernel), x, new, self.count)
         return replace(self, near=found.astype(float))
 
     def prepare(self, kernel: Kernel, x: Float[Array, "n d"]) -> Any:
@@ -83,15 +88,15 @@ class Neighbours(Process):
     def prior(self, kernel: Kernel, mean: Float[Array, " n"], prepared: Any) -> NeighboursPrior:
         x, before, sides = prepared
         moving = self.points is not None and self.points.learn
-        return NeighboursPrior(mean, _basis(self.points, kernel, x.shape[1]), x, before, sides, None, moving)
+        return NeighboursPrior(mean, _bases(self.points, self.exact, kernel), x, before, sides, None, moving)
 
     def cross(self, kernel: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Tie:
         return self.cross_of(kernel, kernel, x, new)
 
     def cross_of(self, kernel: Kernel, term: Kernel, x: Float[Array, "n d"], new: Float[Array, "k d"]) -> Tie:
-        basis = _basis(self.points, kernel, x.shape[1])
-        v, own_v = whitened(basis, kernel, x), whitened(basis, term, new)
-        residual = Residual(basis, term, x, v)
+        bases = _bases(self.points, self.exact, kernel)
+        v, own_v = bases.whitened(kernel, x), bases.whitened(term, new)
+        residual = Residual(bases, term, x, v)
         return Tie(residual, residual.rows(new, own_v, _padded(self.near, len(new))))
 
     def cross_terms(
@@ -116,9 +121,11 @@ def with_neighbours(process: Any) -> Any:
     return Neighbours(process.neighbours, process.seed, replace(process, neighbours=0))
 
 
-def _basis(points: Inducing | None, kernel: Kernel, columns: int) -> Basis:
-    """The basis of the points, or an empty one."""
-    return Basis(kernel, jnp.zeros((0, columns)), jnp.ones(()), 1.0) if points is None else points.basis(kernel)
+def _bases(points: Inducing | None, exact: tuple[np.ndarray, ...], kernel: Kernel) -> Bases:
+    """The bases of exact terms, whose points are given term by term, and of inducing points for the others."""
+    each = [Basis(term, jnp.asarray(z), jnp.ones(()), 0.0) for term, z in zip(summands(kernel), exact, strict=True)]
+    bases = Bases(kernel, tuple(basis for basis in each if len(basis.z)), None, jnp.ones(()))
+    return bases if points is None else replace(bases, points=points.basis(bases.rest))
 
 
 def _padded(sets: Any, size: int) -> Float[Array, "n m"]:

@@ -12,8 +12,8 @@ from scipy.spatial import KDTree
 
 from quantprop.core.data import bucket, pad
 from quantprop.kernels import Kernel
-from quantprop.priors.inducing.rows import Basis, chunks_of, in_turn
-from quantprop.priors.neighbours.conditionals import whitened
+from quantprop.priors.inducing.rows import chunks_of, in_turn
+from quantprop.priors.neighbours.bases import Bases
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
 
@@ -57,23 +57,23 @@ def _correlations(kernel: Kernel, x: Any, shifts: Any) -> Float[Array, "s d"]:
 
 
 def nearest(
-    basis: Basis, x: Float[np.ndarray, "n d"], new: Float[np.ndarray, "k d"], count: int
+    bases: Bases, x: Float[np.ndarray, "n d"], new: Float[np.ndarray, "k d"], count: int
 ) -> Int[np.ndarray, "k m"]:
     """The rows of x most correlated with each new one."""
-    by, places = scaled(basis.kernel, x)
+    by, places = scaled(bases.rest, x)
     found = _query(KDTree(places), new * by, CANDIDATES * count)
-    return _chosen(basis, x, new, found, count)
+    return _chosen(bases, x, new, found, count)
 
 
-def around(basis: Basis, x: Float[np.ndarray, "n d"], places: np.ndarray, count: int) -> Int[np.ndarray, "n m"]:
+def around(bases: Bases, x: Float[np.ndarray, "n d"], places: np.ndarray, count: int) -> Int[np.ndarray, "n m"]:
     """Each row's most correlated others."""
     found = _query(KDTree(places), places, CANDIDATES * count + 1)
     found = np.where(found == np.arange(len(x))[:, None], NONE, found)
-    return _chosen(basis, x, x, found, count)
+    return _chosen(bases, x, x, found, count)
 
 
 def earlier(
-    basis: Basis, x: Float[np.ndarray, "n d"], places: np.ndarray, count: int, seed: int
+    bases: Bases, x: Float[np.ndarray, "n d"], places: np.ndarray, count: int, seed: int
 ) -> Int[np.ndarray, "n m"]:
     """Each row's most correlated rows among those before it in a random order.
 
@@ -91,7 +91,7 @@ def earlier(
         near = np.where(near == NONE, NONE, order[near])
         found[rows] = np.where((near != NONE) & (rank[near] < rank[rows][:, None]), near, NONE)
         begin, end = end, min(2 * end, n)
-    return _chosen(basis, x, x, found, count)
+    return _chosen(bases, x, x, found, count)
 
 
 def _query(tree: KDTree, places: np.ndarray, count: int) -> Int[np.ndarray, "k c"]:
@@ -100,23 +100,23 @@ def _query(tree: KDTree, places: np.ndarray, count: int) -> Int[np.ndarray, "k c
     return np.where(found == tree.n, NONE, found).reshape(len(places), -1)
 
 
-def _chosen(basis: Basis, x: np.ndarray, new: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
+def _chosen(bases: Bases, x: np.ndarray, new: np.ndarray, candidates: np.ndarray, count: int) -> np.ndarray:
     """The most correlated candidates, NONE where there are fewer than `count`."""
     size = bucket(len(new))
-    found = to_numpy(_most_correlated(basis, x, pad(new, size), pad(candidates, size)))
+    found = to_numpy(_most_correlated(bases, x, pad(new, size), pad(candidates, size)))
     return found[: len(new), :count]
 
 
 @program
-def _most_correlated(basis: Basis, x: Any, new: Any, candidates: Any) -> Int[Array, "k c"]:
+def _most_correlated(bases: Bases, x: Any, new: Any, candidates: Any) -> Int[Array, "k c"]:
     """The candidates from the most to the least correlated under the residual prior."""
     k, c = candidates.shape
-    v = whitened(basis, basis.kernel, x)
+    v = bases.whitened(bases.kernel, x)
 
     def one(row, some):
-        own_v, others = whitened(basis, basis.kernel, row[None])[0], v[some]
-        size = basis.scale * basis.kernel.diagonal(x[some]) - jnp.sum(others**2, axis=1)
-        tie = basis.scale * basis.kernel.cross(row[None], x[some])[0] - others @ own_v
+        own_v, others = bases.whitened(bases.kernel, row[None])[0], v[some]
+        size = bases.scale * bases.kernel.diagonal(x[some]) - jnp.sum(others**2, axis=1)
+        tie = bases.scale * bases.kernel.cross(row[None], x[some])[0] - others @ own_v
         strength = jnp.where(size > 0, tie**2 / jnp.where(size > 0, size, 1.0), 0.0)
         best = jnp.argsort(jnp.where(some == NONE, jnp.inf, -strength), stable=True)
         return some[best]
