@@ -19,7 +19,7 @@ def split(
     time: Annotated[str, Option(help="Column of times of events, or of the end of observation.")],
     event: Annotated[str, Option(help=EVENT_HELP)],
     entry: Annotated[str | None, Option(help="Column of times from which rows were observed.  [0]")] = None,
-    cuts: Annotated[str, Option(help="Number of periods, their limits with commas, or events: one per event.")] = "20",
+    cuts: Annotated[str, Option(help="Number of periods, their limits with commas, or events: one per event.")] = "10",
     out: Annotated[Path, Option(help="CSV file to write, replaced if it exists.")] = Path("periods.csv"),
     decimal: Decimal = ".",
     debug: Debug = False,

@@ -122,8 +122,8 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
     objective: Any = "evidence"
 
     if TYPE_CHECKING:  # of the subclasses
-        process: Any
-        hyperparameters: Any
+        process: Any = field(init=False)
+        hyperparameters: Any = field(init=False)
         _core: FittedCore = field(init=False)
     _remedy = ""  # what to try if learning did not converge
     _parameter_constraints: ClassVar[dict] = {

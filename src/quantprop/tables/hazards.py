@@ -28,7 +28,7 @@ def periods(
     event: str,
     observed: str | None = None,
     entry: str | None = None,
-    cuts: int | str | Sequence[float] = 20,
+    cuts: int | str | Sequence[float] = 10,
 ) -> Table:
     """Split rows of survival times at cuts: a row for each period under observation.
 
