@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -9,7 +10,20 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from quantprop import EP, QP, Model, fit, infer, kernels, likelihoods
+from quantprop import (
+    EP,
+    QP,
+    GaussianProcessRegressor,
+    Inducing,
+    Markov,
+    Model,
+    Neighbours,
+    fit,
+    infer,
+    kernels,
+    likelihoods,
+    load,
+)
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
@@ -216,6 +230,38 @@ def test_left_out_densities_are_those_of_a_fit_without_the_row():
     assert solution.loo[7] == pytest.approx(apart.predict_y(X[7:8]).log_prob(Y[7])[0], abs=0.05)
 
 
+@pytest.mark.parametrize("process", [Inducing(X), Neighbours(30), Markov()])
+def test_processes_that_are_exact_agree(process):
+    model = Model(kernels.PerParameter(kernels.Matern32(1.2, 0.9), kernels.Matern52(0.7, 1.4)), GAUSSIAN)
+    exact, other = infer(model, X, Y, "ep", tol=1e-9), infer(replace(model, process=process), X, Y, "ep", tol=1e-9)
+    assert other.converged
+    assert other.log_evidence == pytest.approx(exact.log_evidence, abs=1e-5)
+    new = [[0.7], [3.3]]
+    np.testing.assert_allclose(other.predict_y(new).variance, exact.predict_y(new).variance, rtol=1e-5)
+    np.testing.assert_allclose(other.parameter_at(new).median, exact.parameter_at(new).median, rtol=1e-5)
+
+
+def test_files_hold_both_functions(tmp_path):
+    fitted = fit(MODEL, X, Y, "ep", max_evaluations=2)
+    fitted.save(tmp_path / "fitted.safetensors")
+    read = load(tmp_path / "fitted.safetensors")
+    assert read.model == fitted.model
+    new = [[1.0], [7.0]]
+    medians = [one.solution.parameter_at(new).median for one in (fitted, read)]
+    np.testing.assert_array_equal(*medians)
+    upper = [one.solution.predict_y(new).quantile(0.9) for one in (fitted, read)]
+    np.testing.assert_array_equal(*upper)
+
+
+def test_a_warped_y_whose_noise_varies():
+    """Its density is the derivative of its distribution."""
+    solution = infer(Model(kernel_of(), Varying(likelihoods.Warped(scale=0.4), "scale")), X, np.exp(Y), "ep")
+    assert solution.converged
+    predictive, y = solution.predict_y([[2.0]]), 1.3
+    slope = (predictive.cdf(y + 1e-4) - predictive.cdf(y - 1e-4)) / 2e-4
+    assert predictive.log_prob(y)[0] == pytest.approx(np.log(slope[0]), abs=1e-6)
+
+
 # --- bad input -------------------------------------------------------------------------------------------------------
 
 
@@ -224,6 +270,7 @@ def test_left_out_densities_are_those_of_a_fit_without_the_row():
     [
         (lambda: Varying(likelihoods.Gaussian(), "scael"), "scale"),
         (lambda: Varying(likelihoods.Probit(), "scale"), "Probit has no positive parameter"),
+        (lambda: Varying(likelihoods.StudentT(), "scale"), "StudentT is not supported"),
         (lambda: Varying(likelihoods.ByOutput((likelihoods.Gaussian(),)), "scale"), "ByOutput is not supported"),
         (lambda: infer(Model(kernels.Matern32(), GAUSSIAN), X, Y, "ep"), "PerParameter"),
         (lambda: infer(Model(kernel_of(), likelihoods.Gaussian()), X, Y, "ep"), "likelihoods.Varying"),
@@ -237,6 +284,11 @@ def test_left_out_densities_are_those_of_a_fit_without_the_row():
 def test_errors_say_what_would_work(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_estimators_do_not_take_it_by_name():
+    with pytest.raises(ValueError, match="likelihood"):
+        GaussianProcessRegressor(likelihood="varying").fit(X, Y)
 
 
 def test_a_row_of_weight_2_is_two_rows():

@@ -1,7 +1,7 @@
 """A likelihood with one of its parameters a function of x: each row has two latent values, f and g.
 
 Given g the likelihood is an ordinary one, with a number for its parameter. So the integral over f is the one that it
-has already, closed or by quadrature, and what is left is an integral over g alone.
+has already, in closed form, and an integral over g alone remains.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from quantprop.core.sites import Moments, Scalar
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Places, landmarks
 from quantprop.likelihoods.classes import ClassLikelihood
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
-from quantprop.likelihoods.tilted import on_few_nodes, panel_moments, quadrature_moments, tilt
+from quantprop.likelihoods.tilted import on_few_nodes, quadrature_moments, tilt
 from quantprop.numerics.smooth import unless_trusted
 from quantprop.runtime.names import check_name
 
@@ -42,8 +42,8 @@ class Varying(Likelihood):
     The kernel of the model is `kernels.PerParameter`. EP and QP support it; VB and Laplace do not.
 
     Args:
-        base: The likelihood. Its own value of the parameter is that where g = 0; learned.
-        parameter: Name of the parameter, such as "scale", "dispersion", "shape" or "inflation".
+        base: The likelihood, Gaussian or Warped. Its own value of the parameter is that where g = 0; learned.
+        parameter: Name of the parameter, such as "scale".
 
     >>> import numpy as np
     >>> from quantprop import Model, infer, kernels, likelihoods
@@ -65,7 +65,6 @@ class Varying(Likelihood):
 
     columns: ClassVar[Any] = of_base("columns")
     support: ClassVar[Any] = of_base("support")
-    observes: ClassVar[Any] = of_base("observes")
     scaled_by: ClassVar[Any] = of_base("scaled_by")
     lattice: ClassVar[Any] = of_base("lattice")
     interval: ClassVar[Any] = of_base("interval")
@@ -80,6 +79,9 @@ class Varying(Likelihood):
         known = varying_parameters(base)
         if not known:
             raise ValueError(f"Varying: {type(base).__name__} has no positive parameter that could vary with x")
+        if not base.closed:
+            raise ValueError(f"Varying: {type(base).__name__} is not supported, because its integral over f has no "
+                             "closed form: use likelihoods.Gaussian or likelihoods.Warped")  # fmt: skip
         check_name(f"Varying: parameter of {type(base).__name__}", self.parameter, known)
 
     def at(self, g: Scalar) -> Likelihood:
@@ -103,7 +105,7 @@ class Varying(Likelihood):
         return _moments(self, datum, cavity)
 
     def functions(self, datum: Datum, cavity: Normal, few: bool = False) -> tuple[tuple[Likelihood, Normal], ...]:
-        of_g, g = in_turn(self, cavity, exact=not few)
+        of_g, g = in_turn(self, cavity)
         if few:
             nodes = on_few_nodes(of_g, datum, g).nodes
             at, mass = g.mean + nodes.offset, nodes.mass
@@ -150,18 +152,14 @@ class OfParameter(Likelihood):
     whole: Varying
     cavity: Normal
     near: Normal
-    exact: bool = field(static=True)
 
     name = "of the parameter"
     support = "as its base"
     smooth = True
 
     def given(self, datum: Datum, g: Scalar) -> Moments:
-        """Moments of f given g: by panels if `exact`, or by the small rule and NaN where that is not accurate enough,
-        unless they have a closed form.
-        """
-        base = self.whole.at(g)
-        return (panel_moments if self.exact and not base.closed else _given)(base, datum, self.cavity)
+        """Moments of f given g."""
+        return self.whole.at(g).moments(datum, self.cavity)
 
     def given_each(self, datum: Datum, g: Float[Array, " nodes"]) -> Moments:
         """The same for several values of g."""
@@ -211,14 +209,10 @@ class OfFunction(Likelihood):
         return Landmarks(at.location[jnp.argmin(at.scale[:, 0])], jnp.min(at.scale, axis=0))
 
 
-def _given(base: Likelihood, datum: Datum, cavity: Normal) -> Moments:
-    return WithFewNodes(base).moments(datum, cavity)
-
-
-def in_turn(likelihood: Varying, cavity: Normal, exact: bool) -> tuple[OfParameter, Normal]:
+def in_turn(likelihood: Varying, cavity: Normal) -> tuple[OfParameter, Normal]:
     """The likelihood of g with f integrated out under its cavity, and the cavity of g."""
     f, g = (Normal(cavity.mean[k], cavity.variance[k]) for k in range(2))
-    return OfParameter(likelihood, f, g, exact), g
+    return OfParameter(likelihood, f, g), g
 
 
 def both(f: Moments, g: Moments) -> Moments:
@@ -229,7 +223,7 @@ def both(f: Moments, g: Moments) -> Moments:
 
 def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
     """Moments of f and g by the small rule over g, and whether they are accurate."""
-    of_g, g = in_turn(likelihood, cavity, exact=False)
+    of_g, g = in_turn(likelihood, cavity)
     few = on_few_nodes(of_g, datum, g)
     f = of_g.mixed(of_g.given_each(datum, g.mean + few.nodes.offset), few.nodes.mass / few.total)
     return both(f, few.moments), few.trusted
@@ -237,7 +231,7 @@ def few_node_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> tuple[Mo
 
 def panel_pair(likelihood: Varying, datum: Datum, cavity: Normal) -> Moments:
     """The same by panels."""
-    of_g, g = in_turn(likelihood, cavity, exact=True)
+    of_g, g = in_turn(likelihood, cavity)
     tilted = tilt(of_g, datum, g)
     f = of_g.mixed(of_g.given_each(datum, tilted.f.ravel()), tilted.density.mass.ravel())
     return both(f, quadrature_moments(of_g, tilted, g))

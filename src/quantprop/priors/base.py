@@ -26,7 +26,7 @@ from quantprop.likelihoods.base import Scalar
 from quantprop.numerics.triangular import transposed
 from quantprop.runtime.mesh import is_divided
 
-Moves = Float[Array, "2 n"]
+Moves = Float[Array, "2 ..."]  # of n values, or of those of several functions, whose axis comes before the rows
 
 
 class Conditioned(Record):
@@ -46,7 +46,7 @@ class Cotangent(Record):
 
     answer: Moves
     log_determinant: Scalar
-    mean: Float[Array, " n"]
+    mean: Float[Array, "..."]
 
 
 class Joint(NamedTuple):
@@ -105,7 +105,7 @@ class Prior(Record):
 
     one_gaussian: ClassVar[bool] = True  # False if marginals and log-determinant are approximated one by one
 
-    mean: Float[Array, " n"]
+    mean: Float[Array, "..."]
 
     @property
     def largest_joint(self) -> int:

@@ -15,8 +15,10 @@ from quantprop.inference.classes import as_classes, as_factors
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.results import WRITERS, Ending, Fitted, Step
 from quantprop.inference.solution import Solution, Status
+from quantprop.inference.varying import kind_of
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
+from quantprop.methods.base import each_row
 from quantprop.model import Model, mean_at
 from quantprop.priors import Inducing
 from quantprop.priors.inducing.prior import InducingPredictor
@@ -136,7 +138,7 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has wrong entries")
     model, method = decode(content["model"], "model"), decode(content["method"], "method")
     require(isinstance(model, Model) and isinstance(method, Method), "model or method has the wrong type")
-    x, rows = inputs_and_rows(prefix, shelf)
+    x, rows = inputs_and_rows(prefix, shelf, functions=_functions_of(model))
     check_shapes(model, x)
     scalars = fields_of(content, _SCALARS)
     size = sum(np.size(parameter.value) for parameter in free(declared(model)))
@@ -149,11 +151,19 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     return as_classes(Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending))
 
 
-def inputs_and_rows(prefix: str, shelf: Shelf, *shape: int) -> tuple[np.ndarray, list[np.ndarray]]:
+def _functions_of(model: Model) -> tuple[int, ...]:
+    """The axis of sites and marginals for the functions, if a row has several latent values."""
+    latents = model.plain_likelihood.latents
+    return (latents,) if latents > 1 else ()
+
+
+def inputs_and_rows(
+    prefix: str, shelf: Shelf, *shape: int, functions: tuple[int, ...] = ()
+) -> tuple[np.ndarray, list[np.ndarray]]:
     """X, and an array of all rows, or one for each of several solutions, for every name in ROWS."""
     x = shelf.take_finite(f"{prefix}X", (None, None))
     require(x.size, "X is empty")
-    rows = [shelf.take_finite(f"{prefix}{name}", (*shape, len(x))) for name in ROWS[:-1]]
+    rows = [shelf.take_finite(f"{prefix}{name}", (*shape, *functions, len(x))) for name in ROWS[:-1]]
     loo = shelf.take_any(f"{prefix}loo", (*shape, len(x)))
     require(loo.dtype == np.float64, "tensor loo holds no floats")
     return x, [*rows, loo]
@@ -162,7 +172,8 @@ def inputs_and_rows(prefix: str, shelf: Shelf, *shape: int) -> tuple[np.ndarray,
 def solution_of(model: Model, method: Method, x: Any, rows: Sequence[Any], log_evidence: float, *more: Any) -> Solution:
     """The solution with these arrays in the order of ROWS."""
     nu, tau, mean, variance, loo = rows
-    return Solution(model, method, x, Natural(nu, tau), Normal(mean, variance), log_evidence, loo, *more)
+    sites, marginals = Natural(nu, tau), Normal(mean, variance)
+    return kind_of(model)(model, method, x, sites, marginals, log_evidence, loo, *more)
 
 
 def weights_of(prefix: str, n: int, shelf: Shelf) -> np.ndarray | None:
@@ -238,6 +249,8 @@ def check_shapes(model: Model, x: np.ndarray) -> None:
         prior = jax.eval_shape(lambda *given: prior_of(*given).variances(), *made_of)
         diagonal = jax.eval_shape(lambda kernel, x: kernel.diagonal(x), model.plain_kernel, x)
         mean = jax.eval_shape(lambda mean, x: x[:, 0] * 0.0 + mean_at(mean, x), model.plain_mean, x)
-        logs = jax.eval_shape(lambda own, *row: jax.vmap(own.log_prob)(*row), likelihood, data, np.zeros(n))
+        latent = np.zeros((*_functions_of(model), n))
+        logs = jax.eval_shape(lambda own, *row: each_row(own.log_prob, *row), likelihood, data, latent)
     shapes = [part.shape for part in (prior, diagonal, mean, logs)]
-    require(shapes == [(n,)] * 4, f"the model does not fit X: process, kernel, mean or likelihood give {shapes}")
+    fits = shapes == [latent.shape, (n,), (n,), (n,)]
+    require(fits, f"the model does not fit X: process, kernel, mean or likelihood give {shapes}")

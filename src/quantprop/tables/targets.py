@@ -20,7 +20,7 @@ from quantprop.tables.reading import Table, TableError
 from quantprop.tables.roles import RULES, RoleError, Roles, check_rows, scale
 
 JOINT = "multinomial-probit"  # one model of all labels; the others of CLASSES have one model per label
-NOT_OF_TABLES = ("softmax", "varying", *likelihoods.names("other"))
+NOT_OF_TABLES = ("softmax", *likelihoods.names("other"))
 LIKELIHOODS = tuple(name for name in likelihoods.names() if name not in NOT_OF_TABLES)
 CLASSES = tuple(name for name in likelihoods.names("classes") if name in LIKELIHOODS)
 REAL = likelihoods.names("real")  # y in units of its own standard deviation
