@@ -84,6 +84,20 @@ def test_curves_are_integrals_over_the_posterior_of_the_hazard(model):
         assert (np.diff(mine["survival"]) < 0).all()
 
 
+def test_a_smooth_hazard_of_many_periods():
+    """56 periods of a constant hazard: S(t) is near that of its estimate, events over time under observation."""
+    rng = np.random.default_rng(0)
+    times, died = rng.exponential(1.0, 30).round(4) + 0.001, rng.random(30) < 0.75
+    cuts = np.linspace(0.02, times.max() - 0.01, 55)
+    split = tables.periods({"t": times, "died": died.astype(int)}, "t", "died", cuts=cuts)
+    model = tables.fit(split, "died", "poisson", "laplace", "linear(t)", tables.Roles(exposure="exposure"))
+    assert len(np.unique(column(split, "t"))) == 56
+    found = tables.survival(model, {"x": [0]}, "t", [0.5, 1.0, 2.0])
+    np.testing.assert_allclose(found["survival"], np.exp(-died.sum() / times.sum() * np.array([0.5, 1, 2])), atol=0.05)
+    with pytest.raises(ValueError, match=r"time must be one of t; got 'tt' \(did you mean 't'\?\)"):
+        tables.survival(model, {"x": [0]}, "tt", [1.0])
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -11,6 +11,7 @@ from jaxtyping import Float
 
 from quantprop.runtime.arguments import SEQUENCE
 from quantprop.runtime.listing import Listing
+from quantprop.runtime.names import check_name
 from quantprop.tables.encoding import numbers
 from quantprop.tables.models import TableModel
 from quantprop.tables.reading import Table, TableError, as_table
@@ -80,9 +81,9 @@ def _edges(cuts: int | str | Sequence[float], times: Float[np.ndarray, " events"
     """The times between periods."""
     if not len(times):
         raise TableError("no row has an event: there is no hazard to learn")
-    if cuts == "events":
+    if isinstance(cuts, str) and cuts == "events":
         return np.unique(times)
-    if isinstance(cuts, int) and cuts > 0:
+    if isinstance(cuts, (int, np.integer)) and cuts > 0:
         return np.unique(np.quantile(times, np.arange(1, cuts) / cuts))
     found = np.asarray(cuts, dtype=np.float64) if SEQUENCE.holds(cuts) else np.zeros(1)
     if not ((found > 0) & np.isfinite(found)).all() or (np.diff(found) <= 0).any():
@@ -117,7 +118,7 @@ def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[floa
     table, times = as_table(table), np.asarray(at, dtype=np.float64)
     if times.ndim != 1 or not ((times >= 0) & np.isfinite(times)).all():
         raise ValueError(f"at must be finite times from 0; got {list(at)}")
-    starts = np.sort([float(level) for level in model.grouping(time).levels])
+    starts = _starts(model, time)
     length = np.clip(times - starts[:, None], 0.0, np.append(np.diff(starts), np.inf)[:, None])  # periods × times
     found: dict[str, list] = {name: [] for name in ("row", "time", "survival", "lower", "upper")}
     for i in range(len(table.rows)):
@@ -128,6 +129,15 @@ def survival(model: TableModel, table: Table | Any, time: str, at: Sequence[floa
         for name, column in zip(found, ([table.lines[i]] * len(times), times, *columns), strict=True):
             found[name] += np.asarray(column).tolist()
     return Listing("probability of no event by each time (95 % interval)", found)
+
+
+def _starts(model: TableModel, time: str) -> Float[np.ndarray, " periods"]:
+    """The starts of the periods that a model was learned from."""
+    encoding = model.encoding
+    check_name("time", time, model.features)
+    at, (column,) = model.features.index(time), [c for c in encoding.columns if c.name == time]
+    values = encoding.centre[at] + encoding.scale[at] * np.unique(model.fits[0].solution.X[:, at])
+    return np.sort([float(level) for level in column.levels] or values)
 
 
 def _at_starts(table: Table, time: str, starts: np.ndarray) -> Table:
