@@ -63,3 +63,21 @@ class PerClass(Record):
         x, weights = rows[:, : -classes - 1], rows[:, -classes - 1 : -1]
         each = [mean(x) if callable(mean) else mean for mean in self.means]
         return sum((weights[:, c] * mean for c, mean in enumerate(each)), jnp.zeros(len(rows)))
+
+
+class OfValues(Record):
+    """The mean of rows of `kernels.Derivatives`: a number for values of f, 0 for derivatives.
+
+    Args:
+        mean: Mean of f: a number, or a Parameter (learned).
+
+    >>> import numpy as np
+    >>> from quantprop import kernels, means
+    >>> means.OfValues(2.0)(kernels.Derivatives.rows([[5.0]], column=0)).tolist()
+    [0.0]
+    """
+
+    mean: Any = 0.0
+
+    def __call__(self, rows: Any) -> Any:
+        return jnp.where(rows[:, -1] == 0, self.mean, 0.0)

@@ -13,6 +13,7 @@ from quantprop.core.parameters import Parameter, declared, named, values
 from quantprop.core.records import Record, field, is_record
 from quantprop.kernels import Derivatives, Kernel
 from quantprop.likelihoods.base import Likelihood
+from quantprop.means import OfValues
 from quantprop.priors import Dense, Process
 from quantprop.priors.neighbours import with_neighbours
 from quantprop.runtime.arguments import Rule, a
@@ -54,9 +55,9 @@ class Model(Record):
         for name, kind in (("kernel", Kernel), ("likelihood", Likelihood), ("process", Process)):
             a(kind).check(name, getattr(self, name))
         MEAN.check("mean", self.mean)
-        if isinstance(self.kernel, Derivatives) and (callable(self.mean) or is_record(self.mean) or self.mean != 0):
+        if isinstance(self.kernel, Derivatives) and not isinstance(self.mean, OfValues) and self.mean != 0:
             raise ValueError("mean must be 0 with kernels.Derivatives, which have a different mean from the values of "
-                             "f: add kernels.Constant or kernels.Linear to the kernel")  # fmt: skip
+                             "f, or means.OfValues")  # fmt: skip
         for name, parameter in named(declared(self)):
             number, low = parameter.value, 0.0 if parameter.bounds is None else np.min(parameter.bounds[0])
             if isinstance(number, np.ndarray) and low > 0 and not (np.isfinite(number) & (number > 0)).all():

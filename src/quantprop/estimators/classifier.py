@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import starmap
 from numbers import Integral
@@ -20,6 +20,7 @@ from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, with_weight, written_out
+from quantprop.estimators.shaping import constrained
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.classes import factors_of
@@ -62,6 +63,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
             kernel and X allow it, otherwise inducing points, with a warning.
         hyperparameters: "point" predicts at the learned values; "integrated" averages over their posterior
             (`integrate`).
+        monotone: Constraints on the shape of f for two classes, as in `GaussianProcessRegressor`.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessClassifier
@@ -79,6 +81,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
     likelihood: Any = "probit"
     process: Any = "dense"
     hyperparameters: Any = "point"
+    monotone: Any = None
 
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
@@ -88,6 +91,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         "multi_class": [StrOptions({"one_vs_rest", "one_vs_one", "joint"})],
         "n_jobs": [Integral, None],
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
+        "monotone": [Mapping, None],
     }
 
     def fit(self, X, y, sample_weight=None):
@@ -104,8 +108,17 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
                 "GaussianProcessClassifier requires 2 or more distinct classes; got "
                 f"{len(classes)} class{f' (only class {classes[0]} is present)' if len(classes) else ''}"
             )
+        if self.monotone is not None and len(classes) > 2:
+            raise ValueError(f"monotone is a constraint on two classes; got {len(classes)}: merge classes, or model "
+                             "ordered ones by GaussianProcessRegressor(likelihood='ordinal')")  # fmt: skip
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
-        self._finish(list(starmap(build, self._problems(X, y, rows, classes, warm))))
+        cores, options = (
+            starmap(build, self._problems(X, y, rows, classes, warm)),
+            self._fit_options(self.max_iter_predict),
+        )
+        learned, constraints = zip(*(constrained(self, core, options) for core in cores), strict=True)
+        self.constraint_ = constraints[0]
+        self._finish(list(learned))
         self._warn()
         return self
 

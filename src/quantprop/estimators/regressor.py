@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any, ClassVar
@@ -26,12 +27,14 @@ from quantprop.estimators.observations import (
     codes,
     gaussian_by_name,
     is_on_real_line,
+    learned_likelihood,
     ordered,
     relative_precisions,
     starting_cutpoints,
 )
 from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, mean_and_deviation, merged, with_weight, written_out
+from quantprop.estimators.shaping import constrained
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.terms import mean_of, terms_of
@@ -81,6 +84,9 @@ class GaussianProcessRegressor(Readable, Forecasts):
             kernel and X allow it, otherwise inducing points, with a warning.
         hyperparameters: "point" predicts at the learned values; "integrated" averages over their posterior
             (`integrate`).
+        monotone: Constraints on the shape of f, by column: {"dose": +1} for increasing, −1 for decreasing; or
+            "increasing", "decreasing", "convex", "concave", or a tuple of these. `constraint_` has the virtual rows and
+            the largest probability of a wrong sign left.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRegressor
@@ -98,6 +104,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
     max_sweeps: Any = 200
     process: Any = "dense"
     hyperparameters: Any = "point"
+    monotone: Any = None
 
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
@@ -107,6 +114,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
         "likelihood": [StrOptions(set(OF_NUMBERS)), Likelihood],
         "mean": [StrOptions({"zero", "constant", "linear"}), Real, Parameter, callable],
         "max_sweeps": [POSITIVE_INTEGER],
+        "monotone": [Mapping, None],
     }
 
     def fit(self, X, y, sample_weight=None, *, exposure=None, trials=None):
@@ -126,9 +134,11 @@ class GaussianProcessRegressor(Readable, Forecasts):
         x, distinct, which = X, y, np.arange(len(X))
         if self._named(Gaussian):  # known noise of 1e-10 leaves repeated rows few digits
             x, distinct, rows, which = merged(model, X, y, rows)
-        core = build(self._fit_options(self.max_sweeps), spec, model, x, distinct, rows)
+        options = self._fit_options(self.max_sweeps)
+        core = build(options, spec, model, x, distinct, rows)
         if self._named(Gaussian):
             check_factor(core)
+        core, self.constraint_ = constrained(self, core, options)
         self._finish(core, X, y, which)
         self._warn()
         return self
@@ -255,7 +265,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
     @property
     def likelihood_(self):
         """The likelihood with its learned parameters."""
-        return values(self._core.fitted.model.likelihood)
+        return values(learned_likelihood(self._core))
 
     @property
     def mean_(self):

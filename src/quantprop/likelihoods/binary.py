@@ -217,3 +217,31 @@ class Heaviside(Binary):
         density = height * jnp.exp(norm_logpdf(z))
         expected = low + height * jnp.exp(log_ndtr(z))
         return expected, density * datum.y / sd, -0.5 * density * z / marginal.variance
+
+
+class Sign(Binary):
+    """p(y | f) = 1 if y f > 0, otherwise 0: a constraint on f, of which the normaliser is Φ(y m/√v).
+
+    >>> from quantprop import project
+    >>> from quantprop.likelihoods.binary import Sign
+    >>> round(float(project(Sign(), y=1, cavity=(0.0, 1.0)).mean), 4)
+    0.7979
+    """
+
+    name = "sign"
+    log_concave = True
+    continuous = False
+    differentiable = False
+    integrable = False
+
+    def log_prob(self, datum: Datum, f: Scalar) -> Scalar:
+        return jnp.where(datum.y * f > 0, 0.0, -jnp.inf)
+
+    def lower(self, f: np.ndarray) -> np.ndarray:
+        return np.where(f < 0, 1.0, 0.0)
+
+    def moments(self, datum: Datum, cavity: Normal) -> Moments:
+        return _threshold_moments(datum.y * cavity.mean / jnp.sqrt(cavity.variance), datum.y, cavity.variance, 0.0)
+
+    def tempered_moments(self, datum: Datum, cavity: Normal, exponent: Scalar) -> Moments:
+        return self.moments(datum, cavity)

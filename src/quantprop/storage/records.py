@@ -57,7 +57,9 @@ LEARNED = Rule("finite numbers or a Parameter", lambda value: is_parameter(value
 LIKELIHOOD = instance("a likelihood", likelihoods.Likelihood)
 MEAN = Rule(
     "a number, a Parameter, means.Linear or means.PerClass (a function cannot be stored)",
-    lambda value: is_parameter(value) or isinstance(value, (means.Linear, means.PerClass)) or finite(value),
+    lambda value: (
+        is_parameter(value) or isinstance(value, (means.Linear, means.PerClass, means.OfValues)) or finite(value)
+    ),
 )
 BY_FIELD = {  # if the annotation allows more, or fewer dimensions
     (Model, "mean"): MEAN,
@@ -201,7 +203,8 @@ REGISTRY = Registry((
       for folder, base in FOLDERS.items() for make in _final(base, folder)),
     Kind("kernels.Terms", kernels.Terms),
     Kind("processes.Message", Message),
-    *(Kind(f"models.{make.__name__}", make) for make in (Model, Parameter, LogNormal, means.Linear, means.PerClass)),
+    *(Kind(f"models.{make.__name__}", make)
+      for make in (Model, Parameter, LogNormal, means.Linear, means.PerClass, means.OfValues)),
 ))  # fmt: skip
 
 

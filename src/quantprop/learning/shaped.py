@@ -1,0 +1,216 @@
+"""Learning under constraints on the shape of f: signs of derivatives at virtual rows (Riihimäki and Vehtari 2010).
+
+A virtual row has a derivative as its latent value and a threshold as its likelihood: it is positive, or negative. Rows
+are added where the posterior probability of the wrong sign is largest. Hyperparameters maximise log Z(y, c) − log Z(c),
+the evidence of the data given the constraint, since log Z(y, c) alone changes with every virtual row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtr
+
+from quantprop.core.gaussian import Natural
+from quantprop.core.parameters import box, is_parameter, labels, packed
+from quantprop.core.records import changed
+from quantprop.inference.inferring import infer
+from quantprop.inference.results import Fitted
+from quantprop.inference.shaped import ShapedSolution
+from quantprop.inference.task import Task, prepare
+from quantprop.kernels import Derivatives
+from quantprop.learning.evaluation import Declared
+from quantprop.learning.fitting import MAX_EVALUATIONS, fitted_at, learn
+from quantprop.learning.landscape import Landscape, Point
+from quantprop.learning.search import FTOL
+from quantprop.likelihoods import ByOutput
+from quantprop.likelihoods.binary import Sign
+from quantprop.means import OfValues
+from quantprop.model import Model
+
+TOLERANCE = 0.1  # largest probability of the wrong sign: a half-normal slope, as its Gaussian approximation, has 0.093
+MAX_ROWS = 32  # virtual rows of one constraint
+ROWS_PER_ROUND = 4
+MIN_DISTANCE = 0.02  # between virtual rows, in ranges of the columns
+MAX_SEARCHES = 3
+GRID, LEVELS, BASES = 128, 16, 64  # candidates: of one column; of others, levels of the column at this many rows
+
+
+class Shape(NamedTuple):
+    """The sign of a derivative of f in one column: order 1 for monotone, 2 for convex or concave functions."""
+
+    column: int
+    order: int
+    sign: float
+
+
+class Constraint(NamedTuple):
+    """Virtual rows, with the code of their derivative, and their signs; the largest probability of a wrong sign left on
+    the candidates, which span the data.
+    """
+
+    X: Float[np.ndarray, "m d+1"]
+    sign: Float[np.ndarray, " m"]
+    wrong: float
+
+    @property
+    def kept(self) -> bool:
+        """True if no probability of a wrong sign exceeds the tolerance."""
+        return self.wrong <= TOLERANCE
+
+
+@dataclass
+class ShapedLandscape(Landscape):
+    """log Z(y, c) − log Z(c), with the log prior densities of the hyperparameters."""
+
+    constraint: Landscape | None = None  # of the virtual rows alone, without priors of hyperparameters
+
+    def _from(self, theta: Any, start: Natural, tol: float, *stages: Any) -> Point:
+        point = super()._from(theta, start, tol, *stages)
+        if not point.usable or self.constraint is None:
+            return point
+        alone = self.constraint.at(theta, tol)
+        if not alone.usable:
+            return point._replace(reason=alone.reason, value=np.nan)
+        return point._replace(value=point.value - alone.value, gradient=point.gradient - alone.gradient)
+
+
+def shaped(landscape: Landscape, fitted: Fitted, shapes: list[Shape], learns: bool) -> tuple[Any, Fitted, Constraint]:
+    """The landscape, result and virtual rows under constraints, from an unconstrained fit to the same rows, which stays
+    if it obeys them.
+
+    Otherwise learning starts from the starting values of the kernel, at which the first virtual rows are placed.
+    """
+    task, n = landscape.task, len(landscape.task.x)
+    values = Derivatives.rows(task.x), np.column_stack([task.data.y[:n], np.zeros(n)])
+    model, none = _constrained(fitted.model, shapes), Constraint(np.zeros((0, values[0].shape[1])), np.zeros(0), 1.0)
+    constraint, sites = _placed(
+        model, landscape, values, none, fitted.solution.sites, shapes, 1 if learns else MAX_ROWS
+    )
+    if not len(constraint.sign):
+        return landscape, fitted, constraint
+    start = packed(landscape.parts)
+    if learns:
+        model = _constrained(landscape.model, shapes)
+        first, its_sites = _placed(model, landscape, values, none, fitted.solution.sites, shapes)
+        constraint, sites = (first, its_sites) if len(first.sign) else (constraint, sites)
+    for _ in range(MAX_SEARCHES if learns else 0):
+        both, before = _landscape(model, landscape, values, constraint), len(constraint.sign)
+        both.warmed(packed(both.parts), sites)
+        bounds = _bounds(both.parts, task.x)
+        fitted = learn(both, [np.clip(start, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
+        model, start = fitted.model, fitted.theta
+        constraint, sites = _placed(model, landscape, values, constraint, fitted.solution.sites, shapes)
+        if len(constraint.sign) == before:
+            break
+    both = _landscape(model, landscape, values, constraint)
+    both.warmed(packed(both.parts), sites)
+    found = fitted_at(both, both.at(packed(both.parts)), fitted.trace, fitted.status)
+    return both, replace(found, solution=ShapedSolution.of(found.solution)), constraint
+
+
+def _bounds(parts: Declared, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "theta 2"]:
+    """The box of θ; lengthscales of a single column are at least its range/16, since functions that vary within the
+    distances of virtual rows evade them, and may have the larger evidence.
+    """
+    bounds, floor = box(parts), np.log(2.0 * np.ptp(x[:, 0]) / MAX_ROWS)
+    own = np.array(["lengthscale" in label for label in labels(parts)]) & (x.shape[1] == 1)
+    bounds[own, 0] = np.clip(floor, bounds[own, 0], bounds[own, 1])
+    return bounds
+
+
+def _constrained(model: Model, shapes: list[Shape]) -> Any:
+    """The model whose rows may be derivatives, with signs as a second output."""
+    order, columns = max(shape.order for shape in shapes), tuple(sorted({shape.column for shape in shapes}))
+    return Model(
+        Derivatives(model.kernel, order, columns), ByOutput((model.likelihood, Sign())), OfValues(model.mean),
+        model.process,
+    )  # fmt: skip
+
+
+def _task(model: Model, landscape: Landscape, values: Any, constraint: Constraint, alone: bool = False) -> Task:
+    """The rows of data and constraint together, or those of the constraint alone."""
+    task, n, m = landscape.task, len(landscape.task.x), len(constraint.sign)
+    signs = np.column_stack([constraint.sign, np.ones(m)])
+    if alone:
+        return prepare(model, constraint.X, signs, landscape.method)
+    X, y = np.concatenate([values[0], constraint.X]), np.concatenate([values[1], signs])
+    rows = {"weights": task.weight.total, "exposure": task.data.exposure, "trials": task.data.trials}
+    used = {"weights", *model.likelihood.scaled_by}
+    more = {name: np.concatenate([np.asarray(own)[:n], np.ones(m)]) for name, own in rows.items() if name in used}
+    return prepare(model, X, y, landscape.method, **more)
+
+
+def _landscape(model: Model, landscape: Landscape, values: Any, constraint: Constraint) -> ShapedLandscape:
+    settings = landscape.method, landscape.objective, True, landscape.tol, landscape.max_sweeps
+    whole = ShapedLandscape(model, _task(model, landscape, values, constraint), *settings)
+    alone = Landscape(model, _task(model, landscape, values, constraint, alone=True), *settings,
+                      known_parts=_without_priors(whole.parts))  # fmt: skip
+    return replace(whole, constraint=alone)
+
+
+def _without_priors(parts: Declared) -> Declared:
+    return jax.tree.map(lambda p: changed(p, prior=None) if is_parameter(p) else p, parts, is_leaf=is_parameter)
+
+
+def _placed(
+    model: Model, landscape: Landscape, values: Any, constraint: Constraint, sites: Natural, shapes: list[Shape],
+    rounds: int = MAX_ROWS,
+) -> tuple[Constraint, Natural]:  # fmt: skip
+    """Virtual rows added at fixed hyperparameters until the tolerance or their limit is reached, and all sites."""
+    x, first = landscape.task.x, len(constraint.sign)
+    candidates = {shape: _candidates(x, shape.column) for shape in shapes}
+    while True:
+        task = _task(model, landscape, values, constraint)
+        rows = {name: getattr(task.data, name)[: len(task.x)] for name in model.likelihood.scaled_by}
+        sites = Natural(*(np.pad(part, (0, len(task.x) - len(part))) for part in (sites.nu, sites.tau)))
+        solution = ShapedSolution.of(infer(
+            model, task.x, task.data.y[: len(task.x)], landscape.method, tol=landscape.tol, sites=sites,
+            weights=task.weight.total[: len(task.x)], **rows,
+        ))  # fmt: skip
+        sites, new, wrong = solution.sites, [], 0.0
+        for shape, some in candidates.items():
+            f = solution.derivative(some, shape.column, shape.order)
+            p = ndtr(-shape.sign * f.mean / np.sqrt(f.variance))
+            wrong = max(wrong, float(p.max()))
+            code = Derivatives.rows(x[:1], shape.column, shape.order)[0, -1]
+            known = constraint.X[constraint.X[:, -1] == code, :-1]
+            most = min(ROWS_PER_ROUND, MAX_ROWS - len(known))
+            new += [(row, code, shape.sign) for row in some[_worst(p, some, known, np.ptp(x, axis=0), most)]]
+        constraint = constraint._replace(wrong=wrong)
+        if not new or not solution.converged or len(constraint.sign) - first >= rounds:
+            return constraint, sites
+        added = np.array([[*row, code] for row, code, _ in new])
+        constraint = Constraint(np.concatenate([constraint.X, added]),
+                                np.concatenate([constraint.sign, [sign for *_, sign in new]]), wrong)  # fmt: skip
+
+
+def _worst(p: np.ndarray, candidates: np.ndarray, known: np.ndarray, reach: np.ndarray, most: int) -> list[int]:
+    """Candidates with the largest probabilities above the tolerance, at a distance from each other and the known."""
+    found: list[int] = []
+    near = [_near(candidates, row, reach) for row in known]
+    p = np.where(np.any(near, axis=0), 0.0, p) if near else np.array(p)
+    while len(found) < most and p.max() > TOLERANCE:
+        found.append(int(np.argmax(p)))
+        p[_near(candidates, candidates[found[-1]], reach)] = 0.0
+    return found
+
+
+def _near(x: np.ndarray, row: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    return np.max(np.abs(x - row) / np.maximum(reach, 1e-300), axis=1) < MIN_DISTANCE
+
+
+def _candidates(x: Float[np.ndarray, "n d"], column: int) -> Float[np.ndarray, "k d"]:
+    """Inputs over the range of one column: a grid, or levels of the column at rows of the data."""
+    low, high = x[:, column].min(), x[:, column].max()
+    if x.shape[1] == 1:
+        return np.linspace(low, high, GRID)[:, None]
+    some = x[np.random.default_rng(0).permutation(len(x))[:BASES]]
+    levels = np.linspace(low, high, LEVELS)
+    found = np.repeat(some, LEVELS, axis=0)
+    found[:, column] = np.tile(levels, len(some))
+    return np.concatenate([found, x])
