@@ -39,6 +39,7 @@ COMMANDS = (
     "split",
     "survival",
     "rank",
+    "suggest",
     "reproduce",
     "datasets",
     "demo",
@@ -667,3 +668,25 @@ def test_every_likelihood_is_stacked(likelihood, folder):
     assert about["loo"] > max(one["score"] for one in members.values()) - 0.1
     assert call("explain", out).exit_code == 0
     assert call("predict", out, path).exit_code == 0
+
+
+def test_suggest_chooses_the_rows_of_largest_information(folder):
+    from quantprop import active, tables
+
+    x = np.linspace(0.0, 4.0, 40)
+    text = "x,y\n" + "".join(f"{a:.3f},{'yes' if np.sin(2 * a) > 0 else 'no'}\n" for a in x)
+    path, out = folder / "labels.csv", folder / "labels.safetensors"
+    path.write_text(text, encoding="utf-8")
+    assert call("fit", path, "--target", "y", "--kernel", "isotropic", "--method", "ep", "--out", out).exit_code == 0
+    new = folder / "candidates.csv"
+    new.write_text("x\n" + "".join(f"{a:.3f}\n" for a in np.linspace(-1.0, 7.0, 30)), encoding="utf-8")
+    found = json.loads(call("suggest", out, new, "--n", "3", "--json").stdout)
+    model, table = tables.load(out), tables.read(str(new))
+    solution, grid = model.estimator.solution_, model.encoding.matrix(table)
+    chosen = active.ask(solution, grid, 3)
+    assert [row["line"] for row in found] == (chosen + 2).tolist()
+    assert [row["x"] for row in found] == [table.column("x")[i] for i in chosen]
+    assert found[0]["information"] == pytest.approx(solution.information(grid).max(), rel=1e-9)
+    refused = call("suggest", out, new, "--n", "31")
+    assert refused.exit_code == 2
+    assert "at most the number of rows" in refused.stderr

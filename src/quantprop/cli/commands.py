@@ -16,6 +16,7 @@ from quantprop.cli.options import Debug, Json, check_place, one_of, words
 from quantprop.cli.predict import predict
 from quantprop.cli.rank import rank
 from quantprop.cli.screen import CODES, as_json, bars, plainly, prepared
+from quantprop.cli.suggest import suggest
 from quantprop.cli.survival import split, survival
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for command in (fit, predict, compare, explain, split, survival, rank):
+for command in (fit, predict, compare, explain, split, survival, rank, suggest):
     app.command(epilog=CODES)(command)
 RESULTS = ("table1", "figure1")
 STOPPED = "stopped; finished rows are stored, and the same command resumes from them"
