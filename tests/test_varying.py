@@ -19,10 +19,13 @@ from quantprop import (
     Model,
     Neighbours,
     fit,
+    fit_many,
     infer,
     kernels,
     likelihoods,
     load,
+    project,
+    stack,
 )
 from quantprop.core.gaussian import Normal
 from quantprop.core.parameters import packed
@@ -241,6 +244,17 @@ def test_processes_that_are_exact_agree(process):
     np.testing.assert_allclose(other.parameter_at(new).median, exact.parameter_at(new).median, rtol=1e-5)
 
 
+def test_many_fits_are_those_of_fit():
+    alone, (many,) = fit(MODEL, X, Y, "ep"), fit_many(MODEL, [X], [Y], "ep")
+    assert many.converged
+    assert many.objective_value == pytest.approx(alone.objective_value, abs=1e-5)
+    np.testing.assert_allclose(many.solution.marginals.mean, alone.solution.marginals.mean, atol=1e-3)
+
+
+def test_other_starts_end_in_the_same_mode():
+    assert len(infer(MODEL, X, Y, "ep").modes().log_evidences) == 1
+
+
 def test_files_hold_both_functions(tmp_path):
     fitted = fit(MODEL, X, Y, "ep", max_evaluations=2)
     fitted.save(tmp_path / "fitted.safetensors")
@@ -279,11 +293,35 @@ def test_a_warped_y_whose_noise_varies():
         (lambda: infer(MODEL, X, Y, "ep", weights=np.full(30, 0.5)), "weights of 0, 1 or more"),
         (lambda: infer(MODEL, X, Y, "ep").predict_y(X, output=0), "single output"),
         (lambda: infer(MODEL, X, Y, "ep").corrected(), "constant parameter"),
+        (lambda: infer(MODEL, X, Y, "ep").information(X), "constant parameter"),
+        (lambda: project(GAUSSIAN, 1.0, (0.0, 1.0)), "project takes one latent value"),
     ],
 )
 def test_errors_say_what_would_work(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_an_estimator_with_both_kernels(tmp_path):
+    model = GaussianProcessRegressor(MODEL.kernel, likelihood=GAUSSIAN, method="ep").fit(X, Y)
+    alone = fit(MODEL, X, Y, "ep")
+    assert model.solution_.log_evidence >= alone.solution.log_evidence - 1e-6
+    new = [[1.0], [2.5]]
+    expected = np.sqrt(model.solution_.predict_y(new).variance)
+    np.testing.assert_array_equal(model.predict(new, return_std=True)[1], expected)
+    model.save(tmp_path / "model.safetensors")
+    np.testing.assert_array_equal(
+        load(tmp_path / "model.safetensors").predict_interval(new), model.predict_interval(new)
+    )
+    with pytest.raises(ValueError, match="predict_y"):
+        model.sample_y(new)
+
+
+def test_a_stack_averages_what_each_model_predicts():
+    varying, plain = fit(MODEL, X, Y, "ep"), fit(Model(MODEL.kernel.function, GAUSSIAN.base), X, Y, "ep")
+    stacked, y = stack({"varying": varying, "plain": plain}), np.array([0.3])
+    each = [np.exp(one.solution.predict_y([[2.0]]).log_prob(y)) for one in (varying, plain)]
+    assert np.exp(stacked.predict_y([[2.0]]).log_prob(y)) == pytest.approx(stacked.weights @ np.array(each), rel=1e-9)
 
 
 def test_estimators_do_not_take_it_by_name():

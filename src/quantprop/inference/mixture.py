@@ -10,7 +10,6 @@ from jaxtyping import Float
 
 from quantprop.core.gaussian import Normal
 from quantprop.inference.mixed import MixedPredictive, NormalMixture
-from quantprop.inference.predictive import predictive_of
 from quantprop.likelihoods.base import Datum, scales
 from quantprop.likelihoods.derived import of_output
 from quantprop.runtime.arguments import checked
@@ -44,10 +43,8 @@ class Mixture:
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        likelihoods = (one.model.plain_likelihood for one in self.components)
-        pairs = zip(likelihoods, self._latents(Xnew, full_cov=False), strict=True)
-        each = (predictive_of(likelihood, latent, exposure, trials, output) for likelihood, latent in pairs)
-        return MixedPredictive(self.weights, tuple(each))
+        more = {"exposure": exposure, "trials": trials, "output": output}
+        return MixedPredictive(self.weights, tuple(one.predict_y(Xnew, **more) for one in self.components))
 
     @checked()
     def sample(self, Xnew: Any, n: int, seed: int = 0) -> Float[np.ndarray, "n k"]:

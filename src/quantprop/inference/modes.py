@@ -79,7 +79,7 @@ def modes_of(solution: Solution) -> Modes:
     ends, unfinished = [(solution.log_evidence, solution.marginals.mean, "this start")], []
     for name, start in starts.items():
         out: Outcome = _solved(problem, start, solution.status.tol)
-        mean = np.asarray(out.at.marginals.mean)[: len(solution.X)]
+        mean = np.asarray(out.at.marginals.mean)[..., : len(solution.X)]
         if REASONS[int(out.reason)] != "converged":
             unfinished.append(name)
         elif all(np.max(np.abs(mean - other) / sd) > MIN_DISTANCE for _, other, _ in ends):

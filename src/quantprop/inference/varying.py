@@ -119,6 +119,14 @@ class VaryingSolution(Solution):
     def fixed_effects(self) -> dict[str, FixedEffect]:
         return self.function.fixed_effects()
 
+    def information(
+        self, Xnew: Any, level: float | None = None, *, exposure: Any = None, trials: Any = None,
+        output: int | None = None,
+    ) -> NoReturn:  # fmt: skip
+        """Refused: a new y carries information about both functions."""
+        raise ValueError("information is not supported for a likelihood with a varying parameter: use the variances of "
+                         "predict_y, or fit one with a constant parameter")  # fmt: skip
+
     def corrected(self) -> NoReturn:
         """Refused: corrections are those of one latent function."""
         raise ValueError("corrections are not supported for a likelihood with a varying parameter: fit one with a "

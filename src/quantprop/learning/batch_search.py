@@ -33,6 +33,7 @@ from quantprop.learning.search import FTOL, End, loose, rough
 from quantprop.learning.starts import further_start, start_by
 from quantprop.learning.warm_starts import WarmStarts
 from quantprop.methods import Method
+from quantprop.methods.base import each_row
 from quantprop.runtime.batches import Rows, chunks, each, of, slots, stacked
 from quantprop.runtime.precision import to_numpy
 from quantprop.runtime.programs import program
@@ -62,7 +63,7 @@ _inputs = program(lambda theta, parts, x: each(inputs_of, len(x), theta, parts, 
 _evaluated, _loo_at = program(_evaluate, static_argnames="exact"), program(_loo)
 _picked = program(lambda batch, rows: of(batch, rows))  # apart, so that their number does not matter to the other
 _started = program(
-    lambda likelihood, data: jax.vmap(lambda one, rows: Natural(*jax.vmap(one.start)(rows)))(likelihood, data)
+    lambda likelihood, data: jax.vmap(lambda one, rows: Natural(*each_row(one.start, rows)))(likelihood, data)
 )
 
 

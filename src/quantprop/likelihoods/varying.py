@@ -7,7 +7,7 @@ has already, in closed form, and an integral over g alone remains.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NoReturn
 
 import jax
 import jax.numpy as jnp
@@ -134,6 +134,11 @@ class Varying(Likelihood):
 
     def typical(self, datum: Datum, f: np.ndarray) -> np.ndarray:
         return self.base.typical(datum, f)
+
+    def draw(self, rng: np.random.Generator, datum: Datum, f: np.ndarray) -> NoReturn:
+        """Refused: y depends on g as well."""
+        raise ValueError("y has no draws given f alone if a parameter of its likelihood varies with x: use "
+                         "solution.predict_y(X).sample(n)")  # fmt: skip
 
     def cdf_places(self, datum: Datum) -> Places:
         return self.base.cdf_places(datum)

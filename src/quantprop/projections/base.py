@@ -170,6 +170,9 @@ def project(
     >>> float(kl.mean.round(6)), float(kl.variance.round(6)), float(w2.variance.round(6))
     (1.427299, 1.962817, 1.931829)
     """
+    if likelihood.latents > 1:
+        raise ValueError(f"likelihood: project takes one latent value, and {type(likelihood).__name__} has "
+                         f"{likelihood.latents}: pass the likelihood with a constant parameter")  # fmt: skip
     likelihood, y = values(likelihood), real_array(y, "y")
     mean, variance = finite_array(cavity[0], "cavity mean"), finite_array(cavity[1], "cavity variance")
     bad = variance <= 0
