@@ -222,8 +222,8 @@ def fixed_effects(solution: Solution) -> dict[str, FixedEffect]:
 def _level(solution: Solution) -> FixedEffect:
     """The mean where linear terms are 0: what is known of it, and constant terms."""
     at = solution.X[:1]
-    constant = reduce(add, (term for term in summands(solution.model.plain_kernel) if isinstance(term, Constant)))
-    level = effects_at(solution, at, Parts(("level",), (constant,)))["level"]
+    constant: list[Kernel] = [term for term in summands(solution.model.plain_kernel) if isinstance(term, Constant)]
+    level = effects_at(solution, at, Parts(("level",), (reduce(add, constant),)))["level"]
     return _effect(solution.model.prior_mean(at)[0] + level.mean[0], level.variance[0])
 
 
