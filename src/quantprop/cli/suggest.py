@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -42,9 +42,10 @@ def suggest(
             note("note: of the stack, the model of largest weight chooses")
         if n > len(table.rows):
             raise typer.BadParameter(f"must be at most the number of rows, {len(table.rows)}", param_hint="--n")
-        x, scales = learned.encoding.matrix(table), learned.scales_of(table)
+        x, scales = learned.encoding.matrix(table), dict[str, Any](learned.scales_of(table))
         chosen = active.ask(solution, x, n, **scales)
-        alone = solution.information(x[chosen], **{name: np.asarray(each)[chosen] for name, each in scales.items()})
+        its_scales: dict[str, Any] = {name: np.asarray(each)[chosen] for name, each in scales.items()}
+        alone = solution.information(x[chosen], **its_scales)
         columns = {name: [table.column(name)[i] for i in chosen] for name in dict.fromkeys(learned.columns)}
         found = {table.unit: [table.lines[i] for i in chosen], "information": alone.tolist(), **columns}
         put(Listing("rows to observe next, and the information of each alone, in nats", found), out, json)

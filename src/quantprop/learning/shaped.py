@@ -32,7 +32,7 @@ from quantprop.likelihoods.binary import Sign
 from quantprop.means import OfValues
 from quantprop.model import Model
 
-TOLERANCE = 0.1  # largest probability of the wrong sign: a half-normal slope, as its Gaussian approximation, has 0.093
+TOLERANCE = 0.16  # largest probability of a wrong sign: Φ(−1), of slopes that the data push against 0 (exponential)
 MAX_ROWS = 32  # virtual rows of one constraint
 ROWS_PER_ROUND = 4
 MIN_DISTANCE = 0.02  # between virtual rows, in ranges of the columns
