@@ -52,7 +52,7 @@ def expected(new: Predictive, level: float | None = None) -> Revealed:
     """The expected information of a new observation at each input, by quadrature over y and over f."""
     likelihood, latent = new.likelihood, new.latent
     if not isinstance(latent, Normal):
-        raise TypeError("information is that of a Gaussian posterior of f: use solution.predict_y(X), not corrected()")
+        raise TypeError("information needs a Gaussian posterior of f: use solution.predict_y(X), not corrected()")
     n, known = len(latent.mean), latent.variance < NO_VARIANCE
     spread = Normal(latent.mean, np.where(known, 1.0, latent.variance))
     at = _continuous(new) if likelihood.lattice is None else _discrete(new, likelihood.lattice)
