@@ -2,6 +2,8 @@
 
 import warnings
 from dataclasses import replace
+from functools import reduce
+from operator import add
 
 import numpy as np
 import pandas as pd
@@ -23,7 +25,7 @@ from quantprop import (
     means,
     plots,
 )
-from quantprop.inference.terms import joint_of
+from quantprop.inference.terms import Parts, effects_at, joint_of
 from quantprop.kernels import NewLevelWarning
 
 RNG = np.random.default_rng(1)
@@ -160,6 +162,26 @@ def test_terms_of_a_series_against_dense_algebra(likelihood, lanes):
     across = np.hstack([k(TIMES, LATER.T) for _, k in IN_TIME.values()])
     rows = sum(k(TIMES, TIMES.T) for _, k in IN_TIME.values()) + 0.2 * np.eye(len(TIMES))
     check(solution, written_out(IN_TIME, (across, rows), solution, 0.3))
+
+
+def test_parts_of_a_series_against_dense_algebra():
+    """One term, sums of some in any order, and one of two equal terms."""
+    given = {name: IN_TIME[name] for name in ("constant()", "matern32(0)", "matern12(0)", "linear(0)")}
+    given["matern12(0) (2)"] = given["matern12(0)"]
+    of, y = OF_TIME["gaussian"]
+    kernel = summed(given)
+    solution = infer(Model(kernel, of, 0.0, Markov()), TIMES, y, "ep")
+    rows = sum(k(TIMES, TIMES.T) for _, k in given.values())
+    across = np.hstack([k(TIMES, LATER.T) for _, k in given.values()])
+    mean, covariance = written_out(given, (across, rows), solution, 0.0)
+    terms, k = kernels.summands(kernel), len(LATER)
+    parts = [(3,), (0,), (3, 1), (2, 0, 4), (2,)]
+    sums = tuple(reduce(add, [terms[i] for i in part]) for part in parts)
+    found = effects_at(solution, LATER, Parts(tuple("abcde"), sums))
+    for name, part in zip("abcde", parts, strict=True):
+        pick = np.hstack([np.eye(k) * (i in part) for i in range(len(terms))])
+        np.testing.assert_allclose(found[name].mean, pick @ mean, rtol=0, atol=1e-8)
+        np.testing.assert_allclose(found[name].variance, np.diagonal(pick @ covariance @ pick.T), rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("likelihood", OF_TIME)

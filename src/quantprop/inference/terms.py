@@ -145,7 +145,7 @@ def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any
     """
     model, learned, k = solution.model, solution._learned_mean, len(x)
     new, train = (pad(rows, bucket(len(rows))) for rows in (x, solution.X))
-    process = model.plain_process.facing(model.plain_kernel, solution.X, x)
+    process = model.plain_process.facing(model.plain_kernel, solution.X, x).split(model.plain_kernel, of.kernels)
     cross, own = _cross(process, model.plain_kernel, of.kernels, train, new), own_of(of.kernels, new)
     zero = np.zeros(len(of.names) * len(new))
     latent, *greater = (prediction.latent_at(by, zero, cross, own) for by in (solution._predictor, *learned.predictors))

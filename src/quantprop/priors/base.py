@@ -247,6 +247,10 @@ class Process(Record):
         """The process as `cross` needs it for these new inputs, with what is left to choose from them."""
         return self
 
+    def split(self, kernel: Kernel, terms: tuple[Kernel, ...]) -> Any:
+        """The process, or a record with its `cross_terms`, for these terms, whose places are found before tracing."""
+        return self
+
     def check(self, share: Float[np.ndarray, " n"]) -> None:
         """Raise if the process does not exist for a method that removes these shares of sites."""
 
@@ -269,7 +273,7 @@ class Process(Record):
     def cross_terms(
         self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
     ) -> Any:
-        """The same for the terms of a sum, one after the other: all of them at all new inputs."""
+        """The same for several parts of a kernel, terms or sums of terms, one after the other at all new inputs."""
         parts = [self.cross_of(kernel, term, x, new) for term in terms]
         return jax.tree.map(lambda *each: jnp.concatenate(each, axis=-1), *parts)
 

@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from quantprop.core.records import field
+from quantprop.core.records import Record, field
 from quantprop.kernels import Kernel
-from quantprop.kernels.structure import bare, columns_of
+from quantprop.kernels.structure import bare, columns_of, summands
 from quantprop.priors.base import Cost, Process
 from quantprop.priors.markov.algebra import Layout, Slots, lanes_for, layout_of, to_slots
 from quantprop.priors.markov.forms import NotMarkov, form, series
@@ -91,21 +91,46 @@ class Markov(Process):
         time = time_column(kernel, x.shape[1])
         return ties_of(partial(form, kernel, harmonics=self.harmonics), kernel.noise(new), x[:, time], new[:, time])
 
-    def cross_terms(
-        self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
-    ) -> Ties:
-        """A term is what h sees of its own block of the state."""
-        none = jnp.zeros(1)
-        ties = self.cross(kernel, x, jnp.tile(new, (len(terms), 1)))
-        owner = np.repeat(np.arange(len(terms)), [len(form(term, none, none, self.harmonics).h) for term in terms])
-        own = owner[:, None] == np.repeat(np.arange(len(terms)), len(new))
-        noise = jnp.concatenate([term.noise(new) for term in terms])
-        return ties._replace(to=ties.to._replace(h=jnp.where(own, ties.to.h, 0.0)), noise=noise)
+    def split(self, kernel: Kernel, terms: tuple[Kernel, ...]) -> Split:
+        return Split(self, places_of(summands(kernel), terms))
 
     def cost(self, n: int) -> Cost:
         one = 8 * n
         parts = f"{NUMBERS_PER_ROW} numbers per row"
         return Cost(NUMBERS_PER_ROW * one, 40 * one, 2000.0 * n, f"a chain over {n} rows", parts)
+
+
+class Split(Record):
+    """The process as a sum of parts, of which `places` says which terms of the kernel belong to each."""
+
+    process: Markov
+    places: tuple[tuple[int, ...], ...] = field(static=True)
+
+    def cross_terms(
+        self, kernel: Kernel, terms: tuple[Kernel, ...], x: Float[Array, "n d"], new: Float[Array, "k d"]
+    ) -> Ties:
+        """A part is what h sees of the blocks of the state that belong to its terms."""
+        none = jnp.zeros(1)
+        ties = self.process.cross(kernel, x, jnp.tile(new, (len(terms), 1)))
+        states = [len(form(term, none, none, self.process.harmonics).h) for term in summands(kernel)]
+        owner = np.repeat(np.arange(len(states)), states)
+        own = np.repeat([np.isin(owner, part) for part in self.places], len(new), axis=0).T
+        noise = jnp.concatenate([term.noise(new) for term in terms])
+        return ties._replace(to=ties.to._replace(h=jnp.where(own, ties.to.h, 0.0)), noise=noise)
+
+
+def places_of(every: list[Kernel], terms: tuple[Kernel, ...]) -> tuple[tuple[int, ...], ...]:
+    """For each part the places of its terms in a sum: of equal terms, the one that fewest parts before it have."""
+    taken, found = [0] * len(every), []
+    for part in terms:
+        places: list[int] = []
+        for term in summands(part):
+            equal = [i for i, one in enumerate(every) if one == term and i not in places]
+            places.append(min(equal, key=taken.__getitem__))
+        for i in places:
+            taken[i] += 1
+        found.append(tuple(places))
+    return tuple(found)
 
 
 def applies(kernel: Kernel, columns: int) -> bool:
