@@ -22,6 +22,7 @@ CANDIDATES = 3  # per neighbour
 PROBES = 32  # rows at which the correlation is measured
 SHIFTS = 2.0 ** np.arange(-12.0, 7.0)  # multiples of a column's standard deviation
 FALL = 0.9  # correlation at a distance of one unit
+STEP = 0.1  # to which logarithms of units are rounded: then equal columns have equal ones
 
 
 def scaled(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.ndarray]:
@@ -36,8 +37,10 @@ def scaled(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[np.ndarray, np.
     fall = np.asarray(_correlations(kernel, some, SHIFTS[:, None] * spread))
     fall = np.minimum.accumulate(fall / np.where(fall[:1] > 0, fall[:1], 1.0), axis=0)
     units = np.array([np.interp(-FALL, -fall[:, j], np.log(SHIFTS), right=np.inf) for j in range(x.shape[1])])
-    by = np.where(fall[-1] < FALL, np.exp(-units), 0.0) / spread
-    by = by if by.any() else 1.0 / spread
+    falls, units = fall[-1] < FALL, units + np.log(spread)
+    if not falls.any():
+        return 1.0 / spread, x / spread
+    by = np.where(falls, np.exp(-STEP * np.round((units - units[falls].min()) / STEP)), 0.0)
     return by, x * by
 
 
