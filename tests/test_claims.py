@@ -247,7 +247,8 @@ def test_the_number_of_likelihoods():
     concrete = {n for n in named if issubclass(getattr(likelihoods, n), likelihoods.Likelihood)} - {
         "Likelihood",
         "Custom",
-        "ByOutput",  # a wrapper
+        "ByOutput",  # wrappers
+        "Varying",
     }
     assert len(concrete) == 20
     assert "| built-in likelihoods | 20 and your own |" in (ROOT / "README.md").read_text(encoding="utf-8")

@@ -178,7 +178,7 @@ def in_full(prior: Prior) -> np.ndarray:
     if isinstance(prior, MarkovPrior):
         return chain_in_full(prior)
     if isinstance(prior, NeighboursPrior):  # all other rows are neighbours
-        return float(prior.basis.scale) * np.asarray(gram_of(prior.basis.kernel, prior.x))
+        return float(prior.bases.scale) * np.asarray(gram_of(prior.bases.kernel, prior.x))
     if isinstance(prior, ClassesPrior):
         return differences_in_full(np.asarray(prior.k), float(prior.own))
     if isinstance(prior, ClassesInducingPrior):
@@ -382,7 +382,7 @@ def some_direction(prior: Prior) -> Prior:
         return found.made_of(found.mean, found.basis, before)
     if isinstance(prior, NeighboursPrior):  # x and the sets are given
         nothing = jax.tree.map(np.zeros_like, prior)
-        return replace(nothing, mean=found.mean, basis=found.basis)
+        return replace(nothing, mean=found.mean, bases=found.bases)
     if isinstance(prior, ClassesPrior):  # ω and the labels are given
         k = 0.1 * (found.k + np.swapaxes(found.k, 1, 2))
         return ClassesPrior(found.mean, k, np.zeros(()), np.zeros(len(LABELS)), 3)

@@ -137,7 +137,6 @@ RECORDS: dict[str, Any] = {
         kernels.RationalQuadratic(1.0, 1.0, Parameter(2.0)), kernels.Periodic(period=1.5), kernels.Oscillation(),
         kernels.IntegratedWiener(0.3), kernels.Linear(3.0, centre=np.array([0.5])), kernels.Linear(3.0).on(0),
         kernels.Columns(PLAIN, (0, "b"), ("first", "second")), kernels.Categories(0.4), PER_CLASS,
-        kernels.Factor(9.0, 1.0),
         kernels.Coregion(2, 3, np.ones((3, 2)), np.ones(3)), kernels.Difference(kernels.Constant(2.0)),
         kernels.Terms("se(age) + linear(year)", ("age", "year")), kernels.SquaredExponential(2.0),
     )},

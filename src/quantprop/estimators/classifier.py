@@ -112,10 +112,8 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
             raise ValueError(f"monotone is a constraint on two classes; got {len(classes)}: merge classes, or model "
                              "ordered ones by GaussianProcessRegressor(likelihood='ordinal')")  # fmt: skip
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
-        cores, options = (
-            starmap(build, self._problems(X, y, rows, classes, warm)),
-            self._fit_options(self.max_iter_predict),
-        )
+        cores = list(starmap(build, self._problems(X, y, rows, classes, warm)))
+        options = self._fit_options(self.max_iter_predict)
         learned, constraints = zip(*(constrained(self, core, options) for core in cores), strict=True)
         self.constraint_ = constraints[0]
         self._finish(list(learned))

@@ -195,8 +195,8 @@ def starting_sites(likelihood: Any, task: Task, sites: Natural | None) -> Natura
         given = [finite_array(part, f"sites.{name}") for name, part in (("nu", sites.nu), ("tau", sites.tau))]
         shape = (n,) if likelihood.latents == 1 else (likelihood.latents, n)
         if any(part.shape != shape for part in given):
-            raise ValueError(f"sites must have one value per row, shape {shape}; got {given[0].shape} and "
-                             f"{given[1].shape}")  # fmt: skip
+            size, nu, tau = (" × ".join(map(str, counts)) for counts in (shape, *(part.shape for part in given)))
+            raise ValueError(f"sites must hold {size} values each, one per row and function; got {nu} and {tau}")
         if likelihood.log_concave and (given[1] < 0).any():
             raise ValueError(f"sites.tau must not be negative for the {likelihood.name} likelihood")
         chosen = Natural(*(more_columns(part, len(task.padded) - n) for part in given))
