@@ -154,6 +154,7 @@ class VaryingPredictive(Predictive):
         parameter: The posterior of g at the inputs.
     """
 
+    likelihood: Varying
     parameter: Normal
 
     @property
@@ -164,7 +165,7 @@ class VaryingPredictive(Predictive):
         data = Datum(y, self.exposure[rows], self.trials[rows])
         latent = Normal(self.latent.mean[rows], self.latent.variance[rows])
         given = (self.likelihood.at(g).predictive_cdf(data, latent, fineness) for g in self._values_of_g[rows].T)
-        return sum(weight * part for weight, part in zip(WEIGHTS, given, strict=True))
+        return np.sum([weight * part for weight, part in zip(WEIGHTS, given, strict=True)], axis=0)
 
     def sample(self, n: int, seed: int = 0) -> np.ndarray:
         rng, shape = np.random.default_rng(seed), (n, len(self.exposure))

@@ -81,7 +81,8 @@ class WithFewNodes(Derived):
     def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
         if self.latents == 1:
             return super().functions(datum, cavity)
-        return self.base.functions(datum, cavity, few=True)
+        pair: Any = self.base
+        return pair.functions(datum, cavity, few=True)
 
     def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
         return self.base.split(datum, cavity, exponent)

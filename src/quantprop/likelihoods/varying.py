@@ -61,7 +61,7 @@ class Varying(Likelihood):
     name = "varying"
     latents = 2
     smooth = True
-    closed = False
+    closed: ClassVar[Any] = False
 
     columns: ClassVar[Any] = of_base("columns")
     support: ClassVar[Any] = of_base("support")

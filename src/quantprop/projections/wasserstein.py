@@ -154,7 +154,8 @@ def mixture_sigma(mean: Array, sd: Array, mass: Array) -> Scalar:
         end * jnp.max(jnp.where(share > MIN_TAIL**2, end * m + FARTHEST * s, -jnp.inf)) for end in (-1.0, 1.0)
     )
     narrow = jnp.argmin(jnp.where(share > NARROW_SHARE * jnp.max(share), s, jnp.inf))
-    t = jnp.linspace(*(jnp.arcsinh((end - m[narrow]) / s[narrow]) for end in (lower, upper)), MIXTURE_NODES)
+    first, last = (jnp.arcsinh((end - m[narrow]) / s[narrow]) for end in (lower, upper))
+    t = jnp.linspace(first, last, MIXTURE_NODES)
     f = m[narrow] + s[narrow] * jnp.sinh(t)
     below = 0.5 * jnp.sum(mass * erfc((mean - f[:, None]) / (np.sqrt(2.0) * sd)), axis=1)  # faster than `ndtr`
     height = jnp.exp(norm_logpdf(normal_score(below, 1.0 - below)))
