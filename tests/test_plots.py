@@ -511,3 +511,23 @@ def test_a_surface_is_drawn_by_its_sections_in_units_of_the_table():
     there = np.column_stack([at, np.full(len(at), quantiles[2]), np.zeros(len(at))])
     np.testing.assert_allclose(mean, solution.components(there)["0:1"].mean, atol=1e-12)
     assert Scale(centre={0: 3.0}).label(0, -3.0 + 1e-15) == "0"
+
+
+def test_levels_of_one_variable_are_drawn_as_points_and_curves():
+    rng = np.random.default_rng(5)
+    word, age = rng.integers(0, 3, 40), rng.normal(size=40)
+    x = np.column_stack([age, (word[:, None] == [0, 1, 2]) * 2.0 - 1.0])
+    y = np.array([0.0, 2.0, 1.0])[word] + np.where(word == 1, 2.0 * age, 0.0)
+    solution = infer(Model(kernels.Additive(order=2).measured(x), likelihoods.Gaussian(0.1)), x, y, "ep")
+    scale = Scale({0: "age", 1: "colour=red", 2: "colour=green", 3: "colour=blue"})
+    ax = plots.effect(solution, "1+2+3", scale=scale)
+    assert [text.get_text() for text in ax.get_xticklabels()] == ["red", "blue", "green"]  # by their effect
+    rows = np.column_stack([np.zeros(3), np.eye(3) * 2.0 - 1.0])[[0, 2, 1]]
+    np.testing.assert_allclose(ax.lines[-1].get_ydata(), solution.components(rows)["1+2+3"].mean, atol=1e-12)
+    assert ax.get_xlabel() == "colour (3 levels)"
+    ax = plots.effect(solution, "0:1+2+3", scale=scale)
+    assert {text.get_text() for text in ax.get_legend().get_texts()} == {"red", "green", "blue"}
+    assert ax.get_legend().get_title().get_text() == "colour"
+    green = next(line for line in ax.lines if line.get_label() == "green")
+    rows = np.column_stack([green.get_xdata(), np.tile([-1.0, 1.0, -1.0], (len(green.get_xdata()), 1))])
+    np.testing.assert_allclose(green.get_ydata(), solution.components(rows)["0:1+2+3"].mean, atol=1e-12)

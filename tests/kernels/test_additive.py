@@ -254,3 +254,20 @@ def test_errors_in_terms_point_at_the_place(text, position, said):
     with pytest.raises(kernels.TermError, match=said) as caught:
         Terms(text)
     assert caught.value.position == position
+
+
+def test_zero_one_columns_of_one_variable_are_one_factor():
+    word, other = RNG.integers(0, 4, N), RNG.integers(0, 3, N)
+    number, binary = RNG.normal(size=N), RNG.integers(0, 2, N)
+    some = (word[:, None] == [0, 1, 2, 3, 4]).astype(float)  # the last level has no row
+    x = np.column_stack([number, some, binary, np.ones(N), (other[:, None] == [2, 0, 1]), number])
+    factors = ((0,), (1, 2, 3, 4), (5,), (6,), (7,), (8, 9, 10), (11,))
+    assert Additive(1).measured((x - 3.0) / 7.0).factors == factors
+    assert Additive(1).measured(x[:, [0, 1, 2, 6]]).factors == ((0,), (1,), (2,), (3,))  # not every row has a level
+    rows = np.append(x, x[:1] + np.eye(12)[[2]], axis=0)  # one row with two levels, which does not count
+    assert Additive(1).measured(rows, np.arange(N + 1) < N).factors == factors
+    w = np.bincount(word) / N
+    with jax.enable_x64(True):
+        kernel = Additive(1, relevance=[0.7, 1.0, 1.0]).measured(x)
+        wanted = 0.7 * ((word[:, None] == word) - w[word][:, None] * w[word] / np.sum(w**2))
+        np.testing.assert_allclose(np.asarray(each(values(kernel), x, x))[1], wanted, rtol=0, atol=1e-12)

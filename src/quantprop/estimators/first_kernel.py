@@ -39,6 +39,7 @@ from quantprop.kernels.formulas import is_formula, parsed
 from quantprop.kernels.size import KernelSizeError
 from quantprop.kernels.structure import centred, measured, with_levels
 from quantprop.kernels.terms import Place, Start, is_wide, summed, terms_of
+from quantprop.kernels.variables import variables
 from quantprop.learning.sizes import typical_distance
 from quantprop.learning.starts import variance_bounds
 from quantprop.runtime.precision import float64
@@ -112,8 +113,9 @@ class DefaultKernel:
     def additive(self, x: np.ndarray) -> Kernel:
         """Curves and surfaces of the columns, whose priors favour few relevant columns."""
         rows, counts = sampled_rows(x, self.weights)
-        varying = int(np.count_nonzero(np.ptp(rows, axis=0)))
-        return self._in_units_of_y(Additive(min(2, varying)).measured(rows, counts))
+        factors = variables(rows)
+        varying = sum(np.ptp(rows[:, list(one)], axis=0).any() for one in factors)
+        return self._in_units_of_y(Additive(min(2, varying), factors=factors).measured(rows, counts))
 
     def _standardised(self, kernel: Kernel, x: np.ndarray) -> Kernel:
         centre, spread = column_moments(x, self.weights)

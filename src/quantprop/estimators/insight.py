@@ -14,7 +14,7 @@ from jaxtyping import Float
 from quantprop.core.parameters import declared, labels
 from quantprop.estimators.reading import Described
 from quantprop.inference.classes import ClassSolution
-from quantprop.inference.components import AdditiveTerm
+from quantprop.inference.components import AdditiveTerm, variable
 from quantprop.inference.integrated import HyperparameterMarginal
 from quantprop.inference.learned_mean import MEAN
 from quantprop.inference.results import Fitted
@@ -211,8 +211,11 @@ def component_named(name: str, features: Sequence[str]) -> str:
 
     >>> component_named("0:2", ["age", "dose", "weight"])
     'age:weight'
+    >>> component_named("0+1:2", ["colour=red", "colour=blue", "weight"])
+    'colour:weight'
     """
-    return ":".join(features[int(part)] if part.isdecimal() else part for part in name.split(":"))
+    parts = [part.split("+") for part in name.split(":")]
+    return ":".join(variable([features[int(one)] if one.isdecimal() else one for one in part]) for part in parts)
 
 
 def _is_additive(fitted: Fitted) -> bool:

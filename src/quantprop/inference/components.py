@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ class AdditiveTerm(NamedTuple):
             if isinstance(own, Additive):
                 columns = tuple(map(int, part.columns)) if isinstance(part, Columns) else None
                 called = part.names or columns if isinstance(part, Columns) else None
-                names = tuple(_named(factor, called) for factor in own.varying)
+                names = tuple(variable([str(called[c] if called else c) for c in factor]) for factor in own.varying)
                 return AdditiveTerm(own, columns, tuple(others[:i] + others[i + 1 :]), names)
         return None
 
@@ -56,9 +56,8 @@ def _multiplied(term: Kernel) -> Iterator[Kernel]:
         yield term
 
 
-def _named(factor: tuple[int, ...], called: tuple | None) -> str:
-    """The name of a factor: its column, or colour for the columns colour=red and colour=blue."""
-    names = [str(column if called is None else called[column]) for column in factor]
+def variable(names: Sequence[str]) -> str:
+    """The name of a factor by those of its columns: one column's own, or colour for colour=red and colour=blue."""
     words = {name.rpartition("=")[0] for name in names}
     return names[0] if len(names) == 1 else words.pop() if len(words) == 1 and all(words) else "+".join(names)
 

@@ -20,10 +20,10 @@ from quantprop.core.parameters import LogNormal, Parameter, values, vector
 from quantprop.core.records import changed, field
 from quantprop.kernels.base import VARIANCE, Bounds, Kernel, Matrix, Others, Pairs, Point, Points, bounded
 from quantprop.kernels.stationary import SquaredExponential, Stationary
+from quantprop.kernels.variables import CONSTANT, CURVE, LEVELS, MAX_COLUMN_NODES, distribution, variables
 from quantprop.runtime.display import Form, expression
 
 MAX_ORDER = 3  # Newton's identities lose digits beyond: 1e-13 at order 3 and 60 columns
-MAX_COLUMN_NODES = 32  # values that represent a column's distribution
 TILE = 32  # rows and columns whose factors are computed together: they stay in the cache
 TILES = 64  # computed at a time on an accelerator
 LENGTHSCALE: Bounds = (1e-3, 1e3)  # in standard deviations of a column; beyond, k̃ keeps fewer than ten digits
@@ -32,7 +32,6 @@ PRIOR = LogNormal(START, 1.0)
 RELEVANCE: Bounds = (1e-6, 1e2)  # of columns without a lengthscale, which multiplies their factor
 RELEVANCE_PRIOR = LogNormal(0.4, 2.0)  # what PRIOR says of a column of two equally frequent values
 ORDER_PRIOR = LogNormal(1.0, 2.0)  # variance / its starting value
-CONSTANT, LEVELS, CURVE = "constant", "levels", "curve"  # kinds of factors
 _ONE = Parameter(1.0, fixed=True)
 
 
@@ -55,7 +54,8 @@ class Additive(Kernel):
         lengthscale: One for each column of more than two values, in standard deviations of the column; learned.
         relevance: One for each factor of levels, which it multiplies: columns of two values, and the 0-1 columns of the
             levels of one variable; learned.
-        factors: Columns of each factor; by default each column is one.
+        factors: Columns of each factor; by default each column is one, and so are the 0-1 columns of the levels of
+            one variable if they are next to each other and one of them is high in every row.
         kinds: Kind of each factor, "constant", "levels" or "curve"; from the data.
         nodes: Nodes of the distribution of each factor; from the data.
         weights: Weights of these nodes; from the data.
@@ -130,8 +130,8 @@ class Additive(Kernel):
             return self
         x = np.asarray(x, dtype=np.float64)
         share = np.ones(len(x)) if counts is None else np.asarray(counts, dtype=np.float64)
-        factors = tuple((j,) for j in range(x.shape[1])) if self.factors is None else self.factors
-        kinds, nodes, weights = zip(*(_distribution(x[:, list(one)][share > 0], share[share > 0]) for one in factors),
+        factors = variables(x[share > 0]) if self.factors is None else self.factors
+        kinds, nodes, weights = zip(*(distribution(x[:, list(one)][share > 0], share[share > 0]) for one in factors),
                                     strict=True)  # fmt: skip
         width = max(MAX_COLUMN_NODES, *map(len, weights))
         curves, flat = kinds.count(CURVE), kinds.count(LEVELS)
@@ -274,27 +274,3 @@ def _tiles(rows: Float[Array, "2 curves n"]) -> Float[Array, "tiles 2 curves TIL
     """The rows in tiles, the last one padded by copies of the last row."""
     padded = jnp.pad(rows, ((0, 0), (0, 0), (0, -rows.shape[2] % TILE)), mode="edge")
     return jnp.moveaxis(padded.reshape(*rows.shape[:2], -1, TILE), 2, 0)
-
-
-def _distribution(x: Float[np.ndarray, "n c"], counts: Float[np.ndarray, " n"]) -> tuple[str, np.ndarray, np.ndarray]:
-    """The kind of a factor, and the distribution of its column: nodes, and weights that sum to 1. More than 32 values
-    become at most 32 means of equal mass. Of levels the nodes are the middles between high and low of all columns, and
-    the weights those of no column and of each.
-    """
-    share = counts / counts.sum()
-    nodes, place = np.unique(x[:, 0], return_inverse=True)
-    if x.shape[1] > 1 or len(nodes) < 3:
-        middle = 0.5 * (x.min(axis=0) + x.max(axis=0))
-        high = x > middle
-        if (high.sum(axis=1) > 1).any():
-            raise ValueError("Additive: the columns of one factor are levels that exclude each other, and row "
-                             f"{int(np.argmax(high.sum(axis=1) > 1))} of X has two")  # fmt: skip
-        weights = np.concatenate([[~high.any(axis=1) @ share], share @ high])
-        return LEVELS if high.any() else CONSTANT, middle, weights
-    mass = np.bincount(place, share)
-    if len(nodes) > MAX_COLUMN_NODES:
-        group = np.floor(MAX_COLUMN_NODES * (np.cumsum(mass) - 0.5 * mass)).astype(int)
-        _, group = np.unique(np.clip(group, 0, MAX_COLUMN_NODES - 1), return_inverse=True)
-        whole = np.bincount(group, mass)
-        nodes, mass = np.bincount(group, mass * nodes) / whole, whole
-    return CURVE, nodes, mass

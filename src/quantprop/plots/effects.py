@@ -89,7 +89,8 @@ def effect(source: Any, name: str, *, scale: Scale | None = None, ax: Axes | Non
     found = {panel.name: panel for panel in panels(solution)}
     choice(found).check("name", name)
     ax = axes_of(ax)
-    _draw(solution, found[name], scale_of(source, solution) if scale is None else scale, ax)
+    scale = scale_of(source, solution) if scale is None else scale
+    _draw(solution, found[name], scale.of(found[name]), ax)
     ax.set_title(plain(name), fontsize="medium", loc="left")
     return ax
 
@@ -115,7 +116,7 @@ def _draw(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
     elif kinds == (2, 0):
         _map(solution, panel, scale, numbers, ax)
     elif kinds == (1, 1):
-        codes, rows = np.unique(solution.X[:, panel.groups[0]], return_counts=True)
+        codes, rows = np.unique(panel.codes(solution.X, panel.groups[0]), return_counts=True)
         chosen = np.sort(codes[np.argsort(-rows, kind="stable")[:MAX_CURVES]])
         some = f", {len(chosen)} of {len(codes)} levels" if len(codes) > len(chosen) else ""
         _curves(solution, panel, scale, [*numbers, *panel.groups], chosen, ax, some)
@@ -129,6 +130,8 @@ def _at(solution: Solution, panel: Panel, values: dict[int, np.ndarray]) -> Norm
     x = np.repeat(solution.X[:1], len(next(iter(values.values()))), axis=0)
     for column, value in values.items():
         x[:, column] = value
+        for code, own in enumerate(panel.levels.get(column, ()), 1):
+            x[:, own] = np.where(value == code, solution.X[:, own].max(), solution.X[:, own].min())
     return _part(solution, panel, x)
 
 
@@ -183,7 +186,7 @@ def _rug(ax: Axes, places: np.ndarray) -> None:
 
 def _levels(solution: Solution, panel: Panel, scale: Scale, ax: Axes) -> None:
     (column,) = panel.groups
-    codes = np.unique(solution.X[:, column])
+    codes = np.unique(panel.codes(solution.X, column))
     term = _at(solution, panel, {column: codes})
     order = np.argsort(term.mean)
     place, term = np.arange(len(codes)), Normal(term.mean[order], term.variance[order])

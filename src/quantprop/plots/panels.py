@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from quantprop.inference.components import AdditiveTerm, Components
+from quantprop.inference.components import AdditiveTerm, Components, variable
 from quantprop.inference.sobol import Share
 from quantprop.inference.solution import Solution
 from quantprop.inference.terms import terms_of
@@ -39,18 +39,37 @@ class Scale(NamedTuple):
         number = self.outward(column, code)
         return f"{0.0 if abs(number) < ROUNDING * abs(self.centre.get(column, 0.0)) else number:.3g}"
 
+    def of(self, panel: Panel) -> Scale:
+        """Names also for the variables and levels whose 0-1 columns a panel has."""
+        names, levels = dict(self.names), dict(self.levels)
+        for column, own in panel.levels.items():
+            each = [self.names.get(c, f"x{c}") for c in own]
+            names[column] = variable(each)
+            levels[column] = ["none", *(name.removeprefix(f"{names[column]}=") for name in each)]
+        return self._replace(names=names, levels=levels)
+
     def outward(self, column: int, x: Any) -> Any:
         """Numbers of a column in units of the table."""
         return self.centre.get(column, 0.0) + self.unit.get(column, 1.0) * x
 
 
 class Panel(NamedTuple):
-    """A panel: a term or component, its name, its columns, and those of them that are groups."""
+    """A panel: a term or component, its name, its columns, and those of them that are groups. The 0-1 columns of the
+    levels of one variable count as one group, the first of them, which `levels` maps to all of them.
+    """
 
     name: str
     term: Kernel
     columns: tuple[int, ...]
     groups: tuple[int, ...]
+    levels: Mapping[int, tuple[int, ...]] = {}
+
+    def codes(self, x: np.ndarray, column: int) -> np.ndarray:
+        """A group in rows x: its values, or the places of the levels among their columns, from 1."""
+        if column not in self.levels:
+            return x[:, column]
+        own = x[:, list(self.levels[column])]
+        return (own > 0.5 * (own.min(axis=0) + own.max(axis=0))) @ np.arange(1, 1 + own.shape[1])
 
 
 def ranked(solution: Solution, shares: Mapping[str, Share] | None = None) -> list[Panel]:
@@ -87,9 +106,11 @@ def _components(own: AdditiveTerm, x: np.ndarray) -> Iterator[Panel]:
     binary = {c for c in place if len(np.unique(x[:, c])) <= 2}
     for order in range(1, min(own.kernel.order, 2) + 1):
         for some in combinations(range(own.kernel.count), order):
-            columns = tuple(place[c] for i in some for c in own.kernel.varying[i])
+            factors = [tuple(place[c] for c in own.kernel.varying[i]) for i in some]
+            levels = {factor[0]: factor for factor in factors if len(factor) > 1}
+            columns = tuple(factor[0] for factor in factors)
             kernel = Components(own.kernel, own.others, np.array([some]), own.columns)
-            yield Panel(own.name(some), kernel, columns, tuple(c for c in columns if c in binary))
+            yield Panel(own.name(some), kernel, columns, tuple(c for c in columns if c in binary), levels)
 
 
 def scale_of(source: Any, solution: Solution) -> Scale:
