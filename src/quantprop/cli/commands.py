@@ -12,7 +12,7 @@ import quantprop
 from quantprop.cli.compare import compare
 from quantprop.cli.explain import explain
 from quantprop.cli.fit import fit
-from quantprop.cli.options import Debug, Json, check_place, one_of, words
+from quantprop.cli.options import Debug, Json, one_of, place, words
 from quantprop.cli.predict import predict
 from quantprop.cli.rank import rank
 from quantprop.cli.screen import CODES, as_json, bars, plainly, prepared
@@ -144,7 +144,7 @@ def list_datasets(
 
 @app.command(epilog=CODES)
 def demo(
-    out: Annotated[Path, Option(help="The page to write; an existing one is replaced.")] = Path("quantprop-demo.html"),
+    out: Annotated[Path, place("The page to write; an existing one is replaced.")] = Path("quantprop-demo.html"),
     json: Annotated[bool, Option("--json", help="Print the scores as JSON.")] = False,
     debug: Debug = False,
 ) -> None:
@@ -153,7 +153,6 @@ def demo(
         from quantprop import report
         from quantprop.report.demo import main
 
-        check_place(out)
         with bars() as progress:
             studies = main(out, progress)
         if json:

@@ -20,7 +20,7 @@ from quantprop.cli.options import (
     TableOptions,
     announce,
     announce_time,
-    check_place,
+    place,
     takes_table,
     words,
 )
@@ -39,7 +39,7 @@ def compare(
     likelihood: Likelihoods = None,
     kernel: Kernels = None,
     out: Annotated[
-        Path | None, Option(help="The page to write, replaced if it exists.  [the first free of report.html, ...]")
+        Path | None, place("The page to write, replaced if it exists.  [the first free of report.html, ...]")
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -53,7 +53,6 @@ def compare(
         others = (Path(f"report-{i}.html") for i in itertools.count(2))
         free = (place for place in itertools.chain([Path("report.html")], others) if not place.exists())
         page = next(free) if out is None else out  # a page is replaced only on request
-        check_place(page)
         if len(kernels) * len(likelihoods) > 1:
             _compare_models(table, likelihoods, kernels, chosen[0], page, json)
         else:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from quantprop.cli.options import Debug, Json, check_place
-from quantprop.cli.screen import as_json, plainly, prepared
+from quantprop.cli.options import Debug, Json, Stored, place
+from quantprop.cli.screen import as_json, plainly, prepared, put
 
 if TYPE_CHECKING:
     from quantprop.runtime.listing import Listing
@@ -25,15 +24,14 @@ RANKINGS = {
 
 
 def explain(
-    model: Annotated[Path, Argument(help="A model file written by fit.")],
+    model: Stored,
     rows: Annotated[int, Option(min=0, help="Number of rows to list.")] = 5,
     levels: Annotated[str | None, Option(metavar="COLUMN", help="Print only the effects of its levels.")] = None,
     contrast: Annotated[
         str | None, Option(metavar="COLUMN:LEVEL", help="Print only the expected y at its levels against this one.")
     ] = None,
     out: Annotated[
-        Path | None,
-        Option(help="Page of curves and surfaces to write; with --levels or --contrast, a CSV file."),
+        Path | None, place("Page of curves and surfaces to write; with --levels or --contrast, a CSV file.")
     ] = None,
     json: Json = False,
     debug: Debug = False,
@@ -48,8 +46,6 @@ def explain(
             f"{out.name} would hold a page: name it .html, or add --levels or --contrast, whose rows are CSV",
             param_hint="--out",
         )
-    if out is not None:
-        check_place(out)
     with plainly(debug), prepared():
         import numpy as np
 
@@ -97,11 +93,3 @@ def _listing(model: TableModel, levels: str | None, contrast: str | None) -> Lis
         return model.levels(levels)
     column, _, against = str(contrast).rpartition(":")
     return model.contrasts(column, against) if column else model.contrasts(against)
-
-
-def put(found: Listing, out: Path | None, json: bool) -> None:
-    """Print a table, or write it as CSV."""
-    if out is not None:
-        with out.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([found.columns, *zip(*found.columns.values(), strict=True)])
-    typer.echo(as_json(found.rows) if json else repr(found) if out is None else f"wrote {out}")

@@ -23,7 +23,7 @@ from quantprop.cli.options import (
     Objective,
     TableOptions,
     announce_time,
-    check_place,
+    place,
     takes_table,
 )
 from quantprop.cli.screen import as_json, evaluations, failure, note, plainly, prepared
@@ -62,7 +62,7 @@ def fit(
         Path | None, Option(help="File to write while learning, and to resume from if it exists.")
     ] = None,
     minutes: Annotated[float | None, Option(min=0, help="Minutes between two checkpoints.  [10]")] = None,
-    out: Annotated[Path, Option(help="Model file to write, replaced if it exists.")] = Path("model.safetensors"),
+    out: Annotated[Path, place("Model file to write, replaced if it exists.")] = Path("model.safetensors"),
     json: Json = False,
     debug: Debug = False,
 ) -> None:
@@ -70,7 +70,6 @@ def fit(
     with plainly(debug), prepared():
         from quantprop import sharded
 
-        check_place(out)
         saved = _checkpointed(checkpoint, minutes)
         is_job = _is_job(coordinator, processes, process)
         kernel = _kernel(kernel, {"--series": series, "--checkpoint": checkpoint is not None,

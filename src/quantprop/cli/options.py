@@ -55,6 +55,18 @@ def choice(words: tuple[str, ...], help: str, terms: bool = False) -> Any:
     return Option(callback=one_of(words, terms), help=help)
 
 
+def check_place(out: Path | None) -> Path | None:
+    """Refuse, before the work begins, a file that cannot be written."""
+    if out is not None and ((out.exists() and not out.is_file()) or not out.resolve().parent.is_dir()):
+        raise typer.BadParameter(f"{out} is a folder or a device, or in a folder that does not exist")
+    return out
+
+
+def place(help: str) -> Any:
+    """An option with a file to write."""
+    return Option(callback=check_place, help=help)
+
+
 def words(text: str) -> tuple[str, ...]:
     """Words with commas between them; one that holds a comma has quotes around it."""
     cells = next(csv.reader([text], skipinitialspace=True), [])
@@ -65,6 +77,8 @@ Data = Annotated[str, Argument(help="CSV (comma, semicolon or tab) or Parquet; -
 Decimal = Annotated[str, choice((".", ","), "Decimal separator.")]
 Json = Annotated[bool, Option("--json", help="Print JSON.")]
 Debug = Annotated[bool, Option("--debug", help="Show the traceback of an error.")]
+Csv = Annotated[Path | None, place("CSV file to write, replaced if it exists.  [standard output]")]
+Stored = Annotated[Path, Argument(metavar="MODEL", help="A model file written by fit.")]
 EVENT_HELP = (
     "Column with 1 or yes if the target was observed and 0 or no if it is a lower bound; or column=value, where value "
     "means observed."
@@ -243,12 +257,4 @@ def announce_time(n: int) -> None:
         note(
             f"note: {n} rows: time grows with their cube, {(n / 1000) ** 3:.0f} times as long as for 1000, and memory "
             "with their square; fit --inducing 512 uses inducing points, --sample 1000 uses 1000 of the rows"
-        )
-
-
-def check_place(out: Path) -> None:
-    """Refuse, before the work begins, a file that cannot be written."""
-    if (out.exists() and not out.is_file()) or not out.resolve().parent.is_dir():
-        raise typer.BadParameter(
-            f"{out} is a folder or a device, or in a folder that does not exist", param_hint="--out"
         )

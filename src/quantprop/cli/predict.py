@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from quantprop.cli.options import Data, Debug, Decimal, Json, check_columns, check_place, words
+from quantprop.cli.options import Data, Debug, Decimal, Json, Stored, check_columns, place, words
 from quantprop.cli.screen import as_json, bars, note, plainly, prepared, waiting
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ class PredictOptions:
 
 
 def predict(
-    model: Annotated[Path, Argument(help="A model file written by fit.")],
+    model: Stored,
     data: Data,
-    out: Annotated[Path | None, Option(help="File to write, CSV or *.parquet.  [standard output]")] = None,
+    out: Annotated[Path | None, place("File to write, CSV or *.parquet.  [standard output]")] = None,
     quantiles: Annotated[
         str | None, Option(help=f"Quantiles of counts and real y, separated by commas.  [{QUANTILES}]")
     ] = None,
@@ -66,10 +66,8 @@ def predict(
         from quantprop import tables
         from quantprop.tables.parquet import polars_for
 
-        if out is not None:
-            check_place(out)
-            if out.suffix == ".parquet":
-                polars_for(str(out))
+        if out is not None and out.suffix == ".parquet":
+            polars_for(str(out))
         learned = tables.load(model)
         options = PredictOptions(key or [], levels, scales, incomplete)
         _check(learned, options, bool(quantiles))

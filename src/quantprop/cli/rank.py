@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from typer import Option
 
-from quantprop.cli.explain import put
-from quantprop.cli.options import Data, Debug, Decimal, Json, Method, check_columns, check_place
-from quantprop.cli.screen import note, plainly, prepared
+from quantprop.cli.options import Csv, Data, Debug, Decimal, Json, Method, check_columns
+from quantprop.cli.screen import note, plainly, prepared, put
 
 
 def rank(
@@ -18,7 +16,7 @@ def rank(
     loser: Annotated[str, Option(help="Column of the other items.")],
     weights: Annotated[str | None, Option(help="Column with the number of equal comparisons; 0.5 for a tie.")] = None,
     method: Method = "qp",
-    out: Annotated[Path | None, Option(help="CSV file to write, replaced if it exists.")] = None,
+    out: Csv = None,
     decimal: Decimal = ".",
     json: Json = False,
     debug: Debug = False,
@@ -32,8 +30,6 @@ def rank(
         from quantprop.tables.encoding import check_complete
         from quantprop.tables.roles import scale
 
-        if out is not None:
-            check_place(out)
         table = tables.read(data, decimal)
         given = {"--winner": winner, "--loser": loser} | ({} if weights is None else {"--weights": weights})
         check_columns(table, given)

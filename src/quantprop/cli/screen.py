@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import csv
 import errno
 import gc
 import json
@@ -10,15 +11,19 @@ import math
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from quantprop.cli.process import INTERRUPTED, end, import_scikit_learn
 from quantprop.runtime.system import uncollected
+
+if TYPE_CHECKING:
+    from quantprop.runtime.listing import Listing
 
 USAGE, FAILURE = 2, 1
 CODES = f"Exit codes: 0 success, {FAILURE} error, {USAGE} invalid arguments, {INTERRUPTED} interrupt."
@@ -140,6 +145,19 @@ def failure(error: Exception) -> str:
 def note(text: str) -> None:
     """A line beside the results, on standard error."""
     typer.echo(text, err=True)
+
+
+def put(found: Listing, out: Path | None, json: bool) -> None:
+    """Print a table, or write it as CSV."""
+    if out is not None:
+        write_csv(out, [found.columns, *zip(*found.columns.values(), strict=True)])
+    typer.echo(as_json(found.rows) if json else repr(found) if out is None else f"wrote {out}")
+
+
+def write_csv(out: Path, rows: Iterable[Iterable[Any]]) -> None:
+    """Write rows, the names of columns first, replacing the file if it exists."""
+    with out.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
 
 
 def as_json(value: Any) -> str:

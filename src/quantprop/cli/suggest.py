@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from quantprop.cli.explain import put
-from quantprop.cli.options import Data, Debug, Decimal, Json, check_place
-from quantprop.cli.screen import note, plainly, prepared
+from quantprop.cli.options import Csv, Data, Debug, Decimal, Json, Stored
+from quantprop.cli.screen import note, plainly, prepared, put
 
 
 def suggest(
-    model: Annotated[Path, Argument(help="A model file written by fit.")],
+    model: Stored,
     candidates: Data,
     n: Annotated[int, Option("--n", min=1, help="Number of rows to choose.")] = 1,
-    out: Annotated[Path | None, Option(help="CSV file to write, replaced if it exists.")] = None,
+    out: Csv = None,
     decimal: Decimal = ".",
     json: Json = False,
     debug: Debug = False,
@@ -31,8 +29,6 @@ def suggest(
         from quantprop.inference.stacked import Stack
         from quantprop.runtime.listing import Listing
 
-        if out is not None:
-            check_place(out)
         learned, table = tables.load(model), tables.read(candidates, decimal)
         solution = learned.estimator.solution_
         if not isinstance(solution, Solution):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from quantprop.cli.explain import put
-from quantprop.cli.options import EVENT_HELP, Data, Debug, Decimal, Json, check_columns, check_place, words
-from quantprop.cli.screen import note, plainly, prepared
+from quantprop.cli.options import EVENT_HELP, Csv, Data, Debug, Decimal, Json, check_columns, place, words
+from quantprop.cli.screen import note, plainly, prepared, put, write_csv
 
 
 def split(
@@ -20,7 +18,7 @@ def split(
     event: Annotated[str, Option(help=EVENT_HELP)],
     entry: Annotated[str | None, Option(help="Column of times from which rows were observed.  [0]")] = None,
     cuts: Annotated[str, Option(help="Number of periods, their limits with commas, or events: one per event.")] = "10",
-    out: Annotated[Path, Option(help="CSV file to write, replaced if it exists.")] = Path("periods.csv"),
+    out: Annotated[Path, place("CSV file to write, replaced if it exists.")] = Path("periods.csv"),
     decimal: Decimal = ".",
     debug: Debug = False,
 ) -> None:
@@ -28,13 +26,11 @@ def split(
     with plainly(debug):
         from quantprop import tables
 
-        check_place(out)
         table = tables.read(data, decimal)
         column, observed = event.rsplit("=", 1) if event not in table.names and "=" in event else (event, None)
         check_columns(table, {"--time": time, "--event": column} | ({} if entry is None else {"--entry": entry}))
         found = tables.periods(table, time, column, observed, entry, _cuts(cuts))
-        with out.open("w", encoding="utf-8", newline="") as file:
-            csv.writer(file).writerows([found.names, *found.rows])
+        write_csv(out, [found.names, *found.rows])
         note(f"note: {len(found.rows)} periods of {len(table.rows)} rows: fit {out} --target {column} --exposure "
              f"exposure, with se({time}) for a smooth hazard or factor({time})")  # fmt: skip
 
@@ -44,7 +40,7 @@ def survival(
     data: Data,
     time: Annotated[str, Option(help="Column of times.")],
     at: Annotated[str, Option(help="Times of the curves, with commas between them.")],
-    out: Annotated[Path | None, Option(help="CSV file to write, replaced if it exists.")] = None,
+    out: Csv = None,
     decimal: Decimal = ".",
     json: Json = False,
     debug: Debug = False,
@@ -53,8 +49,6 @@ def survival(
     with plainly(debug), prepared():
         from quantprop import tables
 
-        if out is not None:
-            check_place(out)
         put(tables.survival(tables.load(model), tables.read(data, decimal), time, _times(at, "--at")), out, json)
 
 

@@ -105,6 +105,10 @@ class Likelihood(Record):
         """For each latent value the likelihood with the others integrated out under their cavities, and its cavity."""
         return ((self, cavity),)
 
+    def few_node_functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
+        """The same where the small quadrature rule suffices."""
+        return self.functions(datum, cavity)
+
     def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
         """p(y | f)^exponent N(f | cavity) in two factors, one of them Gaussian: the cavity, unless p(y | f) has a
         Gaussian tail there, whose squares would round away what else there is to integrate.

@@ -79,10 +79,7 @@ class WithFewNodes(Derived):
         return self.base.moments(datum, cavity) if self.base.closed else _moments(self.base, datum, cavity)
 
     def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
-        if self.latents == 1:
-            return super().functions(datum, cavity)
-        pair: Any = self.base
-        return pair.functions(datum, cavity, few=True)
+        return super().functions(datum, cavity) if self.latents == 1 else self.base.few_node_functions(datum, cavity)
 
     def split(self, datum: Datum, cavity: Normal, exponent: Scalar = 1.0) -> Split:
         return self.base.split(datum, cavity, exponent)

@@ -104,16 +104,15 @@ class Varying(Likelihood):
     def moments(self, datum: Datum, cavity: Normal) -> Moments:
         return _moments(self, datum, cavity)
 
-    def functions(self, datum: Datum, cavity: Normal, few: bool = False) -> tuple[tuple[Likelihood, Normal], ...]:
+    def functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
         of_g, g = in_turn(self, cavity)
-        if few:
-            nodes = on_few_nodes(of_g, datum, g).nodes
-            at, mass = g.mean + nodes.offset, nodes.mass
-        else:
-            tilted = tilt(of_g, datum, g)
-            at, mass = tilted.f.ravel(), tilted.density.mass.ravel()
-        of_f = OfFunction(of_g, at, mass / jnp.sum(mass))
-        return (of_f, of_g.cavity), (WithFewNodes(of_g) if few else of_g, g)
+        tilted = tilt(of_g, datum, g)
+        return _of_function(of_g, tilted.f.ravel(), tilted.density.mass.ravel()), (of_g, g)
+
+    def few_node_functions(self, datum: Datum, cavity: Normal) -> tuple[tuple[Likelihood, Normal], ...]:
+        of_g, g = in_turn(self, cavity)
+        nodes = on_few_nodes(of_g, datum, g).nodes
+        return _of_function(of_g, g.mean + nodes.offset, nodes.mass), (WithFewNodes(of_g), g)
 
     def few_node_moments(self, datum: Datum, cavity: Normal) -> tuple[Moments, Bool[Array, ""]]:
         return few_node_pair(self, datum, cavity)
@@ -212,6 +211,13 @@ class OfFunction(Likelihood):
         ends = jnp.stack([jnp.min(jnp.where(matter, self.g, jnp.inf)), jnp.max(jnp.where(matter, self.g, -jnp.inf))])
         at = jax.vmap(lambda g: self.of_g.whole.at(g).landmarks(datum))(ends)
         return Landmarks(at.location[jnp.argmin(at.scale[:, 0])], jnp.min(at.scale, axis=0))
+
+
+def _of_function(
+    of_g: OfParameter, g: Float[Array, " nodes"], mass: Float[Array, " nodes"]
+) -> tuple[OfFunction, Normal]:
+    """The likelihood of f, given values of g and their masses, and the cavity of f."""
+    return OfFunction(of_g, g, mass / jnp.sum(mass)), of_g.cavity
 
 
 def in_turn(likelihood: Varying, cavity: Normal) -> tuple[OfParameter, Normal]:

@@ -50,6 +50,7 @@ class Bases(Record):
 
     @property
     def parts(self) -> tuple[Basis, ...]:
+        """All of them: the exact ones, then the points for the sum of the others."""
         return self.exact if self.points is None else (*self.exact, self.points)
 
     def shares(self, kernel: Kernel) -> list[Kernel | None]:
