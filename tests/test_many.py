@@ -121,6 +121,8 @@ def test_sites_that_scale_with_the_hyperparameters_are_extrapolated_exactly():
     np.testing.assert_allclose(new.nu[0, :3], expected.nu[0, :3], rtol=1e-10)
     last = sites(thetas[-1])
     assert (new.nu[0, 3], new.tau[0, 3]) == (last.nu[0, 3], last.tau[0, 3])
+    none = known.at(one[:0], np.zeros((0, 2)))  # after a step in which no problem is done with its trial
+    assert none.nu.shape == none.tau.shape == (0, 4)
 
 
 def test_near_points_tell_more_than_far_ones():

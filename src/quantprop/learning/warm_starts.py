@@ -58,9 +58,7 @@ class WarmStarts:
         A datum whose τ is not positive at every known θ keeps its newest site.
         """
         share = self._shares(rows, theta)
-        shape = self.newest.nu[rows].shape
-        log_tau, pull = ((share[:, None] @ kept[rows].reshape(*share.shape, -1)).reshape(shape)
-                         for kept in (self.log_tau, self.pull))  # fmt: skip
+        log_tau, pull = (np.einsum("km,km...->k...", share, kept[rows]) for kept in (self.log_tau, self.pull))
         tau, known = np.exp(log_tau), np.isfinite(log_tau)
         nu = np.where(known, pull * np.sqrt(tau), self.newest.nu[rows])
         return Natural(nu, np.where(known, tau, self.newest.tau[rows]))
