@@ -51,6 +51,7 @@ def ran(folder):
     return said(start(folder))[:2]
 
 
+@pytest.mark.campaign
 def test_of_two_processes_at_once_one_compiles_each_program(tmp_path):
     """Without being asked to keep any: a folder is named by the environment, or else the user's."""
     both = [start(tmp_path), start(tmp_path)]

@@ -81,7 +81,7 @@ def shuffled(seed: int, names: list[str]) -> list[str]:
 
 
 def test_fits_do_not_depend_on_those_before_them():
-    quick = [name for name in FITS if name != "student-t"]  # which takes 10 s to compile
+    quick = ["probit ep", "probit qp", "other start", "loo", "gaussian", "restarts", "inducing"]
     first, second = (run(shuffled(seed, quick)) for seed in (0, 1))
     assert {name for name in quick if first[name] != second[name]} == set()
 

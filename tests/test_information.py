@@ -35,7 +35,7 @@ CASES = {
     "zero-inflated": (likelihoods.ZeroInflatedPoisson(0.3), {"exposure": 4.0}),
     "zero-inflated nb": (likelihoods.ZeroInflatedNegativeBinomial(0.3, 0.6), {"exposure": 4.0}),
 }  # fmt: skip
-QUICK = ("gaussian", "probit", "poisson", "student-t")
+QUICK = ("probit", "student-t")
 
 
 def by_draws(likelihood, scales, latent, n):

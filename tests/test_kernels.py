@@ -26,7 +26,9 @@ def pointwise(kernel):
     return jax.vmap(lambda x: jax.vmap(lambda z: kernel(x, z))(X))(X)
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.campaign] * (name in ("sum", "isotropic"))) for name in KERNELS]
+)
 def test_the_matrix_of_all_pairs_is_the_kernel_of_every_two_points(name):
     weight = RNG.normal(size=(7, 7))
     with jax.enable_x64(True):
@@ -103,7 +105,12 @@ COMPILED = {
 }
 
 
-@pytest.mark.parametrize("name", COMPILED)
+LIKE_OTHERS = ("squared exponential", "matern12", "matern32, ARD", "matern52, ARD", "sum of roots, ARD")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.campaign] * (name in LIKE_OTHERS)) for name in COMPILED]
+)
 def test_compiled_derivatives_in_numbers_and_inputs(name):
     """Against central differences, with equal rows: numbers one by one, inputs along directions that part them."""
     rng = np.random.default_rng(5)

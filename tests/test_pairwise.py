@@ -34,7 +34,9 @@ def landscape(kernel):
     return Landscape(model, task, EP(), as_objective("evidence"), True, tol=1e-12, max_sweeps=50)
 
 
-@pytest.mark.parametrize("name", TINYGP)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.campaign] * ("atérn" in name)) for name in TINYGP]
+)
 def test_a_kernel_of_tinygp_has_tinygps_matrices(name):
     make, free = TINYGP[name]
     with jax.enable_x64(True):
@@ -47,7 +49,9 @@ def test_a_kernel_of_tinygp_has_tinygps_matrices(name):
         np.testing.assert_allclose(plain.diagonal(X), own(X), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", list(TINYGP)[:5])
+@pytest.mark.parametrize(
+    "name", ["periodic", *(pytest.param(name, marks=pytest.mark.campaign) for name in list(TINYGP)[:4])]
+)
 def test_a_kernel_of_tinygp_learns(name):
     """Its evidence is tinygp's own, and the gradient that of differences."""
     with jax.enable_x64(True):

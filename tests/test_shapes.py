@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 TESTS = Path(__file__).resolve().parent
 
 
+@pytest.mark.campaign
 def test_every_backend_keeps_the_shapes_that_are_declared():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent / "src"), str(TESTS)])}
     done = subprocess.run([sys.executable, "-m", "checked"], env=environment, capture_output=True, text=True)

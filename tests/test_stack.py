@@ -157,6 +157,7 @@ def test_rows_of_weight_two_count_twice():
     np.testing.assert_allclose(weighted.weights, written.weights, atol=1e-4)
 
 
+@pytest.mark.campaign
 def test_joint_classes_average_their_probabilities():
     y = np.digitize(F, [-0.5, 0.5])
     fits = [fit(Model(kernel, likelihoods.MultinomialProbit(3)), X, y, "ep") for kernel in (kernels.Linear(), smooth())]

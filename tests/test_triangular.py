@@ -30,7 +30,9 @@ def _in_many_blocks(request, monkeypatch):
     monkeypatch.setattr(triangular, "in_many_blocks", lambda: request.param)
 
 
-@pytest.fixture(params=[1, 3, 4, 17, 130, 301])  # also sizes that do not fill all blocks, and three blocks
+@pytest.fixture(
+    params=[1, 4, 301, *(pytest.param(size, marks=pytest.mark.campaign) for size in (3, 17, 130))]
+)  # also sizes that do not fill all blocks, and three blocks
 def lower(request):
     rng = np.random.default_rng(request.param)
     size = request.param

@@ -16,7 +16,7 @@ mpl.use("Agg")
 ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "gallery"
 SCRIPTS = sorted(FOLDER.glob("*.py"))
-QUICK = ("crabs", "mining", "nile")  # one of classes, one of counts, one of series
+QUICK = ("mining",)
 SECTION = re.compile(
     r"^## (.+?)\n\n(.+?)\n\n!\[\1\]\(pictures/(\w+)\.png\)\n\n"
     r"```text title=\"prints\"\n(.+?)\n```\n\n\[\3\.py\]\(\3\.py\)$",

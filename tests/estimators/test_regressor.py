@@ -151,7 +151,7 @@ FAILED = {
 }
 
 
-CHEAP = ("regressor", "integrated", "classifier", "joint", "ranker")
+CHEAP = ("regressor", "integrated", "classifier")
 
 
 def lost(core):

@@ -59,7 +59,9 @@ def test_rows_with_and_without_variance_do_not_mix():
     np.testing.assert_allclose(mixed.cdf(y)[[0, 2]], conditional(M).cdf(y)[[0, 2]], rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["gamma", "double exponential", "negative binomial"])
+@pytest.mark.parametrize(
+    "name", ["gamma", "double exponential", pytest.param("negative binomial", marks=pytest.mark.campaign)]
+)
 def test_log_prob_under_narrow_latents(name):
     """p(y | f) at the mean: what the variance adds is of second order."""
     likelihood, conditional, y = CASES[name]

@@ -104,6 +104,7 @@ def test_points_that_add_nothing_are_left_out(likelihood):
     np.testing.assert_allclose(one.predict(ahead).variance, other.predict(ahead).variance, atol=1e-6)
 
 
+@pytest.mark.campaign
 def test_further_rows_under_a_kernel_that_leaves_out_other_points():
     """Their message is about values at all points; what a tiny jitter adds to it does not matter."""
     line = np.linspace(-2.0, 2.0, 12)[:, None]
@@ -122,7 +123,7 @@ def test_further_rows_under_a_kernel_that_leaves_out_other_points():
     np.testing.assert_allclose(without.predict(first).variance, tiny.predict(first).variance, atol=1e-5)
 
 
-@pytest.mark.parametrize("jitter", [0.0, 1e-9])
+@pytest.mark.parametrize("jitter", [0.0, pytest.param(1e-9, marks=pytest.mark.campaign)])
 def test_a_kernel_that_is_no_covariance_has_an_honest_status(jitter):
     """Of two columns Periodic has negative eigenvalues."""
     x = np.random.default_rng(0).uniform(0.0, 1.0, (30, 2))
