@@ -151,7 +151,8 @@ def written_out(given, low_rank, solution, mean) -> tuple[np.ndarray, np.ndarray
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "lanes"), [pytest.param("gaussian", 1, marks=pytest.mark.campaign), ("probit", 4), ("student-t", 1)]
+    ("likelihood", "lanes"),
+    [("student-t", 4), *(pytest.param(*case, marks=pytest.mark.campaign) for case in (("gaussian", 1), ("probit", 4)))],
 )
 def test_terms_of_a_series_against_dense_algebra(likelihood, lanes):
     of, y = OF_TIME[likelihood]
@@ -165,7 +166,7 @@ def test_terms_of_a_series_against_dense_algebra(likelihood, lanes):
 
 
 def test_parts_of_a_series_against_dense_algebra():
-    """One term, sums of some in any order, and one of two equal terms."""
+    """Sums of some terms in any order, and one of two equal terms."""
     given = {name: IN_TIME[name] for name in ("constant()", "matern32(0)", "matern12(0)", "linear(0)")}
     given["matern12(0) (2)"] = given["matern12(0)"]
     of, y = OF_TIME["gaussian"]
@@ -175,16 +176,18 @@ def test_parts_of_a_series_against_dense_algebra():
     across = np.hstack([k(TIMES, LATER.T) for _, k in given.values()])
     mean, covariance = written_out(given, (across, rows), solution, 0.0)
     terms, k = kernels.summands(kernel), len(LATER)
-    parts = [(3,), (0,), (3, 1), (2, 0, 4), (2,)]
+    parts = [(3, 1), (2, 0, 4), (2,)]
     sums = tuple(reduce(add, [terms[i] for i in part]) for part in parts)
-    found = effects_at(solution, LATER, Parts(tuple("abcde"), sums))
-    for name, part in zip("abcde", parts, strict=True):
+    found = effects_at(solution, LATER, Parts(tuple("abc"), sums))
+    for name, part in zip("abc", parts, strict=True):
         pick = np.hstack([np.eye(k) * (i in part) for i in range(len(terms))])
         np.testing.assert_allclose(found[name].mean, pick @ mean, rtol=0, atol=1e-8)
         np.testing.assert_allclose(found[name].variance, np.diagonal(pick @ covariance @ pick.T), rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("likelihood", OF_TIME)
+@pytest.mark.parametrize(
+    "likelihood", ["student-t", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("gaussian", "probit"))]
+)
 def test_terms_by_inducing_points_against_low_rank_algebra(likelihood):
     given = {name: pair for name, pair in IN_TIME.items() if name != "white()"}
     of, y = OF_TIME[likelihood]
