@@ -280,7 +280,7 @@ def test_nearly_independent_functions_need_few_points(monkeypatch):
     points, over = [], predictive._over
     monkeypatch.setattr(predictive, "_over", lambda model, rule, *rest: points.append(rule) or over(model, rule, *rest))
     found = ClassPredictive(Normal(mean, own + shared, covariance)).log_probabilities
-    assert {rule.points for rule in points} == {509}, points
+    assert {rule.points for rule in points} == {163}, points
     node, sd = np.linspace(-12.0, 12.0, 2001), np.sqrt(1.0 + own)
     for i, c in np.ndindex(found.shape):
         top = mean[i, c] + sd[i, c] * node  # the class's value, which no other may exceed

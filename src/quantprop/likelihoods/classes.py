@@ -13,7 +13,19 @@ from jaxtyping import Array, Float
 from quantprop.core.gaussian import LOG_2PI
 from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Normal, Scalar, landmarks
-from quantprop.numerics.largest import COARSE, FINE, MIDDLE, SMALL, log_largest, log_mean_softmax
+from quantprop.numerics.largest import (
+    COARSE,
+    FINE,
+    MIDDLE,
+    SMALL,
+    TINY,
+    Lattices,
+    Matrices,
+    OverLattices,
+    Vectors,
+    log_largest,
+    log_mean_softmax,
+)
 
 TRAPEZOIDAL_NODES = 256  # for analytic integrands the error falls faster than any power of the step
 MAX_NOISE = 9.0  # standard deviations of u
@@ -30,15 +42,15 @@ class ClassLikelihood(Likelihood):
     support = "integers 0, 1, ..., classes − 1"
     log_concave = True
     lattice = (0.0, 1.0)
-    rules = (SMALL, MIDDLE, COARSE, FINE)  # of probabilities, as far as needed
+    rules = (TINY, SMALL, MIDDLE, COARSE, FINE)  # of probabilities, as far as needed
 
     def __check_init__(self) -> None:
         if self.classes is not None and (type(self.classes) is not int or self.classes < 2):
             name = type(self).__name__
             raise ValueError(f"{name}: classes must be an integer, 2 or more; got {self.classes!r}")
 
-    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
-        """log P(y) of all classes at k inputs, where f ~ N(mean, covariance), over points w of a lattice."""
+    def log_predictive(self, mean: Vectors, covariance: Matrices, lattices: Lattices) -> OverLattices:
+        """log P(y) of all classes at k inputs, where f ~ N(mean, covariance), over the points of each lattice."""
         raise NotImplementedError
 
     def start(self, datum: Datum) -> tuple[Scalar, Scalar]:
@@ -80,9 +92,9 @@ class MultinomialProbit(ClassLikelihood):
         total = logsumexp(jnp.sum(each, axis=1) - 0.5 * u**2)
         return total + jnp.log((top + MAX_NOISE) / (TRAPEZOIDAL_NODES - 1)) - 0.5 * LOG_2PI
 
-    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
+    def log_predictive(self, mean: Vectors, covariance: Matrices, lattices: Lattices) -> OverLattices:
         """The noise of each class is integrated out with the functions."""
-        return log_largest(mean, covariance + np.eye(mean.shape[1]), w)
+        return log_largest(mean, covariance + np.eye(mean.shape[1]), lattices)
 
 
 SHIFT_VARIANCE = 1e12  # prior variance of v; log p differs from a flat prior's by v²/SHIFT_VARIANCE
@@ -115,8 +127,8 @@ class Softmax(ClassLikelihood):
         """log p(y | f) of one class, f being the values of all functions."""
         return log_softmax(f)[jnp.asarray(datum.y, dtype=int)]
 
-    def log_predictive(self, mean: np.ndarray, covariance: np.ndarray, w: np.ndarray) -> Float[np.ndarray, "k classes"]:
-        return log_mean_softmax(mean, covariance, w)
+    def log_predictive(self, mean: Vectors, covariance: Matrices, lattices: Lattices) -> OverLattices:
+        return log_mean_softmax(mean, covariance, lattices)
 
 
 class SoftmaxFactor(Likelihood):

@@ -5,7 +5,7 @@ In NumPy: nothing is compiled, and SciPy's functions of the normal distribution 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,14 @@ SHIFT_STEP = 0.7548776662466927  # between the shifts of two dimensions
 MIN_COMMON, MAX_COMMON = 0.1, 0.97  # fractions of the variance that all differences can share
 LOGISTIC = 0.75  # scale of the logistic distribution of t in standard deviations: heavier tails than t's
 NEWTON_STEPS = 8
+MIN_FACTOR = 1e-150  # products of two such numbers do not underflow
 POINTS_IN_MEMORY = 4096  # lattice points at a time
 
 Vectors = Float[np.ndarray, "k c"]
 Matrices = Float[np.ndarray, "k c c"]
 Points = Float[np.ndarray, "points d"]
+Lattices = Float[np.ndarray, "lattices points d"]
+OverLattices = Float[np.ndarray, "lattices k c"]
 
 
 class Rule(NamedTuple):
@@ -35,6 +38,9 @@ class Rule(NamedTuple):
     first: int = 0  # 1 if the first coordinate is one that all classes share, besides those of c − 2 differences
 
 
+TINY = Rule(163, (
+    1, 62, 26, 72, 57, 42, 16, 67, 12, 44, 47, 7, 14, 10, 67, 44, 7, 49, 47, 12, 67, 44, 10, 32,
+), 1)  # fmt: skip
 SMALL = Rule(509, (
     1, 151, 232, 87, 122, 67, 99, 182, 225, 108, 114, 18, 241, 202, 70, 20, 31, 48, 166, 27, 130, 158, 140, 215,
 ), 1)  # fmt: skip
@@ -52,19 +58,22 @@ FINE = Rule(65521, (
 
 
 def lattice(rule: Rule, classes: int, shift: float = 0.0) -> Float[np.ndarray, "points dimensions"]:
-    """Points of the unit cube in classes − 2 + `rule.first` dimensions (at least 1), with the tent map, which makes
-    smooth integrands periodic; the generator repeats, with shifts, after its 24 numbers. Lattices of different `shift`
-    have errors of their own.
+    """Points of the unit cube in classes − 2 + `rule.first` dimensions (at least 1); the generator repeats, with
+    shifts, after its 24 numbers. Lattices of different `shift` have errors of their own.
     """
     j = np.arange(max(classes - 2 + rule.first, 1))
     z = np.resize(rule.generator, len(j)) + j // len(rule.generator)
-    points = np.mod((np.arange(rule.points)[:, None] * z + OFFSET) / rule.points + shift * (1.0 + SHIFT_STEP * j), 1.0)
+    return np.mod((np.arange(rule.points)[:, None] * z + OFFSET) / rule.points + shift * (1.0 + SHIFT_STEP * j), 1.0)
+
+
+def _folded(points: np.ndarray) -> np.ndarray:
+    """The tent map, which makes smooth integrands periodic."""
     return np.abs(2.0 * points - 1.0)
 
 
-def log_largest(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
+def log_largest(mean: Vectors, covariance: Matrices, lattices: Lattices) -> OverLattices:
     """log P(g_e > all others) of every entry e of k vectors g ~ N(mean, covariance), each by itself (their sum is 1 but
-    for errors), over the points w of a lattice in c − 2 dimensions, or c − 1: then the first is the common part.
+    for errors), over the points of each lattice in c − 2 dimensions, or c − 1: then the first is the common part.
 
     The differences g_e − g_j are Gaussian. Their signs are fixed one after the other, the least certain first (Genz
     1992): the average over the lattice is of Π_j Φ(b_j), where b_j is the standardised mean of difference j given those
@@ -72,19 +81,21 @@ def log_largest(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
     their common part, and few points are enough. In logarithms: exact far into the tails.
     """
     apart, spread = _differences(mean, covariance)
-    common = _common_part(apart, spread) if w.shape[1] == mean.shape[1] - 1 else None
+    common = _common_part(apart, spread) if lattices.shape[2] == mean.shape[1] - 1 else None
     v, mode = (common.v, common.mode) if common else np.zeros((2, len(apart)))
     rest = spread - v[:, None, None]
     order = np.argsort((apart + mode[:, None]) / np.sqrt(np.diagonal(rest, axis1=1, axis2=2)), axis=1)
     item = np.arange(len(apart))[:, None]
     level, lower = apart[item, order], np.linalg.cholesky(rest[item[:, :, None], order[:, :, None], order[:, None]])
-    parts = [_log_sum(level, lower, common, some) for some in _pieces(w)]
-    return np.logaddexp.reduce(parts, axis=0).reshape(mean.shape) - np.log(len(w))
+    sums = _over_lattices(lambda w: _log_sum(level, lower, common, w), lattices)
+    return sums.reshape(-1, *mean.shape)
 
 
-def _pieces(w: Points) -> Iterator[Points]:
-    """The points, some at a time."""
-    return (w[i : i + POINTS_IN_MEMORY] for i in range(0, len(w), POINTS_IN_MEMORY))
+def _over_lattices(log_sum: Callable[[Points], np.ndarray], lattices: Lattices) -> np.ndarray:
+    """The logarithms of the means over each lattice from those of sums over points, some at a time."""
+    n = lattices.shape[1]
+    each = [[log_sum(w[i : i + POINTS_IN_MEMORY]) for i in range(0, n, POINTS_IN_MEMORY)] for w in lattices]
+    return np.logaddexp.reduce(each, axis=1) - np.log(n)
 
 
 def _differences(mean: Vectors, covariance: Matrices) -> tuple[np.ndarray, np.ndarray]:
@@ -102,35 +113,31 @@ def _log_sum(level: np.ndarray, lower: np.ndarray, common: Common | None, w: Poi
     """log Σ Π_j Φ(b_j) over points."""
     k, d = level.shape
     t, total = common.spread(w[:, 0]) if common else (0.0, np.zeros((k, len(w))))
-    y, moved, mass = np.empty((k, d, len(w))), np.empty((k, 1, len(w))), np.empty((k, len(w)))
+    halves = _folded(w[:, common is not None :]).T
+    below = np.stack([np.ones((k, len(w))), np.broadcast_to(t, total.shape), *[total] * (d - 1)], axis=1)
+    pivots = np.diagonal(lower, axis1=1, axis2=2)[:, :, None]
+    weights = np.concatenate([level[:, :, None], np.ones((k, d, 1)), -lower[:, :, :-1]], axis=2) / pivots
+    moved, mass, product = np.empty((k, 1, len(w))), np.empty((k, len(w))), np.ones((k, len(w)))
     for j in range(d):
-        b = np.matmul(lower[:, j, None, :j], y[:, :j], out=moved)[:, 0]
-        b += level[:, j, None]
-        b += t
-        b /= lower[:, j, j, None]
-        ndtr(b, out=mass)
-        total += _log_mass(b, mass)
+        b = np.matmul(weights[:, j, None, : j + 2], below[:, : j + 2], out=moved)[:, 0]
+        if ndtr(b, out=mass).min() > MIN_FACTOR:
+            product *= mass
+        else:
+            total += log_ndtr(b)
+        if product.min() < MIN_FACTOR:
+            total += np.log(product)
+            product[:] = 1.0
         if j < d - 1:
-            _positive_half(b, mass, w[:, min(j + (common is not None), w.shape[1] - 1)], out=y[:, j])
-    return np.asarray(logsumexp(total, axis=1))
+            _below(b, mass, halves[j], out=below[:, j + 2])
+    return np.asarray(logsumexp(total + np.log(product), axis=1))
 
 
-def _log_mass(b: np.ndarray, mass: np.ndarray) -> np.ndarray:
-    """log Φ(b) from Φ(b), also where that underflows."""
-    if b.min() > MIN_SCORE:
-        return np.log(mass)
-    far = b <= MIN_SCORE
-    log = np.log(np.where(far, 1.0, mass))
-    log[far] = log_ndtr(b[far])
-    return log
-
-
-def _positive_half(b: np.ndarray, mass: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
-    """The quantile at 1 − w of a standard normal number above −b; far out it exceeds −b by an exponential one."""
-    np.negative(ndtri(np.multiply(w, mass, out=out), out=out), out=out)
+def _below(b: np.ndarray, mass: np.ndarray, w: np.ndarray, out: np.ndarray) -> None:
+    """The quantile at w of a standard normal number below b; far out it falls short of b by an exponential one."""
+    ndtri(np.multiply(w, mass, out=out), out=out)
     if b.min() <= MIN_SCORE:
         far = b <= MIN_SCORE
-        out[far] = -b[far] + np.log(np.broadcast_to(w, b.shape)[far]) / b[far]
+        out[far] = b[far] - np.log(np.broadcast_to(w, b.shape)[far]) / b[far]
 
 
 # --- the common part --------------------------------------------------------------------------------------------------
@@ -138,7 +145,7 @@ def _positive_half(b: np.ndarray, mass: np.ndarray, w: np.ndarray, out: np.ndarr
 
 class Common(NamedTuple):
     """t ~ N(0, v), which is added to all differences: its mode given that all of them are positive, and scales to the
-    left and right of it.
+    left and right of it. The density vanishes at both ends of the cube: as a function of u the integrand is periodic.
     """
 
     v: np.ndarray
@@ -195,18 +202,16 @@ def _mode_and_scales(apart: np.ndarray, sd: np.ndarray, v: np.ndarray) -> tuple[
 # --- softmax ----------------------------------------------------------------------------------------------------------
 
 
-def log_mean_softmax(mean: Vectors, covariance: Matrices, w: Points) -> Vectors:
-    """log E softmax(g) for g ~ N(mean, covariance), over a lattice of c − 1 dimensions, the directions of largest
+def log_mean_softmax(mean: Vectors, covariance: Matrices, lattices: Lattices) -> OverLattices:
+    """log E softmax(g) for g ~ N(mean, covariance), over lattices of c − 1 dimensions, the directions of largest
     variance first. What all entries share does not matter, and is left out.
     """
     c = mean.shape[-1]
     centre = np.eye(c) - 1.0 / c
     values, vectors = np.linalg.eigh(centre @ covariance @ centre)
-    root = (vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])[..., :0:-1]
-    parts = [
-        np.asarray(
-            logsumexp(log_softmax(mean[..., None, :] + ndtri(some) @ np.swapaxes(root, -1, -2), axis=-1), axis=-2)
-        )
-        for some in _pieces(w)
-    ]
-    return np.logaddexp.reduce(parts, axis=0) - np.log(len(w))
+    root = np.swapaxes((vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :])[..., :0:-1], -1, -2)
+
+    def log_sum(w: Points) -> np.ndarray:
+        return np.asarray(logsumexp(log_softmax(mean[..., None, :] + ndtri(_folded(w)) @ root, axis=-1), axis=-2))
+
+    return _over_lattices(log_sum, lattices)

@@ -85,7 +85,7 @@ def _refined(
         rows = np.flatnonzero(counts == count)
         kept = order[rows, :count]
         some = mean[rows[:, None], kept], covariance[rows[:, None, None], kept[:, :, None], kept[:, None]]
-        each = np.stack([_over(likelihood, rule, shift, *some) for shift in LATTICE_SHIFTS])
+        each = _over(likelihood, rule, *some)
         total = np.logaddexp.reduce(each, axis=2, keepdims=True)  # 0 except for errors
         found[rows[:, None], kept] = np.logaddexp.reduce(each - total, axis=0) - np.log(len(LATTICE_SHIFTS))
         apart = np.ptp(np.exp(each - total), axis=0).max(axis=1)
@@ -93,16 +93,14 @@ def _refined(
     return found, differences
 
 
-def _over(
-    likelihood: ClassLikelihood, rule: Rule, shift: float, mean: np.ndarray, covariance: np.ndarray
-) -> np.ndarray:
-    """The logarithms over one lattice, some inputs at a time, on all cores."""
+def _over(likelihood: ClassLikelihood, rule: Rule, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    """The logarithms over each of two lattices, some inputs at a time, on all cores."""
     k, classes = mean.shape
-    w = lattice(rule, classes, shift)
+    lattices = np.stack([lattice(rule, classes, shift) for shift in LATTICE_SHIFTS])
     size = max(1, CHUNK // (min(rule.points, POINTS_IN_MEMORY) * classes))
 
     def some(rows: np.ndarray) -> np.ndarray:
-        return likelihood.log_predictive(mean[rows], covariance[rows], w)
+        return likelihood.log_predictive(mean[rows], covariance[rows], lattices)
 
     with one_blas_thread(), ThreadPoolExecutor(cores()) as pool:
-        return np.concatenate([mean[:0], *pool.map(some, chunks(k, size))])
+        return np.concatenate([np.zeros((len(lattices), 0, classes)), *pool.map(some, chunks(k, size))], axis=1)
