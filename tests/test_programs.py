@@ -6,8 +6,10 @@ import gc
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import ContextVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
@@ -21,7 +23,8 @@ from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.methods import QP
 from quantprop.priors import Dense
-from quantprop.runtime import programs
+from quantprop.priors.base import Cost
+from quantprop.runtime import batches, programs
 from quantprop.runtime.system import uncollected
 from quantprop.runtime.threads import blas_threads_for
 
@@ -278,3 +281,24 @@ def test_what_a_user_has_set_aside_from_collection_stays_so():
     with uncollected():
         pass
     assert gc.get_freeze_count() == 0
+
+
+def test_problems_side_by_side_have_their_results_in_order_and_in_double_precision(monkeypatch):
+    monkeypatch.setattr(batches, "cores", lambda: 3)
+    place, began = ContextVar("place", default=0), []
+
+    def one(k):
+        began.append(k)
+        return k, jnp.ones(1).dtype == jnp.float64, place.get(), threading.current_thread() is threading.main_thread()
+
+    small = Cost(1, 1, 1.0, "", "")
+    place.set(7)
+    with jax.enable_x64(True):
+        found = batches.side_by_side(one, [3, 1, 2], small)
+        assert batches.side_by_side(one, [3, 1, 2], small._replace(peak=2**40)) == [
+            (k, True, 7, True) for k in (3, 1, 2)
+        ]
+    assert found == [(3, True, 7, True), (1, True, 7, False), (2, True, 7, False)]
+    assert began[0] == 3
+    with pytest.raises(ZeroDivisionError):
+        batches.side_by_side(lambda k: 1 / k, [1, 2, 0], small)

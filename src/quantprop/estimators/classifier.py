@@ -15,7 +15,7 @@ from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets, unique_labels
 from sklearn.utils.validation import check_consistent_length
 
-from quantprop.estimators.core import FittedCore, MultiClassModels, build, two_class_problems, votes
+from quantprop.estimators.core import FittedCore, build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.readable import Readable
@@ -23,6 +23,7 @@ from quantprop.estimators.rows import Rows, given_rows, with_weight, written_out
 from quantprop.estimators.shaping import constrained
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
+from quantprop.estimators.two_class import MultiClassModels, two_class_problems, votes
 from quantprop.inference.classes import factors_of
 from quantprop.likelihoods import MultinomialProbit, Probit
 from quantprop.likelihoods.binary import Binary

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from sklearn.gaussian_process import kernels as sk
 from sklearn.utils import check_random_state
 
@@ -33,6 +33,7 @@ from quantprop.learning.stacking import stack
 from quantprop.methods import Method
 from quantprop.model import Model
 from quantprop.runtime import jobs
+from quantprop.runtime.batches import side_by_side
 
 MAX_EVALUATIONS = 300
 INFERENCE_TOLERANCE = 1e-8
@@ -195,35 +196,6 @@ class FittedCore(LearnedAttributes):
         return np.stack([y.log_prob(-1.0), y.log_prob(1.0)], axis=1)
 
 
-@dataclass
-class MultiClassModels:
-    """The two-class models behind a multi-class classifier."""
-
-    estimators_: list[FittedCore]
-
-
-def two_class_problems(
-    y: np.ndarray, classes: np.ndarray, multi_class: str
-) -> list[tuple[Bool[np.ndarray, " n"], Bool[np.ndarray, " n"]]]:
-    """Which rows take part in each two-class problem, and which of all rows are positive in it."""
-    every = np.ones(len(y), dtype=bool)
-    if len(classes) == 2:
-        return [(every, y == classes[1])]
-    if multi_class == "one_vs_rest":
-        return [(every, y == label) for label in classes]
-    return [((y == a) | (y == b), y == b) for a, b in itertools.combinations(classes, 2)]
-
-
-def votes(models: Sequence[FittedCore], x: np.ndarray, classes: int) -> Float[np.ndarray, "n classes"]:
-    """The number of pairs that each class wins; the sum of its probabilities decides between equal numbers."""
-    score = np.zeros((len(x), classes))
-    for (a, b), model in zip(itertools.combinations(range(classes), 2), models, strict=True):
-        positive = np.exp(model.log_proba(x)[:, 1])
-        score[:, a] += (positive < 0.5) + 1e-3 * (1.0 - positive) / classes
-        score[:, b] += (positive >= 0.5) + 1e-3 * positive / classes
-    return score
-
-
 def build(
     options: FitOptions, spec: Any, model: Model, x: Any, y: Any, rows: Rows, warm: Natural | None = None
 ) -> FittedCore:
@@ -231,12 +203,7 @@ def build(
     `warm` are sites to start from.
     """
     if isinstance(spec, KernelChoices):
-        cores = {
-            name: build(options, one, replace(model, kernel=in_form_of(model.kernel, one.kernel)), x, y, rows)
-            for name, one in spec.specs.items()
-        }
-        found = stack({name: as_classes(core.fitted) for name, core in cores.items()})
-        return replace(cores[found.heaviest.name], mixture=found)
+        return _stacked(options, spec.specs, model, x, y, rows)
     task = prepare(model, x, y, options.method, *(rows.get(name) for name in ("weights", "exposure", "trials")))
     landscape = Landscape(
         task.model, task, options.method, options.objective, True, INFERENCE_TOLERANCE, options.max_sweeps
@@ -254,6 +221,19 @@ def build(
             fitted = learn(landscape, starts, bounds, MAX_EVALUATIONS, LEARNING_FTOL)
     integrated = integrated_over(fitted, task, options.max_sweeps) if options.integrated else None
     return FittedCore(spec, landscape, fitted, integrated)
+
+
+def _stacked(options: FitOptions, specs: dict[str, KernelSpec], model: Model, x: Any, y: Any, rows: Rows) -> FittedCore:
+    """The heaviest of several models that differ in the kernel, with the stack of all."""
+
+    def learned(spec: KernelSpec) -> FittedCore:
+        return build(options, spec, replace(model, kernel=in_form_of(model.kernel, spec.kernel)), x, y, rows)
+
+    one_by_one = options.restarts or callable(options.optimizer)  # random numbers in their order; the user's own code
+    run = map if one_by_one else partial(side_by_side, cost=model.process.cost(len(x)))
+    cores = dict(zip(specs, run(learned, list(specs.values())), strict=True))
+    found = stack({name: as_classes(core.fitted) for name, core in cores.items()})
+    return replace(cores[found.heaviest.name], mixture=found)
 
 
 def random_starts(options: FitOptions, bounds: np.ndarray) -> list[np.ndarray]:

@@ -22,7 +22,7 @@ from quantprop.priors import Prior, Process
 from quantprop.priors.base import Cost, Predictor
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.precision import to_numpy
-from quantprop.runtime.programs import program
+from quantprop.runtime.programs import program, seldom
 
 MAX_INPUTS = 16_384  # new inputs that are predicted at a time
 JOINT_MATRICES = 4  # prior, posterior and intermediate covariances of a joint prediction
@@ -39,9 +39,9 @@ def prior_of(process: Any, kernel: Any, mean: Any, x: Any) -> Prior:
 
 
 # Kernels and linear algebra in programs of their own: the latter then serve every kernel and number of features.
-_prior = program(prior_of)
-_around = program(lambda process, kernel, x, new: (process.cross(kernel, x, new), kernel.diagonal(new)))
-gram_of = program(lambda kernel, x: kernel.gram(x))
+_prior = seldom(prior_of)
+_around = seldom(lambda process, kernel, x, new: (process.cross(kernel, x, new), kernel.diagonal(new)))
+gram_of = seldom(lambda kernel, x: kernel.gram(x))
 _predictor = program(
     lambda prior, share, sites, signed: prior.for_shares(share).predictor(sites, signed), static_argnames="signed"
 )

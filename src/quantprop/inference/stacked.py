@@ -14,6 +14,7 @@ from quantprop.inference.mixed import MixedClasses, MixedPredictive
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.results import Fitted, write
 from quantprop.inference.solution import Solution
+from quantprop.runtime.batches import side_by_side
 from quantprop.runtime.display import of_stack, summarised
 
 EQUAL_TO = "equal to "  # begins the reason of a model that counts once with another one
@@ -115,9 +116,12 @@ class Stack(Mixture):
         `exposure` (counts, Gaussian) and `trials` (binomial) are those of the new observations; 1 if not given.
         `output` says which one y is, where the likelihood has several (`likelihoods.ByOutput`).
         """
-        if isinstance(self.components[0], Solution):
-            return super().predict_y(Xnew, exposure=exposure, trials=trials, output=output)
-        return MixedClasses(self.weights, tuple(one.predict_y(Xnew) for one in self.components))
+        if not isinstance(self.components[0], Solution):
+            return MixedClasses(self.weights, tuple(one.predict_y(Xnew) for one in self.components))
+        more = {"exposure": exposure, "trials": trials, "output": output}
+        cost = self.model.process.cost(len(self.components[0].X) + np.shape(Xnew)[0])
+        each = side_by_side(lambda one: one.predict_y(Xnew, **more), self.components, cost)
+        return MixedPredictive(self.weights, tuple(each))
 
     def sample_y(self, Xnew: Any, n: int, seed: int = 0, **scales: Any) -> np.ndarray:
         """n draws of y at new inputs (rows: draws), f joint and by one member in each; `scales` as in `predict_y`."""

@@ -26,6 +26,7 @@ from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import Evidence
 from quantprop.learning.starts import units
 from quantprop.runtime.arguments import checked
+from quantprop.runtime.batches import side_by_side
 from quantprop.runtime.precision import float64
 from quantprop.runtime.programs import program
 
@@ -74,18 +75,20 @@ def stack(fitted: Sequence[Fitted] | Mapping[str, Fitted]) -> Stack:
     named = dict(fitted) if isinstance(fitted, Mapping) else {f"model {k + 1}": one for k, one in enumerate(fitted)}
     _check_same_data(named)
     left_out = {name: why for name, one in named.items() if (why := _why_not(one))}
+    usable = {name: one for name, one in named.items() if name not in left_out}
+    if not usable:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise ValueError(f"no model could be stacked: {reasons}")
+    first = next(iter(usable.values()))
+    cost = first.model.process.cost(len(first.solution.X))
     entering: dict[str, LeftOut] = {}
-    for name in [name for name in named if name not in left_out]:
-        found = corrected_loo(named[name])
+    for name, found in zip(usable, side_by_side(corrected_loo, [*usable.values()], cost), strict=True):
         twin = next((other for other, known in entering.items() if np.abs(known.loo - found.loo).max() < EQUAL), None)
         if twin is None:
             entering[name] = found
         else:
             left_out[name] = f"{EQUAL_TO}{twin}"
-    if not entering:
-        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise ValueError(f"no model could be stacked: {reasons}")
-    rows = _row_weights(named[next(iter(entering))])
+    rows = _row_weights(first)
     weights = best_weights(np.stack([found.loo for found in entering.values()]), rows)
     members = (
         Member(name, named[name], float(w), float(np.average(found.loo, weights=rows)), found.learned, found.loo)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +13,9 @@ import numpy as np
 from jaxtyping import Int
 
 from quantprop.runtime.mesh import by_device
+from quantprop.runtime.precision import float64
 from quantprop.runtime.system import cores
+from quantprop.runtime.threads import one_blas_thread
 
 MAX_CPU_SLOTS = 64  # problems that one thread evaluates in one call
 MAX_CPU_WORK = 5e8  # operations of a sweep of all of them, about half a second: an interrupt waits as long
@@ -22,6 +26,8 @@ DISTANCES_FRACTION = 0.1  # the distances of a batch's problems take at most thi
 BATCH_FRACTION = 0.35  # a batch takes at most this fraction of an accelerator's memory: two run at a time
 
 Rows = Int[np.ndarray, " k"]
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 def threads() -> int:
@@ -43,6 +49,20 @@ def slots(cost: Any, b: int) -> int:
     else:
         room = min(MAX_DEVICE_SLOTS, int(BATCH_FRACTION * _memory() / (MEMORY_IN_BATCH * cost.peak)))
     return max(1, min(1 << (b - 1).bit_length(), room))
+
+
+def side_by_side(function: Callable[[T], R], problems: Sequence[T], cost: Any) -> list[R]:
+    """The results of a function for problems of this cost. The first is alone, since programs that it compiles serve
+    the others; these have a thread on each core of a CPU, as far as there is memory.
+    """
+    room = int(BATCH_FRACTION * _memory() / cost.peak)
+    count = min(cores(), room) if jax.default_backend() == "cpu" and jax.process_count() == 1 else 1
+    if count < 2:
+        return list(map(function, problems))
+    first = function(problems[0])
+    with one_blas_thread(), ThreadPoolExecutor(count) as pool:
+        tasks = [pool.submit(copy_context().run, float64(function), problem) for problem in problems[1:]]
+        return [first, *(task.result() for task in tasks)]
 
 
 def held(cost: Any) -> int:
