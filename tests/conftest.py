@@ -18,7 +18,7 @@ if os.environ.get("QUANTPROP_CHECKED"):
 
 os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs in the home of who runs the tests
 
-gc.set_threshold(100_000, 50, 1000)  # tracing makes many objects that live on: to look them through takes 3 % of time
+gc.set_threshold(500_000, 50, 1000)  # tracing makes many objects that live on: to look them through takes 3 % of time
 
 FOLDER = "jax_compilation_cache_dir"
 KEPT = {  # settings under which every program is kept, beside those that JAX starts with
@@ -27,7 +27,7 @@ KEPT = {  # settings under which every program is kept, beside those that JAX st
     "jax_persistent_cache_enable_xla_caches": ("none", "xla_gpu_per_fusion_autotune_cache_dir"),
 }
 MAPS = Path("/proc/self/maps")
-MANY = 30_000  # memory maps; a process may hold 65,530, and every compiled program takes some
+MANY = 45_000  # memory maps; a process may hold 65,530, and every compiled program takes some
 OFTEN = 1.0  # seconds between two looks at them: to read them takes as long as many a test
 looked = {"at": 0.0}
 
@@ -59,6 +59,15 @@ def no_compiled_programs(monkeypatch):
     for name, value in before.items():
         jax.config.update(name, value)
     compilation_cache.reset_cache()
+
+
+@pytest.fixture
+def two_members(monkeypatch):
+    """Stacks of the first two members only, where a test is about the stack: each member has programs of its own."""
+    from quantprop.estimators.first_kernel import DefaultKernel
+
+    members = DefaultKernel.members
+    monkeypatch.setattr(DefaultKernel, "members", lambda self, x: dict(list(members(self, x).items())[:2]))
 
 
 @pytest.fixture(autouse=True)

@@ -216,6 +216,7 @@ def test_items_may_have_a_level_each():
     assert np.argmin(strength) == 3
 
 
+@pytest.mark.usefixtures("two_members")
 def test_a_stack_mixes_the_utilities_of_its_members(tmp_path):
     """Gaussian conditioning for every member, as above, mixed by weight; probabilities are mixed too."""
     found = GaussianProcessRanker("auto", method="ep").fit(X, PAIRS)
