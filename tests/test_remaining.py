@@ -152,7 +152,7 @@ def test_an_objective_of_any_size_converges(kind, weight):
     many = fit_many(model, [x], [y], "ep", weights=[weight])[0]
     assert many.status.reason == "converged", many.status
     assert many.objective_value == pytest.approx(fitted.objective_value, abs=1e-4)
-    early = fit(model, x, y, "ep", weights=weight, max_evaluations=6)
+    early = fit(model, x, y, "ep", weights=weight, max_evaluations=3)
     assert early.status.reason == "max-evaluations"
     assert early.status.remaining > 1e-4
     assert early.objective_value < fitted.objective_value - 1e-4

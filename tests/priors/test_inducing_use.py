@@ -11,6 +11,7 @@ from priors.inducing_cases import COUNTS, KERNEL, LABELS, NEW, REALS, RNG, X, Z,
 from typer.testing import CliRunner
 
 from quantprop import (
+    EP,
     QP,
     GaussianProcessClassifier,
     GaussianProcessRegressor,
@@ -24,8 +25,12 @@ from quantprop import (
     load,
 )
 from quantprop.cli import app
+from quantprop.core.parameters import packed
 from quantprop.estimators.shared import ProcessWarning, chosen_process
 from quantprop.inference import prediction
+from quantprop.inference.task import prepare
+from quantprop.learning.landscape import Landscape
+from quantprop.learning.objectives import as_objective
 from quantprop.priors.inducing.choice import chosen
 from quantprop.runtime import batches
 
@@ -90,12 +95,15 @@ def test_points_that_add_nothing_are_left_out(likelihood):
     y = np.sin(2.0 * line[:, 0]) + 0.1 * np.random.default_rng(4).normal(size=30)
     y = np.sign(y) if likelihood == "probit" else y
     assert np.linalg.matrix_rank(np.exp(-0.5 * (line - line.T) ** 2)) < 25
-    dense, low = (
-        fit(Model(SMOOTH, of, 0.0, **process), line, y, "ep", max_evaluations=3)
-        for process in ({}, {"process": Inducing(line, jitter=0.0)})
-    )
-    np.testing.assert_allclose(low.theta, dense.theta, rtol=1e-6)  # after steps along the gradient
-    one, other = low.solution, dense.solution
+    models = [Model(SMOOTH, of, 0.0, **process) for process in ({}, {"process": Inducing(line, jitter=0.0)})]
+    surfaces = [
+        Landscape(model, prepare(model, line, y, EP(), None, None, None), EP(), as_objective("evidence"))
+        for model in models
+    ]
+    exact, low = (surface.from_cold(packed(surface.parts) + 0.3) for surface in surfaces)
+    assert low.value == pytest.approx(exact.value, abs=1e-6)
+    np.testing.assert_allclose(low.gradient, exact.gradient, atol=1e-6 * np.linalg.norm(exact.gradient))
+    other, one = (infer(model, line, y, "ep") for model in models)
     assert one.converged
     assert one.log_evidence == pytest.approx(other.log_evidence, abs=1e-6)
     np.testing.assert_allclose(one.marginals.variance, other.marginals.variance, rtol=1e-6)
