@@ -68,6 +68,7 @@ def test_probit_converges_on_a_sample_of_the_cells():
     check_cells(SAMPLE)
 
 
+@pytest.mark.campaign
 def test_sites_renewed_twice_arrive_sooner():
     """EP on crabs at its learned numbers, plain steps from sites nearby: errors shrink by 0.97 a sweep, or by 0.17."""
     data = datasets.load("crabs", "paper")

@@ -33,7 +33,7 @@ def covariances(x, z):
 @pytest.mark.parametrize(
     ("likelihood", "y", "process"),
     [
-        (likelihoods.Gaussian(0.3), Y, None),
+        pytest.param(likelihoods.Gaussian(0.3), Y, None, marks=pytest.mark.campaign),
         (likelihoods.StudentT(3.0, 0.2), Y, None),  # some precisions are negative
         pytest.param(likelihoods.Probit(), np.sign(Y - 10), Inducing(X), marks=pytest.mark.campaign),
     ],
@@ -112,6 +112,7 @@ def test_explain_prints_the_summary_of_the_table(tmp_path):
     assert 0.4 < record["models"][0]["groups"]["group(who)"]["sd"] < 2.5
 
 
+@pytest.mark.campaign
 def test_classes_are_summarised_one_by_one():
     y = np.array(["a", "b", "c"])[np.digitize(Y, np.quantile(Y, [0.33, 0.66]))]
     model = GaussianProcessClassifier("se(age) + group(who)", optimizer=None, method="ep").fit(FRAME, y)

@@ -125,8 +125,9 @@ def quantile_deviations(log_prob, centre, width, mean, variance):
     return np.array(found)
 
 
-@pytest.mark.parametrize("n", [4, pytest.param(20, marks=pytest.mark.campaign)])
-@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize(
+    ("few", "n"), [(True, 4), *(pytest.param(few, 20, marks=pytest.mark.campaign) for few in (True, False))]
+)
 def test_qp_projects_each_function_by_its_quantiles(few, n):
     rng, level = np.random.default_rng(1), 0.5
     mean = np.stack([rng.normal(0.0, 2.0, n), rng.normal(0.0, 1.5, n)], axis=1)
@@ -265,6 +266,7 @@ def test_processes_that_are_exact_agree(process):
     np.testing.assert_allclose(other.parameter_at(new).median, exact.parameter_at(new).median, rtol=1e-5)
 
 
+@pytest.mark.campaign
 def test_many_fits_are_those_of_fit():
     alone, (many,) = fit(MODEL, X, Y, "ep"), fit_many(MODEL, [X], [Y], "ep")
     assert many.converged
@@ -272,6 +274,7 @@ def test_many_fits_are_those_of_fit():
     np.testing.assert_allclose(many.solution.marginals.mean, alone.solution.marginals.mean, atol=1e-3)
 
 
+@pytest.mark.campaign
 def test_other_starts_end_in_the_same_mode():
     assert len(infer(MODEL, X, Y, "ep").modes().log_evidences) == 1
 

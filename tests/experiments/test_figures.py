@@ -139,6 +139,7 @@ def test_files_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(tmp_path
     assert runs[0]["figure1a-paper.svg"].startswith(b"<?xml")
 
 
+@pytest.mark.campaign
 def test_without_matplotlib_the_error_says_what_to_install():
     probe = "import sys; sys.modules['matplotlib'] = None; import quantprop.experiments.figures"
     environment = {**os.environ, "PYTHONPATH": str(SOURCE)}

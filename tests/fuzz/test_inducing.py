@@ -46,6 +46,7 @@ def faults(numbers: range, menu: Menu) -> list[str]:
     return [f"{one.number}: {one.family}, {one.method}, {one.about}: {one.reason} {one.faults}" for one in bad]
 
 
+@pytest.mark.campaign
 def test_half_a_dozen_problems():
     menu = Menu((("probit", "ep"),), ("se",), (2,), (32,), (32,), 1e5)
     assert not faults(range(6), menu)

@@ -93,6 +93,7 @@ def test_points_and_mean_stay_and_dense_is_refused():
 # --- estimators ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.campaign
 def test_a_classifier_takes_further_rows(tmp_path):
     """A class that the first rows lack, a file and a pickle in between, and a clone that knows nothing."""
     model = GaussianProcessClassifier(KERNEL, optimizer=None, method="ep", process=Inducing(Z))

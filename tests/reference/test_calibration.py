@@ -28,6 +28,7 @@ def passes(found: Calibration) -> bool:
     return found.failed == 0 and min(*found.p_values, *found.tail_p_values) > 0.01 and all(near)
 
 
+@pytest.mark.campaign
 def test_ep_on_probit():
     assert passes(calibrate(simulated(likelihoods.Probit(), 0.0, 500), "ep"))
 

@@ -76,7 +76,7 @@ def test_a_posterior_without_chains():
     assert abs(np.median(f.var(0) / sd**2) - 1.0) < 4.0 * np.sqrt(2.0 / len(f))
 
 
-@pytest.mark.parametrize("method", ["ep", "qp"])
+@pytest.mark.parametrize("method", ["ep", pytest.param("qp", marks=pytest.mark.campaign)])
 @pytest.mark.parametrize("name", some(CLASSIFICATION))
 def test_predictive_probabilities(name, method):
     """Within 0.01 on every test input of every set but two."""

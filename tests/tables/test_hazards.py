@@ -84,6 +84,7 @@ def test_curves_are_integrals_over_the_posterior_of_the_hazard(model):
         assert (np.diff(mine["survival"]) < 0).all()
 
 
+@pytest.mark.campaign
 def test_a_smooth_hazard_of_many_periods():
     """56 periods of a constant hazard: S(t) is near that of its estimate, events over time under observation."""
     rng = np.random.default_rng(0)
