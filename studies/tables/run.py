@@ -95,10 +95,15 @@ def ours(name: str, kind: str, fold: Fold) -> dict[str, Any]:
     mixed = {"stack": stack.weights, "equal": np.full(len(each), 1 / len(each))}
     found = {what: scoring.of(kind, scoring.mixed(kind, list(each.values()), w), fold.y_test)
              for what, w in mixed.items()}  # fmt: skip
-    row |= found["stack"] | {"equal": found["equal"], "left_out": stack.left_out}
+    row |= found["stack"] | {"equal": _scores(found["equal"]), "left_out": stack.left_out}
     row["weights"] = {one.name: one.weight for one in stack.members}
-    row["members"] = {called: scoring.of(kind, one, fold.y_test) for called, one in each.items()}
+    row["members"] = {called: _scores(scoring.of(kind, one, fold.y_test)) for called, one in each.items()}
     return row
+
+
+def _scores(row: dict[str, Any]) -> dict[str, Any]:
+    """A row without the probabilities that pooled calibration needs."""
+    return {name: value for name, value in row.items() if name not in ("p", "y")}
 
 
 def _predicted(kind: str, solution: Any, x: np.ndarray) -> Any:
@@ -120,8 +125,8 @@ def run(task: Task, fold: Fold) -> dict[str, Any]:
             row = ours(task.model, task.kind, fold)
         else:
             row = scoring.of(task.kind, peer(task.kind, task.model, *fold[:3]), fold.y_test)
-    if not task.table.startswith("rare/"):
-        row.pop("p", None)
+    if not task.table.startswith("rare/") or task.model not in OURS:
+        row = _scores(row)
     return {**task._asdict(), "seconds": round(time.process_time() - started, 2), **row}
 
 
@@ -201,7 +206,7 @@ def page(results: Path) -> None:
         if called == "numbers":
             print(own.groupby("model")["coverage"].mean().round(3).to_dict())
         if called == "rare":
-            for name, some in own.groupby("model"):
+            for name, some in own.dropna(subset="p").groupby("model"):
                 p = np.concatenate([scoring.clipped(one) for one in some["p"]])
                 y = np.concatenate([np.asarray(one, bool) for one in some["y"]])
                 print(f"{name}: pooled calibration slope {scoring.calibration_slope(logit(p), y):.3f}, mean p "
