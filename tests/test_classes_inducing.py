@@ -68,6 +68,13 @@ def test_with_the_inputs_as_points_everything_is_dense(method, kernel, monkeypat
         one, other = low.predict(NEW, full_cov=full), dense.predict(NEW, full_cov=full)
         np.testing.assert_allclose(one.mean, other.mean, atol=1e-7)
         np.testing.assert_allclose(one.covariance, other.covariance, atol=1e-7)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("kernel", [EACH, KERNEL])
+def test_with_the_inputs_as_points_gradients_are_dense(method, kernel):
+    models = Model(kernel, PROBIT), Model(kernel, PROBIT, process=Inducing(X, jitter=0.0))
     (_, there), (_, here) = (point(model, Y, method) for model in models)
     assert here.usable
     np.testing.assert_allclose(here.gradient, there.gradient, atol=1e-7)
@@ -80,13 +87,14 @@ def test_gradients_are_finite_differences(method):
     landscape, at = point(model, Y, method)
     theta, h = at.theta, 1e-4
     assert len(theta) == 6 + 8
-    for i, step in enumerate(np.eye(len(theta)) * h):
-        f = [landscape.at(theta + s * step).value for s in (-2, -1, 1, 2)]
+    for way in np.random.default_rng(1).normal(size=(2, len(theta))):
+        f = [landscape.at(theta + s * h * way).value for s in (-2, -1, 1, 2)]
         expected = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
-        assert at.gradient[i] == pytest.approx(expected, rel=1e-5, abs=1e-7)
+        assert at.gradient @ way == pytest.approx(expected, rel=1e-5, abs=1e-7)
 
 
-@pytest.mark.parametrize("method", ["ep", LONGER("qp"), LONGER("vb")])
+@pytest.mark.campaign
+@pytest.mark.parametrize("method", ["ep", "qp", "vb"])
 def test_two_classes_are_the_binary_model(method):
     y, process = (Y > 0).astype(int), Inducing(X[:4] + 0.2)
     joint = infer(Model(KERNEL, likelihoods.MultinomialProbit(), process=process), X, y, method, tol=1e-11)

@@ -157,6 +157,7 @@ def test_levels_and_contrasts_have_the_names_and_units_of_the_data(trial):
     assert contrast.rows[1]["level"] == "low"
 
 
+@pytest.mark.usefixtures("two_members")
 def test_without_a_term_effects_are_averages_minus_their_mean():
     X = TRIAL.assign(arm=CODE)[["arm", "age"]].to_numpy()
     model = GaussianProcessRegressor("auto", normalize_y=True, method="ep").fit(X, TRIAL["y"])

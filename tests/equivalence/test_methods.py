@@ -10,6 +10,7 @@ import pytest
 from scipy.stats import norm
 
 from quantprop import EP, QP, VB, Laplace, Model, PowerEP, infer, kernels, likelihoods
+from quantprop.methods import by_name
 
 METHODS = {"ep": EP(), "qp": QP(), "power ep": PowerEP(0.5), "vb": VB(), "laplace": Laplace()}
 TIGHT = {"tol": 1e-11, "max_sweeps": 400}
@@ -22,7 +23,7 @@ KERNEL = kernels.SquaredExponential(variance=2.0, lengthscale=1.1)
 PROBIT = Model(KERNEL, likelihoods.Probit())
 POISSON = Model(KERNEL, likelihoods.Poisson("exp"))
 four_methods = pytest.mark.parametrize(
-    "method", ["ep", "laplace", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("qp", "vb"))]
+    "method", ["ep", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("qp", "vb", "laplace"))]
 )
 
 
@@ -173,9 +174,8 @@ def test_fractional_weights_lie_between_whole_ones(method):
     assert steps.max() < 3.0 * steps.min(), heights
 
 
-@pytest.mark.parametrize(
-    "method", ["ep", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("qp", "vb", "laplace"))]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("method", ["ep", "qp", "vb", "laplace"])
 def test_weights_are_continuous(method):
     """Evidence and leave-one-out densities a little beside whole weights, and as sums of fractions make them."""
     whole = np.tile([1.0, 2.0, 3.0, 1.0], 3)
@@ -249,7 +249,6 @@ def test_power_one_is_ep():
 
 def test_methods_by_name_are_the_methods():
     for name, method in (("ep", EP()), ("qp", QP()), ("vb", VB()), ("laplace", Laplace())):
-        close(
-            infer(PROBIT, X, LABELS, name, **TIGHT).log_evidence, infer(PROBIT, X, LABELS, method, **TIGHT).log_evidence
-        )
+        assert by_name(name) == method
+    assert infer(PROBIT, X, LABELS, "ep").method == EP()
     assert infer(PROBIT, X, LABELS).method == QP()  # the default

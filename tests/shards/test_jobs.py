@@ -90,14 +90,14 @@ def test_what_is_sent_depends_on_the_points_alone(tmp_path, method):
 def test_a_mean_that_is_a_function_is_divided_with_the_rows():
     script = (
         "import numpy as np, quantprop\n"
-        "from quantprop import Inducing, Model, fit, kernels, likelihoods\n"
+        "from quantprop import Inducing, Model, infer, kernels, likelihoods\n"
         "x = np.linspace(-3.0, 3.0, 60)[:, None]\n"
         "y = np.sign(np.sin(2.0 * x[:, 0]) + 0.2 * np.cos(40.0 * x[:, 0]))\n"
         "model = Model(kernels.SquaredExponential(), likelihoods.Probit(), lambda x: 0.1 * x[:, 0], Inducing(5))\n"
-        "whole = fit(model, x, y, 'laplace')\n"
+        "whole = infer(model, x, y, 'laplace')\n"
         "with quantprop.sharded():\n"
-        "    divided = fit(model, x, y, 'laplace')\n"
-        "print(whole.objective_value, divided.objective_value)\n"
+        "    divided = infer(model, x, y, 'laplace')\n"
+        "print(whole.log_evidence, divided.log_evidence)\n"
     )
     flags = os.environ.get("XLA_FLAGS", "") + " --xla_force_host_platform_device_count=2"
     done = subprocess.run(
