@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from jaxtyping import Float
 
+from quantprop.learning.ascent import TINY
+from quantprop.learning.coordinates import coordinates
 from quantprop.learning.landscape import Point
 
 MAX_ROUNDS = 5  # per start
@@ -45,24 +47,26 @@ def climbed(
 ) -> tuple[Point, str]:
     """The best point found from a usable one, and why it ended; `left` is how many evaluations are.
 
-    In units of θ. The first step is as long as the slope, in units of `steepest`. Where inference fails, the search
-    sees a slope back to the best point.
+    The first step is as long as the slope, in units of `steepest`. Where inference fails, the search sees a slope back
+    to the best point.
     """
     unit, scale = search.unit, 1.0 + abs(best.value)
+    place = coordinates(search.landscape, unit, search.bounds)
 
-    def negated(steps: np.ndarray) -> tuple[float, np.ndarray]:
+    def negated(u: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal best
-        away = steps - best.theta / unit
+        if np.array_equal(u, place.of(best.theta)):
+            return -best.value / steepest, -place.stretch(best.theta) * best.gradient / steepest
+        theta = place.theta(u, search.bounds)
+        away, stretch = (theta - best.theta) / unit, place.stretch(theta) / steepest
         far = float(np.sqrt(away @ away))
-        if far == 0.0:
-            return -best.value / steepest, -unit * best.gradient / steepest
-        incline = abs(float((unit * best.gradient) @ away)) / far
-        point, best = search.tried(best, unit * steps, float(precision(incline)))
+        incline = abs(float((unit * best.gradient) @ away)) / max(far, TINY)
+        point, best = search.tried(best, theta, float(precision(incline)))
         if search.nothing_to_gain(best):
             raise _NothingToGain
         if not point.usable:
-            return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / steepest
-        return -point.value / steepest, -unit * point.gradient / steepest
+            return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / unit * stretch
+        return -point.value / steepest, -point.gradient * stretch
 
     # A long step may satisfy the line search and yet end on a plateau below a point already seen: continue from that
     # point. With a partial gradient every search ends below one, since its gradient does not vanish at the optimum.
@@ -72,9 +76,9 @@ def climbed(
     ftol = search.ftol * size / max(size, steepest)  # it compares gains with 1, if values are smaller
     for _ in range(MAX_ROUNDS if search.landscape.exact else 1):
         options = {"maxfun": left(), "maxiter": left(), "ftol": ftol, "gtol": flat / steepest, "maxcor": MEMORY_PAIRS}
-        bounds = search.bounds / unit[:, None]
+        start, *ends = map(place.of, (best.theta, *search.bounds.T))
         try:
-            result = minimize(negated, best.theta / unit, jac=True, method="L-BFGS-B", bounds=bounds, options=options)
+            result = minimize(negated, start, jac=True, method="L-BFGS-B", bounds=np.transpose(ends), options=options)
         except _NothingToGain:
             return best, "small-gain"
         if left() <= 0:
