@@ -33,13 +33,14 @@ def as_statsmodels(name):
     return name.removeprefix("linear(").removesuffix(")")
 
 
+@campaign
 @pytest.mark.parametrize(
     ("name", "target", "exposure", "formula"),
     [
-        pytest.param("Insurance", "Claims", "Holders", "factor(District) + factor(Group) + factor(Age)"),
-        pytest.param("ships", "incidents", "service", "factor(type) + factor(year) + factor(period)", marks=campaign),
+        ("Insurance", "Claims", "Holders", "factor(District) + factor(Group) + factor(Age)"),
+        ("ships", "incidents", "service", "factor(type) + factor(year) + factor(period)"),
         # ?epil of MASS: glm(y ~ lbase*trt + lage + V4)
-        pytest.param("epil", "y", None, "lbase + factor(trt) + linear(lbase):factor(trt) + lage + V4", marks=campaign),
+        ("epil", "y", None, "lbase + factor(trt) + linear(lbase):factor(trt) + lage + V4"),
     ],
 )
 def test_poisson_regressions_as_statsmodels_has_them(name, target, exposure, formula):

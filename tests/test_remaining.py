@@ -160,7 +160,10 @@ def test_an_objective_of_any_size_converges(kind, weight):
     assert early.objective_value < fitted.objective_value - 1e-4
 
 
-@pytest.mark.parametrize(("process", "kind", "n"), [(Inducing(32), "probit", 1_000), (Markov(), "poisson", 2_000)])
+@pytest.mark.parametrize(
+    ("process", "kind", "n"),
+    [(Inducing(32), "probit", 1_000), pytest.param(Markov(), "poisson", 5_000, marks=pytest.mark.campaign)],
+)
 def test_fits_of_many_rows_converge(process, kind, n):
     model, x, y = problem(process, kind, n)
     check_that_nothing_is_left(model, x, y)

@@ -90,6 +90,7 @@ def test_options_that_take_one_model_have_one_kernel(folder):
     assert "members" not in json.loads(result.stdout)["models"][0]
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("two_members")
 def test_a_stack_of_many_rows_takes_inducing_points(folder, monkeypatch):
     monkeypatch.setattr("quantprop.cli.fit.MAX_QUICK_ROWS", 20)

@@ -141,7 +141,8 @@ def test_a_type_that_is_not_registered_is_not_stored(tmp_path):
     assert register(LowRank) is LowRank
 
 
-@pytest.mark.parametrize(("rows", "kilobytes"), [(12_000, 1e6), pytest.param(30_000, 2e6, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize(("rows", "kilobytes"), [(12_000, 1e6), (30_000, 2e6)])
 def test_many_rows_in_less_memory_than_a_matrix(rows, kilobytes):
     """An n × n array alone would take 1.15 GB, and 7.2 GB."""
     script = r"""
