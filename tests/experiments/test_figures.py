@@ -122,6 +122,7 @@ def test_failed_rows_and_methods_alone_draw_no_comparison():
     assert drawn([]) == {}
 
 
+@pytest.mark.campaign
 def test_files_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(tmp_path):
     runs = []
     rows = both("crabs", [1.0, 20.0, 300.0], [0.9, 19.0, 310.0])

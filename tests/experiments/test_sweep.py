@@ -249,7 +249,8 @@ def at_work(program, folder):
     return (folder / rows.FILE).exists()
 
 
-@pytest.mark.parametrize(("moment", "least"), [(starting, 0), pytest.param(at_work, 1, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize(("moment", "least"), [(starting, 0), (at_work, 1)])
 def test_an_interrupt_ends_the_workers_and_keeps_rows(moment, least, tmp_path, source):
     command = [sys.executable, "-c", SWEEP, str(tmp_path), "2", "ep", "1"]
     with subprocess.Popen(command, env=source, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:

@@ -64,6 +64,7 @@ def test_a_killed_save_leaves_one_of_the_two_models(tmp_path):
     assert all(name.startswith(".model.") and name.endswith(".tmp") for name in left)
 
 
+@pytest.mark.campaign
 def test_a_save_without_space_leaves_the_old_model(tmp_path):
     with started("save_without_space", tmp_path) as process:
         told, errors = process.communicate(timeout=120)
@@ -111,7 +112,8 @@ def test_a_sweep_without_space_says_so_and_goes_on_where_it_was(tmp_path):
 # --- interrupts ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fit_many_for_long", pytest.param("fit_for_long", marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", ["fit_many_for_long", "fit_for_long"])
 def test_an_interrupt_ends_learning_soon(name, tmp_path):
     with started(name, tmp_path) as process:
         said = line_of(process)

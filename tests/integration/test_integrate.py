@@ -188,9 +188,8 @@ SEVERAL = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", ["probit", *(pytest.param(name, marks=pytest.mark.campaign) for name in SEVERAL if name != "probit")]
-)
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", SEVERAL)
 def test_components_leave_rows_out_as_inference_does(name, monkeypatch):
     """Computed with the batch, or where that is NaN or was not, one by one."""
     likelihood, y, more = SEVERAL[name]

@@ -88,12 +88,17 @@ def test_learning_finds_the_dense_optimum(method, objective, tmp_path):
     assert low.status.reason == "converged"
     assert low.objective_value == pytest.approx(dense.objective_value, abs=1e-6)
     np.testing.assert_allclose(low.theta, dense.theta, atol=1e-3)
-    (many,) = fit_many(pair(PROBIT, Parameter(0.1))[1], [X], [LABELS], method, objective)
-    assert many.objective_value == pytest.approx(dense.objective_value, abs=1e-6)
     low.save(tmp_path / "low.safetensors")
     again = load(tmp_path / "low.safetensors")
     np.testing.assert_array_equal(again.solution.predict(NEW).mean, low.solution.predict(NEW).mean)
     np.testing.assert_array_equal(again.model.process.points, X)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize(("method", "objective"), [("laplace", "evidence"), ("qp", "evidence"), ("ep", "loo")])
+def test_learning_in_a_batch_finds_the_dense_optimum(method, objective):
+    one, other = fit_many(pair(PROBIT, Parameter(0.1)), [X, X], [LABELS, LABELS], method, objective)
+    assert other.objective_value == pytest.approx(one.objective_value, abs=1e-6)
 
 
 @pytest.mark.campaign
