@@ -66,9 +66,15 @@ def relative_error(surface, step):
     return np.linalg.norm(at.gradient - numeric) / np.linalg.norm(numeric)
 
 
-def test_total_derivatives_of_some_objectives():
-    errors = {case: relative_error(landscape(METHODS[case[0]], *case[1:]), 1e-4) for case in BY_DEFAULT}
-    assert max(errors.values()) <= 1e-5, errors
+@pytest.mark.parametrize("case", BY_DEFAULT, ids="-".join)
+def test_total_derivatives_along_one_direction(case):
+    """That changes all numbers."""
+    surface = landscape(METHODS[case[0]], *case[1:])
+    theta = packed(surface.parts)
+    at, way = surface.from_cold(theta), np.linspace(0.7, -0.5, len(theta))
+    assert at.reason == "converged"
+    up, down = (surface.from_cold(theta + step * way).value for step in (1e-4, -1e-4))
+    assert at.gradient @ way == pytest.approx((up - down) / 2e-4, abs=1e-5 * np.linalg.norm(at.gradient))
 
 
 @pytest.mark.campaign
@@ -85,7 +91,8 @@ def test_total_derivative_with_other_wasserstein_distances(p, objective, likelih
     assert relative_error(landscape(QP(p), objective, likelihood), 1e-3) <= 1e-3
 
 
-@pytest.mark.parametrize("likelihood", ["probit", pytest.param("student-t", marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("likelihood", ["probit", "student-t"])
 def test_sites_held_fixed_give_another_gradient_for_qp(likelihood):
     """The paper's gradient: the one that evidence would have if sites did not move with the hyperparameters."""
     exact, partial = (landscape(QP(), "loo", likelihood, exact) for exact in (True, False))

@@ -36,7 +36,7 @@ def observed(name: str, f: np.ndarray, rng: np.random.Generator):
 
 
 METHODS = ("ep", "qp", "vb", "laplace", "power-ep")
-DEFAULT = (("probit", "ep", 0), ("probit", "qp", 8), ("poisson", "vb", 0), ("student-t", "ep", 8))
+DEFAULT = (("probit", "ep", 0),)
 ALL = [
     (name, method, points) for name in ("probit", "poisson", "student-t") for method in METHODS for points in (0, 20)
 ]
@@ -72,8 +72,7 @@ def test_with_all_rows_as_neighbours_it_is_exact(name, method, points, n):
 @pytest.mark.parametrize(
     ("method", "points", "n", "m"),
     [
-        ("ep", 0, 40, 4),
-        ("qp", 10, 40, 4),
+        ("ep", 10, 40, 4),
         *[pytest.param(a, b, 300, 8, marks=pytest.mark.campaign) for a in ("ep", "qp") for b in (0, 10)],
     ],
 )
@@ -87,22 +86,23 @@ def test_gradients_of_the_reported_evidence(method, points, n, m):
     theta = packed(landscape.parts)
     at = landscape.at(theta)
     assert at.usable, at.reason
-    for i, slope in enumerate(at.gradient):
-        step = 1e-4 * np.eye(len(theta))[i]
-        ends = landscape.at(theta + step).value, landscape.at(theta - step).value
-        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-6)
+    ways = np.eye(len(theta)) if n == 300 else [np.linspace(0.7, -0.4, len(theta))]  # or one that changes all of them
+    for way in ways:
+        ends = landscape.at(theta + 1e-4 * way).value, landscape.at(theta - 1e-4 * way).value
+        assert at.gradient @ way == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-6)
 
 
-def test_more_neighbours_come_closer_to_the_exact_evidence():
+@pytest.mark.parametrize(("n", "sizes"), [(40, (1, 4)), pytest.param(120, (2, 8, 30), marks=pytest.mark.campaign)])
+def test_more_neighbours_come_closer_to_the_exact_evidence(n, sizes):
     gaps = []
     for seed in range(4):
-        x, f, rng = table(120, seed)
+        x, f, rng = table(n, seed)
         likelihood, y = observed("poisson", f, rng)
         exact = infer(Model(KERNEL, likelihood), x, y, "ep").log_evidence
         gaps.append([infer(Model(KERNEL, likelihood, process=Neighbours(m)), x, y, "ep").log_evidence - exact
-                     for m in (2, 8, 30)])  # fmt: skip
-    few, some, many = np.abs(gaps).mean(axis=0)
-    assert few > 2.0 * some > 4.0 * many
+                     for m in sizes])  # fmt: skip
+    size = np.abs(gaps).mean(axis=0)
+    assert (size[:-1] > 2.0 * size[1:]).all()
 
 
 def test_neighbours_are_the_nearest_rows():
@@ -140,17 +140,21 @@ def test_neighbours_are_of_the_same_group_where_groups_are_independent():
 def test_terms_are_those_of_exact_inference():
     x, f, rng = table(30)
     likelihood, y = observed("probit", f, rng)
-    kernel = kernels.SquaredExponential(1.5, 0.8).on([0]) + kernels.Linear(0.7).on([1]) + kernels.Constant(2.0)
+    x = np.column_stack([x, rng.integers(0, 3, 30)])
+    surface, rest = kernels.SquaredExponential(1.5, 0.8).on([0]), kernels.Categories(0.2).on([2])
+    kernel = surface + rest + kernels.Linear(0.7).on([1])
     exact, near = (infer(Model(kernel, likelihood, process=process), x, y, "ep", **TIGHT)
                    for process in (Dense(), Inducing(6, neighbours=30)))  # fmt: skip
-    for name, expected in exact.terms(x[:4] + 0.1).items():
-        found = near.terms(x[:4] + 0.1)[name]
+    new = x[:4] + np.array([0.1, 0.1, 0.0])
+    for name, expected in exact.terms(new).items():
+        found = near.terms(new)[name]
         np.testing.assert_allclose(found.mean, expected.mean, atol=1e-8)
         np.testing.assert_allclose(found.variance, expected.variance, rtol=1e-7)
     for name, effect in exact.fixed_effects().items():
         np.testing.assert_allclose(near.fixed_effects()[name], effect, rtol=1e-7)
 
 
+@pytest.mark.campaign
 def test_terms_that_many_rows_share_are_exact_with_few_neighbours():
     rng = np.random.default_rng(3)
     x = np.column_stack([rng.uniform(size=(120, 2)), rng.normal(size=120) + 5.0, rng.integers(0, 6, 120)])
@@ -173,23 +177,22 @@ def test_equal_rows_and_fewer_rows_than_neighbours():
     x[5:12] = x[5]
     likelihood, y = observed("probit", f, rng)
     exact = infer(Model(KERNEL, likelihood), x, y, "ep", **TIGHT)
-    for process in (Neighbours(64), Inducing(6, neighbours=64)):
-        near = infer(Model(KERNEL, likelihood, process=process), x, y, "ep", **TIGHT)
-        assert near.converged
-        assert near.log_evidence == pytest.approx(exact.log_evidence, abs=1e-8)
+    near = infer(Model(KERNEL, likelihood, process=Inducing(6, neighbours=64)), x, y, "ep", **TIGHT)
+    assert near.converged
+    assert near.log_evidence == pytest.approx(exact.log_evidence, abs=1e-8)
 
 
 def test_learned_saved_and_loaded(tmp_path):
-    rows, f, rng = table(350)
+    rows, f, rng = table(260)
     likelihood, labels = observed("probit", f, rng)
-    (x, new), (y, others) = (np.split(column, [150]) for column in (rows, labels))
+    (x, new), (y, others) = (np.split(column, [60]) for column in (rows, labels))
     kernel = kernels.Matern32(2.0, np.array([0.5, 5.0]))  # under which other rows are the nearest
-    fitted = fit(Model(kernel, likelihood, process=Neighbours(40)), x, y, "ep")
+    fitted = fit(Model(kernel, likelihood, process=Neighbours(20)), x, y, "ep")
     exact = fit(Model(kernel, likelihood), x, y, "ep")
     assert fitted.status.reason == "converged"
     assert 1 < fitted.status.rounds <= 4
     assert fitted.objective_value == pytest.approx(exact.objective_value, abs=1.0)
-    assert repr(fitted.model.process) == "Neighbours(40)"
+    assert repr(fitted.model.process) == "Neighbours(20)"
     fitted.save(tmp_path / "fitted")
     again = load(tmp_path / "fitted")
     np.testing.assert_array_equal(again.solution.predict(new).mean, fitted.solution.predict(new).mean)
