@@ -18,7 +18,14 @@ if os.environ.get("QUANTPROP_CHECKED"):
 
 os.environ["QUANTPROP_CACHE"] = "off"  # commands would keep compiled programs in the home of who runs the tests
 
+from quantprop.runtime import programs
+
 gc.set_threshold(500_000, 50, 1000)  # tracing makes many objects that live on: to look them through takes 3 % of time
+
+# A run compiles thousands of programs, of which the library would evict some again and again; `few_compiled_programs`
+# counts memory maps instead.
+programs.MAX_PROGRAMS = 512
+programs.most_memory_maps = lambda: 150_000
 
 FOLDER = "jax_compilation_cache_dir"
 KEPT = {  # settings under which every program is kept, beside those that JAX starts with
@@ -28,7 +35,7 @@ KEPT = {  # settings under which every program is kept, beside those that JAX st
 }
 MAPS = Path("/proc/self/maps")
 MANY = 45_000  # memory maps; a process may hold 65,530, and every compiled program takes some
-OFTEN = 1.0  # seconds between two looks at them: to read them takes as long as many a test
+OFTEN = 10.0  # seconds between two looks at them: to read them takes as long as many a test
 looked = {"at": 0.0}
 
 
