@@ -47,6 +47,7 @@ def test_a_batch_under_gaussian_noise_is_the_greedy_set_of_largest_determinant()
     np.testing.assert_array_equal(active.ask(solution, CANDIDATES, 6), chosen)
 
 
+@pytest.mark.campaign
 def test_a_batch_is_spread():
     """Fifty copies of one candidate and two others: the second choice is another place."""
     solution = infer(MODEL, X, Y, "ep")

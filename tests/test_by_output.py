@@ -148,6 +148,7 @@ def test_files_keep_it(tmp_path):
     np.testing.assert_array_equal(found, expected)
 
 
+@pytest.mark.campaign
 def test_exposure_is_that_of_the_outputs_that_have_one():
     model = Model(kernel_of([[0.7], [-0.4]], [0.3, 0.6]), likelihoods.ByOutput((likelihoods.Poisson(), PARTS[1])))
     twice = infer(model, X, Y, "laplace", exposure=np.where(X[:, 1] == 0, 2.0, 1.0), tol=1e-12)

@@ -107,6 +107,7 @@ def test_two_classes_are_the_binary_model(method):
     np.testing.assert_allclose(joint.predict_y(NEW).probabilities[:, 1], expected, atol=1e-8)
 
 
+@pytest.mark.campaign
 def test_leaving_a_datum_out_is_a_fit_with_a_gaussian_site_less():
     """Sites of one datum set to nothing: what is then predicted at it, its own unexplained part being as before."""
     model = Model(EACH, PROBIT, process=Inducing(X[:5] + 0.1))

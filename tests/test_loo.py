@@ -90,7 +90,8 @@ def test_what_the_rule_has_integrated_is_the_density_of_the_row_left_out(case, m
     np.testing.assert_allclose(np.asarray(found)[:30], np.asarray(apart)[:30], rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("learned", [True, pytest.param(False, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("learned", [True, False])
 def test_an_outlier_that_counts_for_nothing_has_a_density(learned):
     """Few nodes do not resolve it, and no sweep waits for it: its density is that of a model without its row."""
     rng = np.random.default_rng(0)

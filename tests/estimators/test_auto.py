@@ -86,6 +86,7 @@ def test_counts_have_residuals_of_the_size_that_they_were_drawn_with(variance):
     assert not any(isinstance(term, kernels.White) for term in kernels.summands(DefaultKernel().members(x)["linear"]))
 
 
+@pytest.mark.campaign
 def test_heavy_tails_give_weight_to_ranks(tmp_path):
     rng = np.random.default_rng(1)
     x = np.exp(3.0 * rng.normal(size=(120, 2)))

@@ -166,6 +166,7 @@ def test_leave_one_out_is_that_of_a_posterior_without_the_row(two):
     np.testing.assert_allclose(two.loo[i], without.log_density[0], atol=5e-3)
 
 
+@pytest.mark.campaign
 def test_a_row_of_no_weight_is_as_a_new_one():
     """It changes no weight of θ, also where it is left out."""
     weights = np.ones(18)

@@ -115,7 +115,7 @@ def differences(function, x, z, i, j):
     return float(total / STEP ** (order(i) + order(j)))
 
 
-DEFAULT = ("periodic", "product on columns", "additive")
+DEFAULT = ("periodic", "product on columns")
 
 
 @pytest.mark.parametrize(
@@ -169,6 +169,7 @@ def test_gradients_with_gaussian_noise_are_dense_algebra():
     )
 
 
+@pytest.mark.campaign
 def test_inducing_points_at_all_rows_are_dense():
     x = TYPES[:-2]
     y, kernel = np.sin(np.arange(len(x))), kernels.Derivatives(kernels.SquaredExponential(1.4, 0.9))

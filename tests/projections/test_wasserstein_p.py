@@ -175,6 +175,7 @@ def test_no_other_pair_is_nearer(p):
                 assert distance(p, of, mu + d_mu, sigma + d_sigma) >= least * (1.0 - 1e-9)
 
 
+@pytest.mark.campaign
 def test_p_one_takes_the_quartiles_where_the_residual_changes_sign_twice():
     """Two roots u₁ < u₂ with E[sgn e] = 0 and E[sgn(e) z] = −2φ(z₁) + 2φ(z₂) = 0 are at ¼ and ¾."""
     mean, variance = CAVITIES[2]

@@ -179,6 +179,7 @@ def test_rhat_by_its_definition():
     assert split_rhat(halves(draws))[0] == pytest.approx(np.sqrt(((n - 1) / n * within + between / n) / within))
 
 
+@pytest.mark.campaign
 def test_chains_that_disagree_are_not_passed_over():
     with pytest.warns(reference.ChainsDisagree, match="R-hat is"):
         reference.sample(model(likelihoods.Probit()), X, Y, X_NEW, np.ones(2), chains=64, draws=4, warmup=0, thin=1)
