@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from quantprop import (
     EP,
     QP,
+    Dense,
     GaussianProcessClassifier,
     GaussianProcessRegressor,
     Inducing,
@@ -31,7 +32,7 @@ from quantprop.inference import prediction
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.priors.inducing.choice import chosen
+from quantprop.priors.inducing.choice import PointsWarning, chosen
 from quantprop.runtime import batches
 
 # --- points ----------------------------------------------------------------------------------------------------------
@@ -229,3 +230,32 @@ def test_very_many_rows_are_renewed_and_predicted_in_chunks(monkeypatch):
     np.testing.assert_allclose(parts.gradient, whole.gradient, atol=1e-7)
     solution = infer(model, X, COUNTS, "laplace")
     np.testing.assert_allclose(solution.predict(NEW).variance, np.diag(solution.predict(NEW, full_cov=True).covariance))
+
+
+# --- effects of levels -----------------------------------------------------------------------------------------------
+
+GROUPS = np.column_stack([RNG.uniform(0.0, 6.0, 160), np.arange(160) % 20])
+OF_GROUPS = np.random.default_rng(8).poisson(np.exp(np.sin(GROUPS[:, 0]) + np.cos(GROUPS[:, 1]))).astype(float)
+BY_GROUP = {
+    "intercepts": kernels.SquaredExponential().on(0) + kernels.Categories(0.5).on(1),
+    "slopes": kernels.SquaredExponential().on(0) + kernels.Linear(0.1).on(0) * kernels.Categories(0.5).on(1),
+}
+
+
+@pytest.mark.parametrize("kind", BY_GROUP)
+def test_points_represent_the_effect_of_each_level(kind):
+    dense, low = (
+        infer(Model(BY_GROUP[kind], likelihoods.Poisson(), process=process), GROUPS, OF_GROUPS, "ep")
+        for process in (Dense(), Inducing(60))
+    )
+    assert low.log_evidence == pytest.approx(dense.log_evidence, abs=1e-3)
+    every = np.column_stack([np.full(20, 3.0), np.arange(20)])
+    one, other = low.predict(every), dense.predict(every)
+    np.testing.assert_allclose(one.mean, other.mean, atol=1e-3)
+    np.testing.assert_allclose(one.variance, other.variance, rtol=1e-3)
+
+
+def test_too_few_points_for_the_levels_of_a_term_are_named():
+    model = Model(BY_GROUP["intercepts"], likelihoods.Poisson(), process=Inducing(30))
+    with pytest.warns(PointsWarning, match=r"30 points cannot represent the effect of each level in Categories.* use"):
+        infer(model, GROUPS, OF_GROUPS, "ep")

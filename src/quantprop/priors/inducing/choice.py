@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.runtime.jobs import counted, gathered, rows_of_all
+from quantprop.kernels import Kernel, summands
+from quantprop.priors.inducing.exact import different, exact_points, of_levels, seen_by
+from quantprop.runtime.jobs import counted, rows_of_all
 
 SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
 LLOYD_ROUNDS = 5
@@ -19,7 +24,11 @@ def count_of(points: Any) -> int:
     return int(points) if np.ndim(points) == 0 else len(points)
 
 
-def points_for(points: Any, x: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
+class PointsWarning(UserWarning):
+    """Inducing points that cannot represent a term of the kernel."""
+
+
+def points_for(kernel: Kernel, points: Any, x: Float[np.ndarray, "n d"], seed: int) -> Float[np.ndarray, "m d"]:
     """The points, chosen from the rows of x (of all processes) where only their number is given; an error where they do
     not fit x.
     """
@@ -29,21 +38,45 @@ def points_for(points: Any, x: Float[np.ndarray, "n d"], seed: int) -> Float[np.
             f"Inducing: {count} points are more than the {n} rows of X: use Dense(), which is exact and cheaper, or "
             "fewer points"
         )
-    array = chosen(x, count, seed) if np.ndim(points) == 0 else np.asarray(points, dtype=np.float64)
+    array = with_levels(kernel, x, count, seed) if np.ndim(points) == 0 else np.asarray(points, dtype=np.float64)
     if array.shape[1] != x.shape[1]:
         raise ValueError(f"Inducing: points have {array.shape[1]} columns, and X has {x.shape[1]}")
     return array
+
+
+def with_levels(kernel: Kernel, x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarray, "m d"]:
+    """Points for a kernel: with effects of levels, one point for each level, which agrees with the first of the other
+    points in all other columns. Their sums and differences contain every effect, so that V explains these terms.
+    """
+    terms = summands(kernel)
+    exact = [z if of_levels(term) else z[:0] for term, z in zip(terms, exact_points(kernel, x), strict=True)]
+    for term, z in zip(terms, exact, strict=True):
+        if len(terms) > 1 and of_levels(term) and not 0 < len(z) <= count // 2:
+            warnings.warn(f"Inducing: {count} points cannot represent the effect of each level in {term}, which will be"
+                          " treated as noise: use more than twice as many points as levels, or add neighbours=32",
+                          PointsWarning, stacklevel=2)  # fmt: skip
+            return chosen(x, count, seed)
+    rest = [term for term, z in zip(terms, exact, strict=True) if not len(z)]
+    if len(rest) == len(terms) or not rest:
+        return chosen(x, count, seed)
+    others = seen_by(reduce(add, rest), x)
+    left = min(count - sum(map(len, exact)), len(different(others)))
+    first = rows_of_all(x, np.arange(1))
+    middle = _put(chosen(others, left, seed), reduce(add, rest), first)
+    each = [_put(z, term, middle[:1]) for term, z in zip(terms, exact, strict=True) if len(z)]
+    return np.unique(np.concatenate([middle, *each]), axis=0)
+
+
+def _put(z: Float[np.ndarray, "m d"], kernel: Kernel, row: Float[np.ndarray, "1 d"]) -> Float[np.ndarray, "m d"]:
+    """Points with the values of a row in columns that the kernel does not see."""
+    return z + row - seen_by(kernel, row)
 
 
 def chosen(x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarray, "m d"]:
     """The given number of different rows of x (of all processes), spread as the data are. Points are always rows, so
     that codes of categories stay codes.
     """
-
-    def different() -> np.ndarray:
-        return np.unique(np.concatenate(gathered(np.unique(x, axis=0))), axis=0)
-
-    return chosen_among(lambda numbers: rows_of_all(x, numbers), counted(len(x)), count, seed, different)
+    return chosen_among(lambda k: rows_of_all(x, k), counted(len(x)), count, seed, lambda: different(x))
 
 
 def chosen_among(

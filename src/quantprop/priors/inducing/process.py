@@ -28,7 +28,8 @@ CACHED_FRACTION = 0.2  # V and L_B⁻¹ V are recomputed by chunks if one would 
 class Inducing(Process):
     """The process through its values at M inducing points, for many rows: O(n M²) operations per sweep.
 
-    Each row retains the residual variance that the points do not explain.
+    Each row retains the residual variance that the points do not explain. Of the points chosen from the data, each level
+    of a term such as `Categories` gets one, so that its effect is represented exactly.
 
     Args:
         points: Number of points, chosen from the data, or an array of inputs, one row per point.
@@ -95,7 +96,7 @@ class Inducing(Process):
         """The process with points chosen from the rows of x (learned if declared so); points of a message stay."""
         if self.message is not None:
             return self
-        array = points_for(self._plain, x, self.seed)
+        array = points_for(kernel, self._plain, x, self.seed)
         points = self.points if is_parameter(self.points) else Parameter(array) if self.learn else array
         return Inducing(points, self.learn, self.seed, self.jitter)
 

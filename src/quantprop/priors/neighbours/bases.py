@@ -8,25 +8,14 @@ from __future__ import annotations
 
 from functools import reduce
 from operator import add
-from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from quantprop.core.records import Record, changed
-from quantprop.kernels import Categories, Constant, Coregion, Factor, Kernel, Linear, White, summands
-from quantprop.kernels.structure import leaves
-from quantprop.priors.inducing.rows import ROUNDINGS, Basis, chunks_of, in_turn, independent, still
-from quantprop.runtime.precision import to_numpy
-from quantprop.runtime.programs import program
-
-LEVELS = 2048  # most values of a term that are explained exactly
-SAMPLED = 256  # rows that show how many values a term with more of them has
-EXPLAINED = Linear, Constant, Categories, Factor, Coregion
-
-_independent = program(lambda term, x: independent(term.cross(x, x), ROUNDINGS * len(x) * float(jnp.finfo(x).eps)))
+from quantprop.kernels import Kernel, summands
+from quantprop.priors.inducing.rows import Basis, chunks_of, in_turn, still
 
 
 class Bases(Record):
@@ -82,31 +71,3 @@ def _whitened(basis: Basis, kernel: Kernel | None, x: Float[Array, "n d"]) -> Fl
         return carry, (by @ kernel.cross(basis.z, some)).T
 
     return in_turn(one, None, x.reshape(pieces, -1, x.shape[1]))[1].reshape(len(x), m)
-
-
-def exact_points(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "k d"], ...]:
-    """Points that explain each term exactly: none of terms with many values, of a kernel that is one term, and of terms
-    of one form.
-    """
-    terms = summands(kernel)
-    forms = [jax.tree.structure(term) for term in terms]
-    alone = [len(terms) > 1 and forms.count(form) == 1 for form in forms]
-    return tuple(_points_of(term, x) if one else x[:0] for term, one in zip(terms, alone, strict=True))
-
-
-def _points_of(term: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "k d"]:
-    if not all(isinstance(leaf, EXPLAINED) for leaf, _ in leaves(term)):
-        return x[:0]
-    rows = np.unique(seen_by(term, x), axis=0)
-    few = len(rows) <= LEVELS
-    rows = rows if few else rows[np.linspace(0, len(rows) - 1, SAMPLED).astype(int)]
-    rows = rows[to_numpy(_independent(term, rows)) > 0]
-    return rows if few or len(rows) <= x.shape[1] else x[:0]
-
-
-def seen_by(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
-    """x, with 0 in columns that the kernel does not see."""
-    columns: set[Any] = set()
-    for leaf, seen in leaves(kernel):
-        columns |= set() if isinstance(leaf, (Constant, White)) else set(range(x.shape[1]) if seen is None else seen)
-    return np.where([column in columns for column in range(x.shape[1])], x, 0.0)

@@ -14,9 +14,10 @@ from quantprop.core.parameters import values
 from quantprop.core.records import field
 from quantprop.kernels import Kernel, summands
 from quantprop.priors.base import Cost, Process
+from quantprop.priors.inducing.exact import exact_points, seen_by
 from quantprop.priors.inducing.process import Inducing
 from quantprop.priors.inducing.rows import Basis
-from quantprop.priors.neighbours.bases import Bases, exact_points, seen_by
+from quantprop.priors.neighbours.bases import Bases
 from quantprop.priors.neighbours.conditionals import Residual
 from quantprop.priors.neighbours.prior import NeighboursPrior, Tie
 from quantprop.priors.neighbours.sets import NONE, around, earlier, nearest, scaled
