@@ -20,6 +20,7 @@ from quantprop.runtime.system import cores
 from quantprop.runtime.threads import one_blas_thread
 
 LATTICE_SHIFTS = (0.0, 0.3)
+FEW_CLASSES = 5  # of which the smallest lattice saves no time
 TOLERANCE_PER_CLASS_PAIR, MAX_TOLERANCE = 1e-6, 5e-5  # error of a probability; a lattice point costs classes²
 SUM_ERROR_WEIGHT = 2 / 3  # normalising removes most of the error of the sum of all probabilities
 MIN_PROBABILITY = 1e-8  # finer lattices refine classes above it
@@ -47,7 +48,7 @@ class ClassPredictive:
         classes = whole[0].shape[1]
         tolerance = min(0.5 * classes * (classes - 1) * TOLERANCE_PER_CLASS_PAIR, MAX_TOLERANCE)
         found, doubtful = np.zeros_like(whole[0]), np.arange(len(whole[0]))
-        for rule in self.likelihood.rules:
+        for rule in self.likelihood.rules[int(classes <= FEW_CLASSES) :]:
             some = found[doubtful], *(part[doubtful] for part in whole)
             found[doubtful], differences = _refined(self.likelihood, rule, *some)
             doubtful = doubtful[differences > tolerance]
