@@ -28,8 +28,8 @@ CACHED_FRACTION = 0.2  # V and L_B⁻¹ V are recomputed by chunks if one would 
 class Inducing(Process):
     """The process through its values at M inducing points, for many rows: O(n M²) operations per sweep.
 
-    Each row retains the residual variance that the points do not explain. Of the points chosen from the data, each level
-    of a term such as `Categories` gets one, so that its effect is represented exactly.
+    Each row retains the residual variance that the points do not explain. Of points chosen from the data, each level of
+    a term such as `Categories` gets one, so that its effect is represented exactly.
 
     Args:
         points: Number of points, chosen from the data, or an array of inputs, one row per point.
