@@ -20,7 +20,7 @@ from quantprop.runtime.system import cores
 from quantprop.runtime.threads import one_blas_thread
 
 LATTICE_SHIFTS = (0.0, 0.3)
-FEW_CLASSES = 5  # of which the smallest lattice saves no time
+FEW_CLASSES = 5  # with so few the smallest lattice saves no time
 TOLERANCE_PER_CLASS_PAIR, MAX_TOLERANCE = 1e-6, 5e-5  # error of a probability; a lattice point costs classes²
 SUM_ERROR_WEIGHT = 2 / 3  # normalising removes most of the error of the sum of all probabilities
 MIN_PROBABILITY = 1e-8  # finer lattices refine classes above it
