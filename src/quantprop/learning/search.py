@@ -17,7 +17,7 @@ from quantprop.learning.checkpoints import Checkpoint
 from quantprop.learning.landscape import Point
 from quantprop.learning.last_steps import newton
 from quantprop.learning.remaining import GRADIENT_TOL, Seen, converged, remaining_gain
-from quantprop.learning.starts import units
+from quantprop.learning.starts import start_of_separable_classes, units
 
 ONE = np.array([0])  # the row of an ascent's only problem
 FTOL = 1e-12
@@ -88,6 +88,7 @@ class Climb:
             return End(best, "inference-failed", np.nan)
         if not len(theta):
             return End(best, "nothing-to-learn", 0.0)
+        best = self._of_larger_variance(best)
         first = max(1.0, self.slope(best)) if self.landscape.careful else 1.0
         best, why = self._climbed(best, partial(loose, self.landscape), first)
         best = self._settled(best)
@@ -100,6 +101,13 @@ class Climb:
         if further and why != "max-evaluations" and not self.finished(best, left):
             best, left = newton(self, best, left)
         return End(best, why, left)
+
+    def _of_larger_variance(self, best: Point) -> Point:
+        """The better one of a start and of the start for separable classes, to which a search takes ten steps."""
+        theta = start_of_separable_classes(self.landscape, best.theta, self.bounds)
+        if np.array_equal(theta, best.theta):
+            return best
+        return self.tried(best, theta, float(loose(self.landscape, np.inf)))[1]
 
     def finished(self, best: Point, left: float) -> bool:
         """Return whether a point, with so much left to gain, is an optimum."""

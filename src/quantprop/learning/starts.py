@@ -20,6 +20,7 @@ from quantprop.kernels.base import Transformed
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.sizes import MAX_ROWS_CHECKED, Size, distinct, size_in, typical_distance
 from quantprop.likelihoods.base import Likelihood
+from quantprop.methods import EP
 from quantprop.runtime.jobs import sampled
 from quantprop.runtime.precision import float64
 
@@ -27,6 +28,7 @@ FIRST_NOISE = 0.5  # times the spread of y
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an optimum with less noise than this times the spread of y, or less signal than this times the noise
 MIN_CORRELATION = 1e-8  # correlations closer to 0 or to 1 carry no information
+SEPARABLE_VARIANCE = 1e3  # of the functions of classes that can be separated, in units of the start
 FIRST_ROWS_CHECKED = 16  # mostly enough to show that it is informative
 
 
@@ -145,6 +147,20 @@ def scaled(kernel: Any, variance: float, lengthscale: float) -> Any:
 
 def _moved(parameter: Parameter, value: Any) -> Parameter:
     return changed(parameter, value=np.asarray(value, dtype=np.float64))
+
+
+def start_of_separable_classes(
+    landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
+) -> Float[np.ndarray, " theta"]:
+    """θ with the variances that classes need if they can be separated, in EP and QP of one function per class; in other
+    models, and where no variance is free, θ as it is.
+    """
+    if not (landscape.parts.process.several_sites and isinstance(landscape.method, EP)):
+        return first
+    parts = at(landscape.parts, first)
+    kernel: Any = parts.kernel
+    larger = tuple(scaled(one, SEPARABLE_VARIANCE, 1.0) for one in kernel.kernels)
+    return np.clip(packed(parts._replace(kernel=changed(kernel, kernels=larger))), bounds[:, 0], bounds[:, 1])
 
 
 # --- units of θ ------------------------------------------------------------------------------------------------------

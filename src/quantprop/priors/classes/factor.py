@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from quantprop.core.gaussian import Normal
 from quantprop.core.records import Record
-from quantprop.numerics.triangular import lower_product, transposed, triangular_inverse
+from quantprop.numerics.triangular import lower_product, transposed, triangular_inverse, upper_product
 from quantprop.priors.base import Predictor
 from quantprop.priors.cholesky import Factor, LowRankSplit, factorize
 
@@ -133,8 +133,9 @@ class ClassesPredictor(Predictor):
 
         def one(c):
             cross = k[jnp.minimum(c, len(k) - 1)]
-            v = self.inverse[c] @ (self.root[c][:, None] * cross)
-            tie = lower_product(self.of_v, self.root[c][:, None] * (self.inverse[c].T @ v))
+            v = lower_product(self.inverse[c], self.root[c][:, None] * cross)
+            back = upper_product(transposed(self.inverse[c]), v)
+            tie = lower_product(self.of_v, self.root[c][:, None] * back)
             return cross.T @ self.alpha[c], jnp.sum(v**2, axis=0), tie
 
         return jax.lax.map(one, jnp.arange(len(self.alpha)))

@@ -221,14 +221,12 @@ class ClassesResponse(Response):
         alpha, d = layout.balanced(m.alpha), factor.d
         _, sent = factor.solve(layout.grid(by.answer[0] / jnp.sqrt(m.variance), 0.0))
 
-        def q(c: Any) -> Array:
-            return weighted_gram(transposed(self.spread[c]), weights[c])
-
-        total = jax.lax.fori_loop(0, len(alpha), lambda c, sum_: sum_ + q(c), -by.log_determinant * jnp.eye(d.shape[1]))
+        q = factor.each(lambda c: weighted_gram(transposed(self.spread[c]), weights[c]))
+        total = jnp.sum(q, axis=0) - by.log_determinant * jnp.eye(d.shape[1])
 
         def one(c: Any) -> Array:
             v, within = self.spread[c], self.within[c]
-            others = d[c][:, None] * (v @ (total - q(c)) @ transposed(v)) * d[c]
+            others = d[c][:, None] * (v @ (total - q[c]) @ transposed(v)) * d[c]
             own = factor.b[c] - d[c] * (jnp.diagonal(within) - factor.variance[c])
             f = with_diagonal(-d[c][:, None] * within, own)  # F_cᵀ
             outer = 0.5 * (sent[c][:, None] * alpha[c] + alpha[c][:, None] * sent[c])
