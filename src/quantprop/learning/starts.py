@@ -28,7 +28,7 @@ FIRST_NOISE = 0.5  # times the spread of y
 NOISE_BOUNDS = (1e-5, 1e5)  # times the spread of y
 SUSPICIOUS = 0.1  # an optimum with less noise than this times the spread of y, or less signal than this times the noise
 MIN_CORRELATION = 1e-8  # correlations closer to 0 or to 1 carry no information
-SEPARABLE_VARIANCE = 1e3  # of the functions of classes that can be separated, in units of the start
+SEPARABLE_VARIANCE = 1e3  # in units of the start, for classes that can be separated
 FIRST_ROWS_CHECKED = 16  # mostly enough to show that it is informative
 
 
@@ -153,7 +153,7 @@ def start_of_separable_classes(
     landscape: Landscape, first: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]
 ) -> Float[np.ndarray, " theta"]:
     """θ with the variances that classes need if they can be separated, in EP and QP of one function per class; in other
-    models, and where no variance is free, θ as it is.
+    models, and if no variance is free, θ as it is.
     """
     if not (landscape.parts.process.several_sites and isinstance(landscape.method, EP)):
         return first
