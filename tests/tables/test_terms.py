@@ -8,7 +8,9 @@ import pytest
 
 from quantprop import GaussianProcessRegressor, tables
 from quantprop.estimators import insight
+from quantprop.estimators.summary import record
 from quantprop.kernels import NewLevelWarning, TermError
+from quantprop.report.figures import components
 
 RNG = np.random.default_rng(0)
 N = 40
@@ -153,3 +155,17 @@ def test_a_factor_is_unpenalised_and_listed_by_level(model):
     assert array.solution_.fixed_effects()["factor(0)[6]"].estimate == pytest.approx(expected[1], abs=0.02)
     levels = found.levels("who")
     assert (levels["level"][0], levels["estimate"][0], levels["error"][0]) == ("Anna", 0.0, 0.0)
+
+
+def test_a_text_column_is_one_variable_of_an_additive_model():
+    model = tables.fit(TABLE, "y", "gaussian", "ep", "additive")
+    assert model.encoding.features[1:5] == ("dose", "who=Anna", "who=Berta", "who=Clara")
+    (found,) = record(model)["models"]
+    assert set(found["columns"]) == {"note=.", "dose", "who", "warm=yes", "age"}
+    assert {"who", "dose:who", "who:age"} <= set(found["components"])
+    assert found["columns"]["who"]["share"] > 0.05
+    pictures = list(components(model, model.fits[0].solution, model.fits[0].solution.sobol()))
+    (who,) = [one for one in pictures if one.caption.startswith("who: ")]
+    (ax,) = who.figure.axes
+    assert [text.get_text() for text in ax.get_xticklabels()][-1] == "Anna"
+    assert ax.get_xlabel() == "who (3 levels)"
