@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import logging
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
@@ -300,5 +301,13 @@ def test_problems_side_by_side_have_their_results_in_order_and_in_double_precisi
         ]
     assert found == [(3, True, 7, True), (1, True, 7, False), (2, True, 7, False)]
     assert began[0] == 3
+    began.clear()
+
+    def failing(k):
+        began.append(k)
+        time.sleep(0.02)
+        return 1 / (k - 1)
+
     with pytest.raises(ZeroDivisionError):
-        batches.side_by_side(lambda k: 1 / k, [1, 2, 0], small)
+        batches.side_by_side(failing, range(60), small)
+    assert len(began) < 60  # after the error no other one begins

@@ -62,7 +62,10 @@ def side_by_side(function: Callable[[T], R], problems: Sequence[T], cost: Any) -
     first = function(problems[0])
     with one_blas_thread(), ThreadPoolExecutor(count) as pool:
         tasks = [pool.submit(copy_context().run, float64(function), problem) for problem in problems[1:]]
-        return [first, *(task.result() for task in tasks)]
+        try:
+            return [first, *(task.result() for task in tasks)]
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)  # after an error or an interrupt no other one begins
 
 
 def held(cost: Any) -> int:
