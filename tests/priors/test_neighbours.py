@@ -92,17 +92,17 @@ def test_gradients_of_the_reported_evidence(method, points, n, m):
         assert at.gradient @ way == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-5, abs=1e-6)
 
 
-@pytest.mark.parametrize(("n", "sizes"), [(40, (1, 4)), pytest.param(120, (2, 8, 30), marks=pytest.mark.campaign)])
-def test_more_neighbours_come_closer_to_the_exact_evidence(n, sizes):
+@pytest.mark.campaign
+def test_more_neighbours_come_closer_to_the_exact_evidence():
     gaps = []
     for seed in range(4):
-        x, f, rng = table(n, seed)
+        x, f, rng = table(120, seed)
         likelihood, y = observed("poisson", f, rng)
         exact = infer(Model(KERNEL, likelihood), x, y, "ep").log_evidence
         gaps.append([infer(Model(KERNEL, likelihood, process=Neighbours(m)), x, y, "ep").log_evidence - exact
-                     for m in sizes])  # fmt: skip
-    size = np.abs(gaps).mean(axis=0)
-    assert (size[:-1] > 2.0 * size[1:]).all()
+                     for m in (2, 8, 30)])  # fmt: skip
+    few, some, many = np.abs(gaps).mean(axis=0)
+    assert few > 2.0 * some > 4.0 * many
 
 
 def test_neighbours_are_the_nearest_rows():
@@ -172,12 +172,15 @@ def test_terms_that_many_rows_share_are_exact_with_few_neighbours():
     np.testing.assert_allclose(found.variance, expected.variance, rtol=0.02)
 
 
-def test_equal_rows_and_fewer_rows_than_neighbours():
+@pytest.mark.parametrize(
+    "process", [Inducing(6, neighbours=64), pytest.param(Neighbours(64), marks=pytest.mark.campaign)]
+)
+def test_equal_rows_and_fewer_rows_than_neighbours(process):
     x, f, rng = table(20)
     x[5:12] = x[5]
     likelihood, y = observed("probit", f, rng)
     exact = infer(Model(KERNEL, likelihood), x, y, "ep", **TIGHT)
-    near = infer(Model(KERNEL, likelihood, process=Inducing(6, neighbours=64)), x, y, "ep", **TIGHT)
+    near = infer(Model(KERNEL, likelihood, process=process), x, y, "ep", **TIGHT)
     assert near.converged
     assert near.log_evidence == pytest.approx(exact.log_evidence, abs=1e-8)
 
