@@ -167,6 +167,7 @@ def test_a_learned_mean_has_the_errors_of_generalised_least_squares():
     np.testing.assert_allclose(free.solution.predict_y(new).variance, near.variance + NOISE**2, rtol=1e-8)
 
 
+@pytest.mark.campaign
 def test_a_mean_with_slopes_beside_a_state_space_process_is_uncertain_in_predictions():
     t = np.arange(60.0)
     y = 3.0 + 0.05 * t + 0.3 * np.sin(t)

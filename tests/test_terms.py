@@ -171,6 +171,7 @@ def test_terms_of_a_series_against_dense_algebra(likelihood, lanes, names):
     check(solution, written_out(given, (across, rows), solution, 0.3))
 
 
+@pytest.mark.campaign
 def test_parts_of_a_series_against_dense_algebra():
     """Sums of some terms in any order, and one of two equal terms."""
     given = {name: IN_TIME[name] for name in ("constant()", "linear(0)", "matern12(0)")}

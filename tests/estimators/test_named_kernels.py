@@ -87,6 +87,7 @@ def test_files_and_further_rows_keep_the_columns(name, tmp_path):
         np.testing.assert_array_equal(getattr(again.fitted_.model.kernel.right, field), getattr(kernel, field))
 
 
+@pytest.mark.campaign
 def test_terms_of_additive_effects():
     model = GaussianProcessRegressor("additive(0, 2) + linear(1)", method="ep", optimizer=None).fit(X, Y)
     assert list(model.solution_.terms(X)) == ["additive(0, 2, order=2)", "linear(1)"]

@@ -153,6 +153,7 @@ def additive():
     return infer(Model(kernel, likelihoods.Gaussian(0.1)), x, y, "ep")
 
 
+@pytest.mark.campaign
 def test_components_are_drawn_as_the_solution_has_them(additive):
     axes = {ax.get_title(loc="left"): ax for ax in plots.effects(additive)}
     shares = additive.sobol().shares
