@@ -50,7 +50,7 @@ def climbed(
     The first step is as long as the slope, in units of `steepest`. Where inference fails, the search sees a slope back
     to the best point.
     """
-    unit, scale = search.unit, 1.0 + abs(best.value)
+    unit, scale = search.unit, 1.0 + steepest  # of a fall, which does not depend on constants in the objective
     place = coordinates(search.landscape, unit, search.bounds)
 
     def negated(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -84,6 +84,6 @@ def climbed(
         if left() <= 0:
             return best, "max-evaluations"
         why = "small-gain" if result.success else "no-progress"
-        if -steepest * result.fun >= best.value - 1e-8 * scale:
+        if -steepest * result.fun >= best.value - 1e-8 * size:
             break
     return best, why
