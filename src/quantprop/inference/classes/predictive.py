@@ -23,6 +23,7 @@ LATTICE_SHIFTS = (0.0, 0.3)
 FEW_CLASSES = 5  # with so few the smallest lattice saves no time
 TOLERANCE_PER_CLASS_PAIR, MAX_TOLERANCE = 1e-6, 5e-5  # error of a probability; a lattice point costs classes²
 SUM_ERROR_WEIGHT = 2 / 3  # normalising removes most of the error of the sum of all probabilities
+RELIABLE_POINTS = 509  # differences between lattices of fewer points have to be smaller in proportion
 MIN_PROBABILITY = 1e-8  # finer lattices refine classes above it
 CHUNK = 2**16  # inputs × classes × points of one call
 
@@ -51,7 +52,7 @@ class ClassPredictive:
         for rule in self.likelihood.rules[int(classes <= FEW_CLASSES) :]:
             some = found[doubtful], *(part[doubtful] for part in whole)
             found[doubtful], differences = _refined(self.likelihood, rule, *some)
-            doubtful = doubtful[differences > tolerance]
+            doubtful = doubtful[differences > tolerance * min(1.0, rule.points / RELIABLE_POINTS)]
         return found
 
     @property
