@@ -51,6 +51,11 @@ def test_lengthscales_of_columns_are_bent_beyond_twenty_deviations():
     assert dict(zip(labels(landscape.parts), place.inverse, strict=True)) == pytest.approx(expected, rel=1e-12)
 
 
+def test_deviations_are_those_of_what_a_kernel_sees():
+    kernel = kernels.Standardised(kernels.SquaredExponential(1.0, np.ones(3)), X.mean(axis=0), X.std(axis=0))
+    assert coordinates_of(kernel)[0].inverse[1:4] == pytest.approx(np.full(3, 1.0 / 20.0), rel=1e-12)
+
+
 def test_constant_columns_and_unbounded_lengthscales_keep_their_logarithms():
     x = X * [1.0, 0.0, 1.0]
     assert (coordinates_of(kernels.SquaredExponential(1.0, np.ones(3)), x)[0].inverse > 0).tolist() == [

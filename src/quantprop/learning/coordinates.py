@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from quantprop.core.parameters import is_parameter, packed
+from quantprop.core.parameters import is_parameter, packed, values
 from quantprop.core.records import changed
 from quantprop.kernels import Kernel, Stationary
-from quantprop.kernels.structure import Seen, with_leaves
+from quantprop.kernels.base import Transformed
 from quantprop.runtime.jobs import sampled
+from quantprop.runtime.precision import float64
 
 SPREADS = 20.0  # standard deviations of a column in L
 
@@ -48,17 +49,20 @@ class Coordinates(NamedTuple):
 
 
 def coordinates(landscape: Any, unit: Float[np.ndarray, " theta"], bounds: Float[np.ndarray, "theta 2"]) -> Coordinates:
-    """The coordinates of a search, by the spread of the columns of X."""
-    spread = SPREADS * sampled(landscape.task.x).std(axis=0)
-
-    def with_limits(leaf: Any, seen: Seen) -> Kernel:
-        own = spread if seen is None else spread[list(seen)]
-        given = getattr(leaf, "lengthscale", None)
-        if not (isinstance(leaf, Stationary) and is_parameter(given) and np.shape(given.value) == np.shape(own)):
-            return leaf
-        return changed(leaf, lengthscale=changed(given, value=np.where(own > 0, own, np.inf)))
-
+    """The coordinates of a search, by the spread of the columns that each kernel sees."""
     parts = landscape.parts
-    limit = packed(parts._replace(kernel=with_leaves(parts.kernel, with_limits)))
+    limit = packed(parts._replace(kernel=_with_limits(parts.kernel, sampled(landscape.task.x))))
     curved = (limit != packed(parts)) & np.isfinite(limit) & np.isfinite(bounds).all(axis=1)
     return Coordinates(unit, np.where(curved, np.exp(-np.where(curved, limit, 0.0)), 0.0))
+
+
+def _with_limits(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> Kernel:
+    """The kernel with L for each lengthscale of a column of x, the rows that it is called with."""
+    if isinstance(kernel, Transformed):
+        x = np.asarray(float64(values(kernel).of)(x))
+    if kernel.inner_kernels:
+        return kernel.rebuilt(lambda part: _with_limits(part, x))
+    given, spread = getattr(kernel, "lengthscale", None), SPREADS * x.std(axis=0)
+    if not (isinstance(kernel, Stationary) and is_parameter(given) and np.shape(given.value) == np.shape(spread)):
+        return kernel
+    return changed(kernel, lengthscale=changed(given, value=np.where(spread > 0, spread, np.inf)))
