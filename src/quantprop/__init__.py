@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.runtime.compiled import cache
     from quantprop.runtime.mesh import sharded
 
-__version__ = "0.2.0"
+__version__ = "0.3.0.dev0"
 
 _HOME = {
     **dict.fromkeys(("GaussianProcessClassifier", "GaussianProcessRanker", "GaussianProcessRegressor"), "estimators"),
