@@ -165,6 +165,8 @@ ELSEWHERE = """
 import os, signal, sys
 from pathlib import Path
 
+import jax, jaxtyping  # which need on this system what is taken away
+
 for module in ("resource", "fcntl"):
     sys.modules[module] = None
 for holder, names in ((os, ("sysconf", "sched_getaffinity", "O_NONBLOCK")), (signal, ("pthread_sigmask",))):
