@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what `__getattr__` brings in on first use
     from quantprop.methods import EP, QP, VB, Laplace, PowerEP
     from quantprop.model import Model
     from quantprop.priors import Dense, Inducing, Markov, Neighbours
+    from quantprop.priors.inducing import PointsWarning
     from quantprop.projections.base import project
     from quantprop.runtime.compiled import cache
     from quantprop.runtime.mesh import sharded
@@ -49,6 +50,7 @@ _HOME = {
     "Integrated": "inference.integrated",
     "KernelWarning": "learning.starts",
     "Model": "model",
+    "PointsWarning": "priors.inducing",
     "PrecisionWarning": "inference.prediction",
     "cache": "runtime.compiled",
     "checkpointed": "learning.checkpoints",
@@ -100,6 +102,7 @@ __all__ = [
     "Model",
     "Neighbours",
     "Parameter",
+    "PointsWarning",
     "PowerEP",
     "PrecisionWarning",
     "Solution",

@@ -259,3 +259,15 @@ def test_too_few_points_for_the_levels_of_a_term_are_named():
     model = Model(BY_GROUP["intercepts"], likelihoods.Poisson(), process=Inducing(30))
     with pytest.warns(PointsWarning, match=r"30 points cannot represent the effect of each level in Categories.* use"):
         infer(model, GROUPS, OF_GROUPS, "ep")
+
+
+def test_the_levels_of_all_terms_together_have_to_fit_into_the_points():
+    two = np.column_stack([GROUPS, GROUPS[:, 1] // 2 % 5])
+    kernel = BY_GROUP["intercepts"] + kernels.Categories(0.5).on(2)
+    with pytest.warns(PointsWarning, match=r"40 points .* in Categories.* and Categories"):
+        infer(Model(kernel, likelihoods.Poisson(), process=Inducing(40)), two, OF_GROUPS, "ep")
+    dense, low = (
+        infer(Model(kernel, likelihoods.Poisson(), process=process), two, OF_GROUPS, "ep")
+        for process in (Dense(), Inducing(60))
+    )
+    assert low.log_evidence == pytest.approx(dense.log_evidence, abs=1e-3)

@@ -50,7 +50,8 @@ def climbed(
     The first step is as long as the slope, in units of `steepest`. Where inference fails, the search sees a slope back
     to the best point.
     """
-    unit, scale = search.unit, 1.0 + steepest  # of a fall, which does not depend on constants in the objective
+    unit = search.unit
+    fall = 1.0 + steepest  # where inference fails; unlike the value, without the constants of the objective
     place = coordinates(search.landscape, unit, search.bounds)
 
     def negated(u: np.ndarray) -> tuple[float, np.ndarray]:
@@ -65,7 +66,7 @@ def climbed(
         if search.nothing_to_gain(best):
             raise _NothingToGain
         if not point.usable:
-            return (-best.value + scale * (1.0 + far**2)) / steepest, 2.0 * scale * away / unit * stretch
+            return (-best.value + fall * (1.0 + far**2)) / steepest, 2.0 * fall * away / unit * stretch
         return -point.value / steepest, -point.gradient * stretch
 
     # A long step may satisfy the line search and yet end on a plateau below a point already seen: continue from that

@@ -49,22 +49,22 @@ def with_levels(kernel: Kernel, x: Float[np.ndarray, "n d"], count: int, seed: i
     points in all other columns. Their sums and differences contain every effect, so that V explains these terms.
     """
     terms = summands(kernel)
-    exact = [z if of_levels(term) else z[:0] for term, z in zip(terms, exact_points(kernel, x), strict=True)]
-    for term, z in zip(terms, exact, strict=True):
-        if len(terms) > 1 and of_levels(term) and not 0 < len(z) <= count // 2:
-            warnings.warn(f"Inducing: {count} points cannot represent the effect of each level in {term}, which will be"
-                          " treated as noise: use more than twice as many points as levels, or add neighbours=32",
-                          PointsWarning, stacklevel=2)  # fmt: skip
-            return chosen(x, count, seed)
-    rest = [term for term, z in zip(terms, exact, strict=True) if not len(z)]
-    if len(rest) == len(terms) or not rest:
+    rest = [term for term in terms if not of_levels(term)]
+    if not rest or len(rest) == len(terms):
         return chosen(x, count, seed)
-    others = seen_by(reduce(add, rest), x)
-    left = min(count - sum(map(len, exact)), len(different(others)))
-    first = rows_of_all(x, np.arange(1))
-    middle = _put(chosen(others, left, seed), reduce(add, rest), first)
-    each = [_put(z, term, middle[:1]) for term, z in zip(terms, exact, strict=True) if len(z)]
-    return np.unique(np.concatenate([middle, *each]), axis=0)
+    levels = exact_points(kernel, x, of_levels)
+    total = sum(map(len, levels))
+    if 2 * total > count or not all(len(z) or not of_levels(term) for term, z in zip(terms, levels, strict=True)):
+        effects = " and ".join(str(term) for term in terms if of_levels(term))
+        warnings.warn(f"Inducing: {count} points cannot represent the effect of each level in {effects}, which will be"
+                      " treated as noise: use at least twice as many points as levels, or add neighbours=32",
+                      PointsWarning, stacklevel=2)  # fmt: skip
+        return chosen(x, count, seed)
+    smooth, row = reduce(add, rest), rows_of_all(x, np.arange(1))
+    others = different(seen_by(smooth, x))
+    points = _put(chosen(others, min(count - total, len(others)), seed), smooth, row)
+    each = [_put(z, term, points[:1]) for term, z in zip(terms, levels, strict=True) if len(z)]
+    return np.unique(np.concatenate([points, *each]), axis=0)
 
 
 def _put(z: Float[np.ndarray, "m d"], kernel: Kernel, row: Float[np.ndarray, "1 d"]) -> Float[np.ndarray, "m d"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -24,25 +25,29 @@ EXPLAINED = Linear, Constant, *OF_LEVELS
 _independent = program(lambda term, x: independent(term.cross(x, x), ROUNDINGS * len(x) * float(jnp.finfo(x).eps)))
 
 
-def exact_points(kernel: Kernel, x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "k d"], ...]:
-    """Points that explain each term exactly: none of terms with many values, of a kernel that is one term, and of terms
-    of one form.
+def of_levels(term: Kernel) -> bool:
+    """Return whether a term has an effect, or a slope, for each level of a column."""
+    return has_few_values(term) and any(isinstance(part, OF_LEVELS) for part, _ in leaves(term))
+
+
+def has_few_values(term: Kernel) -> bool:
+    """Return whether a term is a product of effects of levels, lines and constants."""
+    return all(isinstance(part, EXPLAINED) for part, _ in leaves(term))
+
+
+def exact_points(
+    kernel: Kernel, x: Float[np.ndarray, "n d"], which: Callable[[Kernel], bool] = has_few_values
+) -> tuple[Float[np.ndarray, "k d"], ...]:
+    """Points that explain each such term exactly: none of terms with many values, of a kernel that is one term, and of
+    terms of one form.
     """
     terms = summands(kernel)
     forms = [jax.tree.structure(term) for term in terms]
     alone = [len(terms) > 1 and forms.count(form) == 1 for form in forms]
-    return tuple(_points_of(term, x) if one else x[:0] for term, one in zip(terms, alone, strict=True))
-
-
-def of_levels(term: Kernel) -> bool:
-    """Return whether a term has an effect, or a slope, for each level of a column."""
-    parts = [leaf for leaf, _ in leaves(term)]
-    return all(isinstance(part, EXPLAINED) for part in parts) and any(isinstance(part, OF_LEVELS) for part in parts)
+    return tuple(_points_of(term, x) if one and which(term) else x[:0] for term, one in zip(terms, alone, strict=True))
 
 
 def _points_of(term: Kernel, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "k d"]:
-    if not all(isinstance(leaf, EXPLAINED) for leaf, _ in leaves(term)):
-        return x[:0]
     rows = different(seen_by(term, x))
     few = len(rows) <= LEVELS
     rows = rows if few else rows[np.linspace(0, len(rows) - 1, SAMPLED).astype(int)]
