@@ -64,11 +64,11 @@ def test_help_does_not_wait_for_jax():
 def test_choices_in_help_are_those_of_the_library():
     from quantprop import methods
     from quantprop.cli import options
-    from quantprop.tables import dates, models, reading, targets
+    from quantprop.tables import dates, problems, reading, targets
 
     assert set(options.LIKELIHOODS) == set(targets.LIKELIHOODS)
     assert set(options.METHODS) == set(methods.METHODS)
-    assert (tuple(models.KERNELS), dates.DATES, (".", ",")) == (options.KERNELS, options.DATES, reading.DECIMALS)
+    assert (tuple(problems.KERNELS), dates.DATES, (".", ",")) == (options.KERNELS, options.DATES, reading.DECIMALS)
 
 
 # --- classes ---------------------------------------------------------------------------------------------------------

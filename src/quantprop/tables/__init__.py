@@ -3,7 +3,8 @@
 from quantprop.tables.encoding import Encoding
 from quantprop.tables.hazards import periods, survival
 from quantprop.tables.large import Chunks, Spool, spooled
-from quantprop.tables.models import Problem, TableModel, fit, load, problem
+from quantprop.tables.models import TableModel, load
+from quantprop.tables.problems import Problem, fit, problem
 from quantprop.tables.reading import Table, TableError, from_bytes, from_columns, missing, read
 from quantprop.tables.roles import RoleError, Roles
 from quantprop.tables.selection import Complete, complete
