@@ -23,8 +23,8 @@ from quantprop.likelihoods.base import Moments
 from quantprop.likelihoods.derived import WithFewNodes
 from quantprop.likelihoods.tilted import few_node_moments, panel_moments
 from quantprop.methods import EP, QP
-from quantprop.numerics.smooth import BLOCK, MIN_ROWS, unless_trusted
 from quantprop.numerics.special import normal_score
+from quantprop.numerics.trusted import BLOCK, MIN_ROWS, unless_trusted
 from quantprop.projections.wasserstein import few_node_w2, panel_w2
 
 ROWS = 96

@@ -12,7 +12,7 @@ import numpy as np
 from quantprop.core.records import field
 from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Moments, Normal, Scalar, Split
 from quantprop.likelihoods.classes import ClassLikelihood
-from quantprop.numerics.smooth import if_trusted
+from quantprop.numerics.trusted import if_trusted
 
 _moments = if_trusted(lambda likelihood, datum, cavity: likelihood.few_node_moments(datum, cavity))
 

@@ -21,7 +21,8 @@ from quantprop.numerics.quadrature import (
     integrate,
     panels,
 )
-from quantprop.numerics.smooth import TRUSTED_ERROR, Nodes, Peak, on_nodes, place, sums, unless_trusted
+from quantprop.numerics.smooth import TRUSTED_ERROR, Nodes, Peak, on_nodes, place, sums
+from quantprop.numerics.trusted import unless_trusted
 
 FINDABLE = 1e-8  # width of a Gaussian, in units of the likelihood's, that panels graded around the latter alone resolve
 OUTERMOST = 12.0  # standard deviations of a Gaussian that expectations look at

@@ -22,7 +22,7 @@ from quantprop.likelihoods.base import Datum, Landmarks, Likelihood, Places, lan
 from quantprop.likelihoods.classes import ClassLikelihood
 from quantprop.likelihoods.derived import ByOutput, WithFewNodes
 from quantprop.likelihoods.tilted import on_few_nodes, quadrature_moments, tilt
-from quantprop.numerics.smooth import unless_trusted
+from quantprop.numerics.trusted import unless_trusted
 from quantprop.runtime.names import check_name
 
 WINDOW, STEPS = 12.0, 33  # the integral over f is compared at this many values of g, so far about its cavity

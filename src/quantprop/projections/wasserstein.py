@@ -25,8 +25,9 @@ from quantprop.likelihoods.tilted import Tilted, on_few_nodes, quadrature_moment
 from quantprop.likelihoods.varying import OfFunction
 from quantprop.likelihoods.warped import Warped
 from quantprop.numerics.quadrature import frozen
-from quantprop.numerics.smooth import if_trusted, summed, unless_trusted
+from quantprop.numerics.smooth import summed
 from quantprop.numerics.special import norm_logpdf, normal_score
+from quantprop.numerics.trusted import if_trusted, unless_trusted
 from quantprop.projections.base import Projection
 from quantprop.projections.probit_table import variance_gap
 from quantprop.projections.wasserstein_p import nearest_wp
