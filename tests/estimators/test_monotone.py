@@ -1,17 +1,36 @@
 """Functions of known shape: constraints are kept, learning is exact, and their absence changes nothing."""
 
+import json
+from copy import deepcopy
+
 import numpy as np
 import pytest
+from safetensors.numpy import save as serialized
 from scipy.stats import norm
 from sklearn.base import clone
+from sklearn.gaussian_process.kernels import RBF
+from storage.cases import again, parts, same
 
-from quantprop import EP, GaussianProcessClassifier, GaussianProcessRegressor, Model, infer, kernels, likelihoods
+from quantprop import (
+    EP,
+    GaussianProcessClassifier,
+    GaussianProcessRegressor,
+    Model,
+    active,
+    infer,
+    integrate,
+    kernels,
+    likelihoods,
+    load,
+    predict_many,
+)
 from quantprop.core.parameters import packed
 from quantprop.inference.task import prepare
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
-from quantprop.learning.shaped import Constraint, Shape, _constrained, _landscape
+from quantprop.learning.shaped import Constraint, Shape, constrained
 from quantprop.likelihoods.binary import Sign
+from quantprop.storage.files import checksum
 
 RNG = np.random.default_rng(2)
 X = np.linspace(0.1, 10.0, 40)[:, None]
@@ -49,25 +68,47 @@ def test_it_predicts_and_has_the_attributes_of_other_models(increasing):
     value, slope = increasing.log_marginal_likelihood(increasing.kernel_.theta, eval_gradient=True)
     assert value == pytest.approx(increasing.log_marginal_likelihood_value_, abs=1e-5)
     assert np.abs(slope).max() < 0.1
-    with pytest.raises(ValueError, match="terms is not supported"):
-        increasing.posterior_.terms(NEW)
+    moved = deepcopy(increasing)
+    moved.log_marginal_likelihood(increasing.kernel_.theta, clone_kernel=False)
+    np.testing.assert_allclose(moved.predict(NEW), increasing.predict(NEW), atol=1e-5)
+
+
+def test_its_terms_add_up(increasing):
+    terms = increasing.posterior_.terms(NEW)
+    np.testing.assert_allclose(sum(part.mean for part in terms.values()), increasing.predict(NEW), atol=1e-9)
+
+
+def test_rows_are_told_under_the_constraint(increasing):
+    told = active.tell(increasing.fitted_, [[5.0], [5.1]], [9.0, 9.0]).solution
+    assert told.X.shape == (42, 1)
+    assert (np.diff(told.predict(NEW).mean) > 0).all()
+    model = told.whole.model
+    again = infer(model, told.whole.X, told.whole.data.y, "ep", tol=1e-8)
+    np.testing.assert_allclose(told.predict(NEW).mean, again.predict(rows(NEW)).mean, atol=1e-5)
+
+
+@pytest.mark.parametrize("call", [
+    lambda one: predict_many([one.posterior_], [NEW]), lambda one: one.posterior_.corrected(),
+    lambda one: integrate(one.fitted_),
+])  # fmt: skip
+def test_what_knows_the_rows_of_the_data_alone_is_refused(increasing, call):
+    with pytest.raises(ValueError, match="not supported with a constraint on the shape"):
+        call(increasing)
 
 
 def landscape_of(model, x, y, constraint):
     task = prepare(model, x, y, EP())
-    given = Landscape(task.model, task, EP(), as_objective("evidence"), tol=1e-12)
-    shapes = [Shape(0, 1, 1.0)]
-    values = rows(x), np.column_stack([y, np.zeros(len(x))])
-    return _landscape(_constrained(model, shapes), given, values, constraint)
+    return constrained(Landscape(task.model, task, EP(), as_objective("evidence"), tol=1e-12), constraint)
 
 
+INCREASING = (Shape(0, 1, 1.0),)
 MODEL = Model(kernels.SquaredExponential(1.5, 2.0), likelihoods.Gaussian(0.8))
 
 
 def test_one_virtual_row_is_exact():
     """log Z(y, c) − log Z(c) with one sign: the Gaussian evidence and Φ of the slope's mean given y, over Φ(0)."""
     x, y = X[::8], Y[::8]
-    constraint = Constraint(rows([[4.0]], 0), np.ones(1), 1.0)
+    constraint = Constraint(INCREASING, rows([[4.0]], 0), np.ones(1))
     landscape = landscape_of(MODEL, x, y, constraint)
     given = infer(Model(kernels.Derivatives(MODEL.kernel), MODEL.likelihood), rows(x), y, "ep")
     slope = given.predict(rows([[4.0]], 0))
@@ -76,7 +117,7 @@ def test_one_virtual_row_is_exact():
 
 
 def test_the_gradient_is_that_of_differences():
-    constraint = Constraint(rows([[2.0], [4.0], [9.0]], 0), np.ones(3), 1.0)
+    constraint = Constraint(INCREASING, rows([[2.0], [4.0], [9.0]], 0), np.ones(3))
     landscape = landscape_of(MODEL, X, Y, constraint)
     theta = packed(landscape.parts)
     slope = landscape.from_cold(theta).gradient
@@ -85,12 +126,13 @@ def test_the_gradient_is_that_of_differences():
         assert found == pytest.approx((up - down) / 2e-5, rel=1e-5, abs=1e-6)
 
 
-def test_what_obeys_the_constraint_is_unchanged():
+def test_what_obeys_the_constraint_is_unchanged(tmp_path):
     y = 0.5 * X[:, 0] + 0.1 * RNG.normal(size=40)
     free = GaussianProcessRegressor(method="ep").fit(X, y)
     kept = GaussianProcessRegressor(method="ep", monotone={0: "increasing"}).fit(X, y)
     assert not len(kept.constraint_.sign)
     np.testing.assert_array_equal(kept.predict(NEW), free.predict(NEW))
+    assert same(again(kept, tmp_path).constraint_, kept.constraint_)
 
 
 @pytest.mark.campaign
@@ -150,6 +192,43 @@ def test_what_is_not_supported_is_named(given, words):
         GaussianProcessClassifier(monotone={0: 1}).fit(X, np.arange(40) % 3)
 
 
-def test_files_are_refused(increasing, tmp_path):
-    with pytest.raises((TypeError, ValueError), match="cannot be stored"):
-        increasing.save(tmp_path / "model.safetensors")
+def test_files_hold_the_constraint(increasing, tmp_path):
+    increasing.save(tmp_path / "model.safetensors")
+    loaded = load(tmp_path / "model.safetensors")
+    assert same(loaded.predict(NEW, return_std=True), increasing.predict(NEW, return_std=True))
+    assert same(loaded.constraint_, increasing.constraint_)
+    assert same(loaded.loo_, increasing.loo_)
+    assert same(loaded.X_train_, increasing.X_train_)
+    assert loaded.monotone == {0: 1}
+    assert same(loaded.posterior_.whole, increasing.posterior_.whole)
+    theta = increasing.kernel_.theta
+    assert same(loaded.log_marginal_likelihood(theta, True), increasing.log_marginal_likelihood(theta, True))
+    fitted = again(increasing.fitted_, tmp_path)
+    assert same(fitted, increasing.fitted_)
+
+
+def test_files_of_classifiers(tmp_path):
+    model = GaussianProcessClassifier(4.0 * RBF(2.0), optimizer=None, method="ep", monotone={0: "increasing"})
+    loaded = again(model.fit(X, Y > 2.0), tmp_path)
+    assert same(loaded.predict_proba(NEW), model.predict_proba(NEW))
+    assert same(loaded.constraint_, model.constraint_)
+    np.testing.assert_array_equal(loaded.base_estimator_.y_train_, Y > 2.0)
+
+
+@pytest.mark.parametrize("change", [
+    lambda core: core.update(shapes=None), lambda core: core.update(wrong=None),
+    lambda core: core.update(shapes={"tuple": [{"tuple": [1, 1, 1.0]}]}),
+    lambda core: core.update(shapes={"tuple": [{"tuple": [0, 3, 1.0]}]}),
+    lambda core: core["fitted"].pop("shaped"),
+    lambda core: core["fitted"]["model"]["fields"].update(mean=0.0),
+])  # fmt: skip
+def test_files_whose_constraint_does_not_fit(increasing, tmp_path, change):
+    path = tmp_path / "model.safetensors"
+    increasing.save(path)
+    metadata, content, tensors = parts(path.read_bytes())
+    change(content["cores"][0])
+    metadata["content"] = json.dumps(content)
+    metadata["sha256"] = checksum(metadata, tensors)
+    path.write_bytes(serialized(tensors, metadata))
+    with pytest.raises(ValueError, match="is not a quantprop model"):
+        load(path)

@@ -20,7 +20,7 @@ from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, with_weight, written_out
-from quantprop.estimators.shaping import constrained
+from quantprop.estimators.shaping import with_shape
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.estimators.two_class import MultiClassModels, two_class_problems, votes
@@ -115,9 +115,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
         cores = list(starmap(build, self._problems(X, y, rows, classes, warm)))
         options = self._fit_options(self.max_iter_predict)
-        learned, constraints = zip(*(constrained(self, core, options) for core in cores), strict=True)
-        self.constraint_ = constraints[0]
-        self._finish(list(learned))
+        self._finish([with_shape(self, core, options) for core in cores])
         self._warn()
         return self
 

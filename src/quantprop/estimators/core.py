@@ -22,6 +22,7 @@ from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.mixed import MixedClasses
 from quantprop.inference.results import Ending, Fitted
+from quantprop.inference.shaped import ShapedSolution, as_shaped
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
 from quantprop.kernels.combinations import in_form_of, in_own_form
@@ -29,6 +30,7 @@ from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
+from quantprop.learning.shaped import Constraint, ShapedLandscape, constrained
 from quantprop.learning.stacking import stack
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -90,6 +92,11 @@ class LearnedAttributes:
         return self._each(lambda core: core.posterior)
 
     @property
+    def constraint_(self):
+        """The constraint on the shape of f with its virtual rows, or None; a list for several models."""
+        return self._each(lambda core: core.constraint)
+
+    @property
     def fitted_(self):
         """The result of learning: the learned model and its status; a list for several models."""
         return self._each(lambda core: as_classes(core.fitted))
@@ -128,6 +135,7 @@ class FittedCore(LearnedAttributes):
     landscape: Landscape
     fitted: Fitted
     mixture: Integrated | Stack | None = None  # over its hyperparameters, or of models of which this is the heaviest
+    constraint: Constraint | None = None  # on the shape of f
 
     @property
     def posterior(self) -> Any:
@@ -154,14 +162,22 @@ class FittedCore(LearnedAttributes):
                 "evaluate its objective at another theta"
             )
         size = self.spec.size
-        point = self.landscape.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
+        point = self.objective.from_cold(self.spec.to_ours(np.concatenate([theta, self.fitted.theta[size:]])))
         if move:
             self.fitted, self.mixture = self.fitted_at(point), None
         return point.value, self.spec.gradient_to_theirs(point.gradient)[:size]
 
+    @property
+    def objective(self) -> Landscape:
+        """The objective at any θ, given the constraint if there are virtual rows."""
+        if self.constraint is None or not isinstance(self.fitted.solution, ShapedSolution):
+            return self.landscape
+        return constrained(self.landscape, self.constraint)
+
     def fitted_at(self, point: Point) -> Fitted:
         """The same data at another point."""
-        return _fitted(self.landscape, point, "nothing-to-learn")
+        fitted = _fitted(objective := self.objective, point, "nothing-to-learn")
+        return as_shaped(fitted) if isinstance(objective, ShapedLandscape) else fitted
 
     def _cores(self) -> list[FittedCore]:
         return [self]

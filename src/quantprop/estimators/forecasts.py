@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 
 from quantprop.core.data import real_array
-from quantprop.estimators.observations import codes, learned_likelihood
+from quantprop.estimators.observations import codes
 from quantprop.estimators.shared import GaussianProcess
 from quantprop.inference.mixed import MixedPredictive
 from quantprop.inference.mixture import Mixture
@@ -128,7 +128,8 @@ class Forecasts(RegressorMixin, GaussianProcess):
 
     def _of_f(self) -> bool:
         """Return whether predictions are of f, as in scikit-learn: with known Gaussian noise."""
-        return self._named(Gaussian) and learned_likelihood(self._core).scale.fixed
+        likelihood: Any = self._core.fitted.model.likelihood
+        return self._named(Gaussian) and likelihood.scale.fixed
 
     def _as_given(self, y: np.ndarray) -> np.ndarray:
         return self._y_mean + self._y_std * y if self._labels is None else self._labels[y.astype(int)]

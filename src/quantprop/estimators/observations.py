@@ -16,7 +16,7 @@ from quantprop.estimators.rows import label_counts
 from quantprop.inference.prediction import gram_of
 from quantprop.kernels import Terms
 from quantprop.learning.sizes import size_of
-from quantprop.likelihoods import KINDS, ByOutput, Gaussian, Likelihood
+from quantprop.likelihoods import KINDS, Gaussian, Likelihood
 from quantprop.likelihoods.binary import Binary
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.runtime import jobs
@@ -58,12 +58,6 @@ def relative_precisions(alpha: Any, n: int) -> np.ndarray:
         raise ValueError(f"alpha must be a scalar or an array with same number of entries as y. "
                          f"({alpha.shape[0]} != {n})")  # fmt: skip
     return alpha.mean() / alpha
-
-
-def learned_likelihood(core: FittedCore) -> Any:
-    """The learned likelihood of y; beside constraints, which are a second output, that of the first."""
-    found = core.fitted.model.likelihood
-    return found.likelihoods[0] if isinstance(found, ByOutput) else found
 
 
 def check_factor(core: FittedCore) -> None:

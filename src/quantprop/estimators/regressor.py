@@ -27,14 +27,13 @@ from quantprop.estimators.observations import (
     codes,
     gaussian_by_name,
     is_on_real_line,
-    learned_likelihood,
     ordered,
     relative_precisions,
     starting_cutpoints,
 )
 from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, mean_and_deviation, merged, with_weight, written_out
-from quantprop.estimators.shaping import constrained
+from quantprop.estimators.shaping import with_shape
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.inference.terms import mean_of, terms_of
@@ -138,8 +137,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
         core = build(options, spec, model, x, distinct, rows)
         if self._named(Gaussian):
             check_factor(core)
-        core, self.constraint_ = constrained(self, core, options)
-        self._finish(core, X, y, which)
+        self._finish(with_shape(self, core, options), X, y, which)
         self._warn()
         return self
 
@@ -265,7 +263,7 @@ class GaussianProcessRegressor(Readable, Forecasts):
     @property
     def likelihood_(self):
         """The likelihood with its learned parameters."""
-        return values(learned_likelihood(self._core))
+        return values(self._core.fitted.model.likelihood)
 
     @property
     def mean_(self):

@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from quantprop.core.parameters import Parameter
 from quantprop.estimators.core import FitOptions, FittedCore
-from quantprop.learning.shaped import Constraint, Shape, shaped
+from quantprop.learning.shaped import Shape, shaped
 from quantprop.methods import EP
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.runtime.names import check_name
@@ -21,16 +21,14 @@ SHAPES = {"increasing": (1, 1.0), "decreasing": (1, -1.0), "convex": (2, 1.0), "
 SIGNS = {1: "increasing", -1: "decreasing"}
 
 
-def constrained(estimator: Any, core: FittedCore, options: FitOptions) -> tuple[FittedCore, Constraint | None]:
-    """The model learned again under the constraints of the estimator, if there are any, and its virtual rows; a warning
-    if a constraint is not kept.
-    """
+def with_shape(estimator: Any, core: FittedCore, options: FitOptions) -> FittedCore:
+    """The model learned again under the constraints of the estimator, with a warning if one is not kept."""
     if estimator.monotone is None:
-        return core, None
+        return core
     _check(core, options)
     names = getattr(estimator, "feature_names_in_", ())
     shapes = _shapes(estimator.monotone, names, core.fitted.solution.X.shape[1])
-    landscape, fitted, constraint = shaped(core.landscape, core.fitted, shapes, options.optimizer is not None)
+    fitted, constraint = shaped(core.landscape, core.fitted, shapes, options.optimizer is not None)
     if not constraint.kept:
         warnings.warn(
             f"monotone: with {len(constraint.sign)} virtual rows the probability of a wrong sign is still "
@@ -38,7 +36,7 @@ def constrained(estimator: Any, core: FittedCore, options: FitOptions) -> tuple[
             ConvergenceWarning,
             stacklevel=4,
         )
-    return replace(core, landscape=landscape, fitted=fitted), constraint
+    return replace(core, fitted=fitted, constraint=constraint)
 
 
 def _check(core: FittedCore, options: FitOptions) -> None:
@@ -56,7 +54,7 @@ def _check(core: FittedCore, options: FitOptions) -> None:
             raise ValueError(f"monotone is not supported with {name}: use {remedy}")
 
 
-def _shapes(monotone: Mapping[Any, Any], names: Sequence[Any], columns: int) -> list[Shape]:
+def _shapes(monotone: Mapping[Any, Any], names: Sequence[Any], columns: int) -> tuple[Shape, ...]:
     """The constraints, column by column."""
     found = []
     for column, given in monotone.items():
@@ -70,4 +68,4 @@ def _shapes(monotone: Mapping[Any, Any], names: Sequence[Any], columns: int) -> 
             found.append(Shape(int(at), *SHAPES[name]))
     if not found:
         raise ValueError('monotone must name a column, as in {"dose": "increasing"}; got {}')
-    return found
+    return tuple(found)

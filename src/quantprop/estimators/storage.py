@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,7 @@ _PARAMETERS = {  # what cannot be stored of valid parameters
     ),
     "random_state": _optional(WHOLE, words="or None (a generator cannot be stored)"),
     "mean": Rule(f"a name, {records.MEAN.words}", lambda value: isinstance(value, str) or records.MEAN.holds(value)),
-    "monotone": Rule("None (a model with constraints cannot be stored yet)", lambda value: value is None),
+    "monotone": _optional(instance("a mapping", Mapping)),
     **dict.fromkeys(("warm_start", "copy_X_train", "normalize_y"), records.FLAG),
 }  # fmt: skip
 _COMMON = {

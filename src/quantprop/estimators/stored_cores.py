@@ -18,12 +18,15 @@ from quantprop.estimators.foreign import Foreign, Source
 from quantprop.estimators.translate import KernelSpec, translate, untranslated
 from quantprop.inference.classes import as_factors
 from quantprop.inference.integrated import Integrated
+from quantprop.inference.shaped import ShapedSolution
+from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
 from quantprop.kernels import Kernel
 from quantprop.kernels.combinations import in_form_of
 from quantprop.learning.landscape import Landscape
 from quantprop.learning.objectives import as_objective
+from quantprop.learning.shaped import Constraint, Shape
 from quantprop.model import Model
 from quantprop.storage import fitted as learned
 from quantprop.storage import integrated as mixtures
@@ -33,7 +36,15 @@ from quantprop.storage.records import REGISTRY, Kind, Registry, Rule, decode, en
 
 WHOLE = records.BY_TYPE[int]
 _MIXTURES: dict[str, tuple[type, Any]] = {"integrated": (Integrated, mixtures), "stack": (Stack, stacked)}
-_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", *_MIXTURES}
+_LATER = {*_MIXTURES, "shapes", "wrong"}  # missing in files of older versions
+_PARTS = {"fitted", "kernel", "likelihood", "mean", "max_sweeps", *_LATER}
+_SHAPE = Rule("a column, 1 or 2, and a sign", lambda one: (
+    isinstance(one, tuple) and len(one) == 3 and type(one[0]) is int and one[1] in (1, 2) and one[2] in (-1.0, 1.0)
+))  # fmt: skip
+_CONSTRAINT = {
+    "shapes": Rule("None or shapes of columns", lambda found: found is None or all(map(_SHAPE.holds, found))),
+    "wrong": instance("None or a probability", float, type(None)),
+}
 
 _KERNELS = (
     sk.ConstantKernel, sk.RBF, sk.Matern, sk.RationalQuadratic, sk.ExpSineSquared, sk.DotProduct, sk.WhiteKernel,
@@ -80,18 +91,21 @@ def packed(core: FittedCore, prefix: str, tensors: dict[str, np.ndarray]) -> dic
             name: store.packed(mixture, f"{prefix}{name}.", tensors) if isinstance(mixture, kind) else None
             for name, (kind, store) in _MIXTURES.items()
         },
+        "shapes": encode(core.constraint and core.constraint.shapes, "shapes"),
+        "wrong": core.constraint and core.constraint.wrong,
     }
 
 
 def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     """A learned model from JSON and tensors, checked to fit together."""
-    whole = isinstance(node, dict) and set(node) | set(_MIXTURES) == _PARTS  # older files lack mixtures
+    whole = isinstance(node, dict) and set(node) | _LATER == _PARTS
     require(whole, "a model has unexpected or missing parts")
     given = [(name, node[name]) for name in _MIXTURES if node.get(name) is not None]
     require(len(given) < 2, "a model has two mixtures")
     mixture = next((_MIXTURES[name][1].unpacked(part, f"{prefix}{name}.", shelf) for name, part in given), None)
     fitted = as_factors(learned.unpacked(node["fitted"], prefix, shelf))
-    start = learned.fields_of(node, {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": WHOLE})
+    rules = {"likelihood": records.LIKELIHOOD, "mean": records.MEAN, "max_sweeps": WHOLE, **_CONSTRAINT}
+    start = learned.fields_of(dict.fromkeys(_LATER) | node, rules)
     known = fitted.model.kernel
     spec = _spec(decode(node["kernel"], "kernel", BOTH), known)
     model = Model(in_form_of(known, spec.kernel), start["likelihood"], start["mean"], fitted.model.process)
@@ -103,7 +117,17 @@ def unpacked(node: Any, prefix: str, shelf: Shelf) -> FittedCore:
     task = prepare(model, x, y, method, rows["weights"], *used)
     landscape = Landscape(model, task, method, objective, True, INFERENCE_TOLERANCE, start["max_sweeps"])
     require(len(theta_of(landscape.parts)) == len(fitted.theta), "kernel and learned model differ")
-    return FittedCore(spec, landscape, fitted, mixture)
+    return FittedCore(spec, landscape, fitted, mixture, _constraint(start["shapes"], start["wrong"], fitted.solution))
+
+
+def _constraint(shapes: tuple | None, wrong: float | None, solution: Solution) -> Constraint | None:
+    """The constraint behind a solution, whose virtual rows it has."""
+    if shapes is None:
+        require(wrong is None and not isinstance(solution, ShapedSolution), "a constraint has no shapes")
+        return None
+    fits = shapes and wrong is not None and max(column for column, *_ in shapes) < solution.X.shape[1]
+    require(fits, "a constraint does not fit its model")
+    return Constraint.of(tuple(Shape(*shape) for shape in shapes), solution, float(wrong or 0.0))
 
 
 def _spec(kernel: Any, known: Kernel) -> KernelSpec:

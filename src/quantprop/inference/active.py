@@ -15,8 +15,10 @@ from quantprop.inference.inferring import infer
 from quantprop.inference.information import expected, of_mean
 from quantprop.inference.predictive import NO_VARIANCE, Predictive
 from quantprop.inference.results import Fitted
+from quantprop.inference.shaped import ShapedSolution
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import task_of
+from quantprop.kernels import Derivatives
 from quantprop.likelihoods.base import encode, observed
 from quantprop.runtime.arguments import checked, choice, whole
 
@@ -143,16 +145,21 @@ def tell(model: M, X: Any, y: Any, *, weights: Any = None, exposure: Any = None,
     >>> len(active.tell(solution, [[3.0]], [1]).X)
     3
     """
+    given: dict[str, Any] = {"weights": weights, "exposure": exposure, "trials": trials}
     if isinstance(model, Fitted):
-        return replace(model, solution=tell(model.solution, X, y, weights=weights, exposure=exposure, trials=trials))
+        return replace(model, solution=tell(model.solution, X, y, **given))
     if not isinstance(model, Solution):
         raise TypeError(f"model must be a Solution or a Fitted; got {type(model).__name__}: for an estimator pass "
                         "model.fitted_")  # fmt: skip
+    if isinstance(model, ShapedSolution):
+        rows = Derivatives.rows(inputs(X, "X", features=model.X.shape[1]))
+        whole: Any = tell(model.whole, rows, np.column_stack([y, np.zeros(len(rows))]), **given)
+        return model.of(whole)  # pyright: ignore[reportReturnType]
     task, n = task_of(model), len(model.X)
     likelihood, x = task.model.plain_likelihood, inputs(X, "X", features=model.X.shape[1])
     more = encode(likelihood, observed(y, likelihood, len(x)), (len(x),), exposure, trials)
     y, *scales = (np.concatenate([old[:n], new]) for old, new in zip(task.data, more, strict=True))
-    given: dict[str, Any] = dict(zip(("exposure", "trials"), scales, strict=True))
+    given = dict(zip(("exposure", "trials"), scales, strict=True))
     total = np.concatenate([task.weight.total[:n], row_weights(weights, len(x))])
     sites = Natural(*(np.concatenate([part, np.zeros(len(x))]) for part in (model.sites.nu, model.sites.tau)))
     return infer(

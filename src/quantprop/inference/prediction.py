@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from quantprop.core.data import bucket, pad
 from quantprop.core.gaussian import Natural, Normal
-from quantprop.inference.task import Task, more_columns, weight_of
+from quantprop.inference.task import Task, more_columns, refuse_shaped, weight_of
 from quantprop.kernels import Kernel
 from quantprop.methods import Method
 from quantprop.methods.base import Weight
@@ -67,6 +67,7 @@ class PaddedRows(NamedTuple):
 
 def padded_rows(solution: Solution) -> PaddedRows:
     """The rows of a solution, padded."""
+    refuse_shaped(solution)
     n, sites = len(solution.X), solution.sites
     weight = weight_of(np.ones(n) if solution.weights is None else solution.weights, bucket(n))
     padded = jax.tree.map(lambda part: more_columns(np.asarray(part), bucket(n) - n), sites)

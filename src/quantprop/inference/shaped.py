@@ -2,46 +2,74 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+import jax
+import numpy as np
 
 from quantprop.core.data import inputs
 from quantprop.core.gaussian import Normal
-from quantprop.inference.predictive import Predictive, predictive_of
+from quantprop.core.records import changed
+from quantprop.inference.results import Fitted
 from quantprop.inference.solution import Solution
+from quantprop.inference.terms import Parts
 from quantprop.kernels import Derivatives
+from quantprop.likelihoods.base import Datum
+from quantprop.model import Model
 
 
 @dataclass(frozen=True)
 class ShapedSolution(Solution):
-    """A `Solution` of rows of `kernels.Derivatives`, values of output 0 and signs of derivatives of output 1, whose
-    predictions are of values. X, sites and marginals begin with the rows of the data; loo has only these.
+    """The posterior of f under signs of its derivatives: model, X, sites, marginals and loo are those of the data.
+
+    Attributes:
+        whole: the posterior at rows of `kernels.Derivatives`, values of output 0 and signs of derivatives of output 1.
     """
 
+    whole: Any = None
+
     @classmethod
-    def of(cls, solution: Solution) -> ShapedSolution:
+    def of(cls, whole: Solution) -> ShapedSolution:
         """The same posterior."""
-        given: dict[str, Any] = {field.name: getattr(solution, field.name) for field in fields(solution)}
-        given["loo"] = solution.loo[solution.X[:, -1] == 0]
-        return cls(**given)
+        given = whole.X[:, -1] == 0
+        kernel, likelihood, mean, process = (getattr(whole.model, part.name) for part in fields(Model))
+        model: Any = Model(kernel.kernel, likelihood.likelihoods[0], mean.mean, process)
+        rows = whole.sites, whole.marginals, whole.loo, whole.weights, whole.data
+        sites, marginals, loo, weights, (y, *scales) = jax.tree.map(lambda part: part[given], rows)
+        return cls(
+            model, whole.method, whole.X[given, :-1], sites, marginals, whole.log_evidence, loo, whole.status, weights,
+            Datum(y[:, 0], *scales), whole=whole,
+        )  # fmt: skip
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
-        x = inputs(Xnew, "Xnew", features=self.X.shape[1] - 1)
-        return super().predict(Derivatives.rows(x), full_cov)
+        return self.whole.predict(Derivatives.rows(inputs(Xnew, "Xnew", features=self.X.shape[1])), full_cov)
 
     def derivative(self, Xnew: Any, column: int, order: int = 1) -> Normal:
         """The posterior of a derivative of f at new inputs."""
-        x = inputs(Xnew, "Xnew", features=self.X.shape[1] - 1)
-        return super().predict(Derivatives.rows(x, column, order))
+        x = inputs(Xnew, "Xnew", features=self.X.shape[1])
+        return self.whole.predict(Derivatives.rows(x, column, order))
 
-    def predict_y(
-        self, Xnew: Any, *, exposure: Any = None, trials: Any = None, output: int | None = None
-    ) -> Predictive:
-        """The distribution of y at new inputs: mean, variance, cdf, quantile, log_prob and sample."""
-        likelihood: Any = self.model.plain_likelihood
-        return predictive_of(likelihood.likelihoods[0], self.predict(Xnew), exposure, trials, output)
+    def in_full(self, of: Parts, x: np.ndarray) -> tuple[Solution, Parts, np.ndarray]:
+        """The posterior at all rows, and parts of f and inputs as it takes them."""
+        whole = self.whole.model.plain_kernel
+        kernels = tuple(changed(whole, kernel=part) for part in of.kernels)
+        return self.whole, of._replace(kernels=kernels), Derivatives.rows(x)
 
-    def terms(self, Xnew: Any) -> Any:
-        """Raise: terms of a constrained function are not available."""
-        raise ValueError("terms is not supported with a constraint on the shape of f: fit without monotone=")
+    @property
+    def _learned_mean(self) -> Any:
+        return self.whole._learned_mean
+
+
+def as_shaped(fitted: Fitted) -> Fitted:
+    """A fit to rows of values and signs in terms of the values alone."""
+    solution = ShapedSolution.of(fitted.solution)
+    return replace(fitted, model=solution.model, solution=solution)
+
+
+def as_rows(fitted: Fitted) -> Fitted:
+    """The reverse, for files; other fits as they are."""
+    if not isinstance(fitted.solution, ShapedSolution):
+        return fitted
+    return replace(fitted, model=fitted.solution.whole.model, solution=fitted.solution.whole)

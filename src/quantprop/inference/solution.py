@@ -21,7 +21,7 @@ from quantprop.inference.prediction import draws, predicted, predictor_of, proce
 from quantprop.inference.predictive import Forecast, Predictive, ahead, predictive_of
 from quantprop.inference.sobol import Sobol, sobol
 from quantprop.inference.status import Status
-from quantprop.inference.terms import Effects, FixedEffect, effects_at, fixed_effects
+from quantprop.inference.terms import Effects, FixedEffect, Parts, effects_at, fixed_effects
 from quantprop.likelihoods.base import Datum
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -159,6 +159,10 @@ class Solution:
         if not np.isfinite(self.log_evidence):
             raise ValueError(f"inference failed ({self.status.reason}): its posterior cannot be used as a prior")
         return replace(self.model, mean=as_fixed(self.model.mean), process=process_after(self))
+
+    def in_full(self, of: Parts, x: np.ndarray) -> tuple[Solution, Parts, np.ndarray]:
+        """The posterior at all rows, and parts of f and inputs as it takes them."""
+        return self, of, x
 
     def terms(self, Xnew: Any) -> Effects:
         """The posterior of each term of a sum of kernels at new inputs, by name: mean and variance; `.sample(n)` has

@@ -168,6 +168,7 @@ _likelihood_start = program(lambda likelihood, data: Natural(*each_row(likelihoo
 
 def task_of(solution: Any) -> Task:
     """The rows behind a solution, prepared again; raises if this process does not have all that it was learned from."""
+    refuse_shaped(solution)
     data = solution.data
     if data is None:
         raise ValueError("fitted has no observations (its file was written by an earlier version): fit again")
@@ -179,6 +180,12 @@ def task_of(solution: Any) -> Task:
             "the job that fitted it, or fit a sample of the rows"
         )
     return task
+
+
+def refuse_shaped(solution: Any) -> None:
+    """Raise for a constrained function, whose posterior does not follow from the rows of the data alone."""
+    if hasattr(solution, "whole"):
+        raise ValueError("not supported with a constraint on the shape of f: fit without monotone=")
 
 
 def more_columns(rows: np.ndarray, more: int) -> np.ndarray:

@@ -143,6 +143,7 @@ def _posterior(solution: Solution, of: Parts, x: np.ndarray, own_of: Any) -> Any
     """The posterior of all parts at padded inputs, their prior (co)variances, and the change of each part with each
     standardised parameter of a learned mean (parts × k × p).
     """
+    solution, of, x = solution.in_full(of, x)
     model, learned, k = solution.model, solution._learned_mean, len(x)
     new, train = (pad(rows, bucket(len(rows))) for rows in (x, solution.X))
     process = model.plain_process.facing(model.plain_kernel, solution.X, x).split(model.plain_kernel, of.kernels)

@@ -10,7 +10,6 @@ from jaxtyping import Array, Float
 
 from quantprop.core.records import field
 from quantprop.kernels.base import Combined, Kernel, Matrix, Others, Pairs, Point, Points
-from quantprop.kernels.derivatives import Derivatives
 from quantprop.kernels.pairs import prefixed, without_prefix
 
 OWN = "differences: "  # before the names of pieces of pairs, which are of both points of every row
@@ -227,4 +226,4 @@ def in_own_form(kernel: Kernel) -> Kernel:
     """The reverse: the kernel of one function, unless classes have a kernel each."""
     if isinstance(kernel, PerClass):
         return kernel.kernels[0] if len(kernel.kernels) == 1 else kernel
-    return kernel.kernel if isinstance(kernel, Difference | Derivatives) else kernel
+    return kernel.kernel if isinstance(kernel, Difference) else kernel

@@ -20,7 +20,8 @@ from quantprop.core.parameters import box, is_parameter, labels, packed
 from quantprop.core.records import changed
 from quantprop.inference.inferring import infer
 from quantprop.inference.results import Fitted
-from quantprop.inference.shaped import ShapedSolution
+from quantprop.inference.shaped import ShapedSolution, as_shaped
+from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
 from quantprop.kernels import Derivatives
 from quantprop.learning.evaluation import Declared
@@ -49,13 +50,22 @@ class Shape(NamedTuple):
 
 
 class Constraint(NamedTuple):
-    """Virtual rows, with the code of their derivative, and their signs; the largest probability of a wrong sign left on
-    the candidates, which span the data.
+    """Shapes, their virtual rows with codes of derivatives, and the signs of these; the largest probability of a wrong
+    sign left on the candidates, which span the data.
     """
 
+    shapes: tuple[Shape, ...]
     X: Float[np.ndarray, "m d+1"]
     sign: Float[np.ndarray, " m"]
-    wrong: float
+    wrong: float = 1.0
+
+    @classmethod
+    def of(cls, shapes: tuple[Shape, ...], solution: Solution, wrong: float = 1.0) -> Constraint:
+        """The virtual rows behind a solution."""
+        if not isinstance(solution, ShapedSolution):
+            return cls(shapes, np.zeros((0, solution.X.shape[1] + 1)), np.zeros(0), wrong)
+        virtual = solution.whole.X[:, -1] != 0
+        return cls(shapes, solution.whole.X[virtual], solution.whole.data.y[virtual, 0], wrong)
 
     @property
     def kept(self) -> bool:
@@ -79,38 +89,36 @@ class ShapedLandscape(Landscape):
         return point._replace(value=point.value - alone.value, gradient=point.gradient - alone.gradient)
 
 
-def shaped(landscape: Landscape, fitted: Fitted, shapes: list[Shape], learns: bool) -> tuple[Any, Fitted, Constraint]:
-    """The landscape, result and virtual rows under constraints, from an unconstrained fit to the same rows, which stays
-    if it obeys them.
+def shaped(landscape: Landscape, fitted: Fitted, shapes: tuple[Shape, ...], learns: bool) -> tuple[Fitted, Constraint]:
+    """The result and virtual rows under constraints, from a free fit to the same rows, which is returned if it
+    obeys them.
 
     Otherwise learning starts from the starting values of the kernel, at which the first virtual rows are placed.
     """
-    task, n = landscape.task, len(landscape.task.x)
-    values = Derivatives.rows(task.x), np.column_stack([task.data.y[:n], np.zeros(n)])
-    model, none = _constrained(fitted.model, shapes), Constraint(np.zeros((0, values[0].shape[1])), np.zeros(0), 1.0)
-    constraint, sites = _placed(
-        model, landscape, values, none, fitted.solution.sites, shapes, 1 if learns else MAX_ROWS
-    )
+    none, free, rounds = Constraint.of(shapes, fitted.solution), fitted.solution.sites, 1 if learns else MAX_ROWS
+    constraint, sites = _placed(fitted.model, landscape, none, free, rounds)
     if not len(constraint.sign):
-        return landscape, fitted, constraint
-    start = packed(landscape.parts)
+        return fitted, constraint
+    model, start = fitted.model, packed(landscape.parts)
     if learns:
-        model = _constrained(landscape.model, shapes)
-        first, its_sites = _placed(model, landscape, values, none, fitted.solution.sites, shapes)
+        model = landscape.model
+        first, its_sites = _placed(model, landscape, none, free)
         constraint, sites = (first, its_sites) if len(first.sign) else (constraint, sites)
     for _ in range(MAX_SEARCHES if learns else 0):
-        both, before = _landscape(model, landscape, values, constraint), len(constraint.sign)
+        both, before = constrained(landscape, constraint, model), len(constraint.sign)
         both.warmed(packed(both.parts), sites)
-        bounds = _bounds(both.parts, task.x)
-        fitted = learn(both, [np.clip(start, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
-        model, start = fitted.model, fitted.theta
-        constraint, sites = _placed(model, landscape, values, constraint, fitted.solution.sites, shapes)
+        bounds = _bounds(both.parts, landscape.task.x)
+        learned = learn(both, [np.clip(start, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
+        fitted, start = as_shaped(learned), learned.theta
+        model = fitted.model
+        constraint, sites = _placed(model, landscape, constraint, learned.solution.sites)
         if len(constraint.sign) == before:
             break
-    both = _landscape(model, landscape, values, constraint)
+    both = constrained(landscape, constraint, model)
     both.warmed(packed(both.parts), sites)
-    found = fitted_at(both, both.at(packed(both.parts)), fitted.trace, fitted.status)
-    return both, replace(found, solution=ShapedSolution.of(found.solution)), constraint
+    names = dict(zip(labels(both.parts), labels(landscape.parts), strict=True))
+    ending = replace(fitted.status, at_bounds=tuple(names.get(name, name) for name in fitted.status.at_bounds))
+    return as_shaped(fitted_at(both, both.at(packed(both.parts)), fitted.trace, ending)), constraint
 
 
 def _bounds(parts: Declared, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "theta 2"]:
@@ -123,7 +131,18 @@ def _bounds(parts: Declared, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "
     return bounds
 
 
-def _constrained(model: Model, shapes: list[Shape]) -> Any:
+def constrained(landscape: Landscape, constraint: Constraint, values: Model | None = None) -> ShapedLandscape:
+    """The landscape of the same rows under a constraint, of its own model or one at other values."""
+    model = with_derivatives(values or landscape.model, constraint.shapes)
+    settings = landscape.method, landscape.objective, True, landscape.tol, landscape.max_sweeps
+    signs = np.column_stack([constraint.sign, np.ones(len(constraint.sign))])
+    whole = ShapedLandscape(model, _task(model, landscape, constraint), *settings)
+    alone = Landscape(model, prepare(model, constraint.X, signs, landscape.method), *settings,
+                      known_parts=_without_priors(whole.parts))  # fmt: skip
+    return replace(whole, constraint=alone)
+
+
+def with_derivatives(model: Model, shapes: tuple[Shape, ...]) -> Any:
     """The model whose rows may be derivatives, with signs as a second output."""
     order, columns = max(shape.order for shape in shapes), tuple(sorted({shape.column for shape in shapes}))
     return Model(
@@ -132,25 +151,15 @@ def _constrained(model: Model, shapes: list[Shape]) -> Any:
     )  # fmt: skip
 
 
-def _task(model: Model, landscape: Landscape, values: Any, constraint: Constraint, alone: bool = False) -> Task:
-    """The rows of data and constraint together, or those of the constraint alone."""
+def _task(model: Model, landscape: Landscape, constraint: Constraint) -> Task:
+    """The rows of data and constraint together."""
     task, n, m = landscape.task, len(landscape.task.x), len(constraint.sign)
-    signs = np.column_stack([constraint.sign, np.ones(m)])
-    if alone:
-        return prepare(model, constraint.X, signs, landscape.method)
-    X, y = np.concatenate([values[0], constraint.X]), np.concatenate([values[1], signs])
+    X = np.concatenate([Derivatives.rows(task.x), constraint.X])
+    y = np.column_stack([np.append(task.data.y[:n], constraint.sign), np.repeat([0.0, 1.0], [n, m])])
     rows = {"weights": task.weight.total, "exposure": task.data.exposure, "trials": task.data.trials}
     used = {"weights", *model.likelihood.scaled_by}
-    more = {name: np.concatenate([np.asarray(own)[:n], np.ones(m)]) for name, own in rows.items() if name in used}
+    more = {name: np.append(np.asarray(own)[:n], np.ones(m)) for name, own in rows.items() if name in used}
     return prepare(model, X, y, landscape.method, **more)
-
-
-def _landscape(model: Model, landscape: Landscape, values: Any, constraint: Constraint) -> ShapedLandscape:
-    settings = landscape.method, landscape.objective, True, landscape.tol, landscape.max_sweeps
-    whole = ShapedLandscape(model, _task(model, landscape, values, constraint), *settings)
-    alone = Landscape(model, _task(model, landscape, values, constraint, alone=True), *settings,
-                      known_parts=_without_priors(whole.parts))  # fmt: skip
-    return replace(whole, constraint=alone)
 
 
 def _without_priors(parts: Declared) -> Declared:
@@ -158,21 +167,21 @@ def _without_priors(parts: Declared) -> Declared:
 
 
 def _placed(
-    model: Model, landscape: Landscape, values: Any, constraint: Constraint, sites: Natural, shapes: list[Shape],
-    rounds: int = MAX_ROWS,
-) -> tuple[Constraint, Natural]:  # fmt: skip
+    model: Model, landscape: Landscape, constraint: Constraint, sites: Natural, rounds: int = MAX_ROWS
+) -> tuple[Constraint, Natural]:
     """Virtual rows added at fixed hyperparameters until the tolerance or their limit is reached, and all sites."""
-    x, first = landscape.task.x, len(constraint.sign)
-    candidates = {shape: _candidates(x, shape.column) for shape in shapes}
+    x, first, model = landscape.task.x, len(constraint.sign), with_derivatives(model, constraint.shapes)
+    candidates = {shape: _candidates(x, shape.column) for shape in constraint.shapes}
     while True:
-        task = _task(model, landscape, values, constraint)
-        rows = {name: getattr(task.data, name)[: len(task.x)] for name in model.likelihood.scaled_by}
-        sites = Natural(*(np.pad(part, (0, len(task.x) - len(part))) for part in (sites.nu, sites.tau)))
+        task = _task(model, landscape, constraint)
+        n = len(task.x)
+        rows = {name: getattr(task.data, name)[:n] for name in model.likelihood.scaled_by}
+        sites = Natural(*(np.pad(part, (0, n - len(part))) for part in (sites.nu, sites.tau)))
         solution = ShapedSolution.of(infer(
-            model, task.x, task.data.y[: len(task.x)], landscape.method, tol=landscape.tol, sites=sites,
-            weights=task.weight.total[: len(task.x)], **rows,
+            model, task.x, task.data.y[:n], landscape.method, tol=landscape.tol, sites=sites,
+            weights=task.weight.total[:n], **rows,
         ))  # fmt: skip
-        sites, new, wrong = solution.sites, [], 0.0
+        sites, new, wrong = solution.whole.sites, [], 0.0
         for shape, some in candidates.items():
             f = solution.derivative(some, shape.column, shape.order)
             p = ndtr(-shape.sign * f.mean / np.sqrt(f.variance))
@@ -185,8 +194,9 @@ def _placed(
         if not new or not solution.converged or len(constraint.sign) - first >= rounds:
             return constraint, sites
         added = np.array([[*row, code] for row, code, _ in new])
-        constraint = Constraint(np.concatenate([constraint.X, added]),
-                                np.concatenate([constraint.sign, [sign for *_, sign in new]]), wrong)  # fmt: skip
+        constraint = constraint._replace(
+            X=np.concatenate([constraint.X, added]), sign=np.append(constraint.sign, [sign for *_, sign in new])
+        )
 
 
 def _worst(p: np.ndarray, candidates: np.ndarray, known: np.ndarray, reach: np.ndarray, most: int) -> list[int]:

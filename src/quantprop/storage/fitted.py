@@ -14,9 +14,14 @@ from quantprop.core.parameters import declared, free
 from quantprop.inference.classes import as_classes, as_factors
 from quantprop.inference.prediction import prior_of
 from quantprop.inference.results import WRITERS, Ending, Fitted, Step
+from quantprop.inference.shaped import ShapedSolution, as_rows, as_shaped
 from quantprop.inference.solution import Solution, Status
 from quantprop.inference.varying import kind_of
+from quantprop.kernels import Derivatives
+from quantprop.likelihoods import ByOutput
 from quantprop.likelihoods.base import Datum
+from quantprop.likelihoods.binary import Sign
+from quantprop.means import OfValues
 from quantprop.methods import Method
 from quantprop.methods.base import each_row
 from quantprop.model import Model, mean_at
@@ -94,7 +99,8 @@ def loaded(document: ModelFile) -> Fitted:
 
 def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     """A learned model as JSON; its arrays go to `tensors`, with the prefix before their names."""
-    fitted = as_factors(fitted)
+    shaped = isinstance(fitted.solution, ShapedSolution)
+    fitted = as_rows(as_factors(fitted))
     solution, trace = fitted.solution, fitted.trace
     if fitted.model is not solution.model:
         raise ValueError("fitted.model and fitted.solution.model must be the same object")
@@ -119,6 +125,7 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
         "objective": fitted.objective,
         "objective_value": encode(float(fitted.objective_value), "objective_value"),
         "reasons": encode(tuple(step.reason for step in trace), "trace"),
+        **({"shaped": True} if shaped else {}),
     }
 
 
@@ -135,7 +142,8 @@ def check_finite(arrays: dict[str, Any], status: Any) -> None:
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     """A learned model from JSON and tensors, checked to fit together."""
-    require(isinstance(content, dict) and set(content) == set(_PARTS), "a learned model has wrong entries")
+    whole = isinstance(content, dict) and set(content) - {"shaped"} == set(_PARTS)
+    require(whole, "a learned model has wrong entries")
     model, method = decode(content["model"], "model"), decode(content["method"], "method")
     require(isinstance(model, Model) and isinstance(method, Method), "model or method has the wrong type")
     x, rows = inputs_and_rows(prefix, shelf, functions=_functions_of(model))
@@ -148,7 +156,21 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
         weights_of(prefix, len(x), shelf), _data(model, prefix, len(x), shelf), _posterior(prefix, model, shelf),
     )  # fmt: skip
     trace, ending = _trace(scalars["reasons"], size, prefix, shelf), ended(ENDING, content["ending"])
-    return as_classes(Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending))
+    fitted = Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
+    if "shaped" in content:
+        _check_signs(solution)
+        return as_shaped(fitted)
+    return as_classes(fitted)
+
+
+def _check_signs(solution: Solution) -> None:
+    """Refuse a solution that has not values of f in output 0 and signs of its derivatives in output 1."""
+    model: Any = solution.model
+    forms = (Derivatives, ByOutput, OfValues)
+    form = all(map(isinstance, (model.kernel, model.likelihood, model.mean), forms)) and solution.data is not None
+    require(form and isinstance(model.likelihood.likelihoods[-1], Sign), "a shaped model has no signs of derivatives")
+    own = solution.X[:, -1] == 0
+    require(own.any() and np.array_equal(solution.data.y[:, 1] == 0, own), "signs and rows of derivatives differ")  # pyright: ignore
 
 
 def _functions_of(model: Model) -> tuple[int, ...]:

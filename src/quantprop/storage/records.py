@@ -224,6 +224,8 @@ def encode(value: Any, where: str, registry: Registry = REGISTRY, depth: int = 0
     if isinstance(value, (list, tuple)):
         entries = [encode(entry, f"{where}[{i}]", registry, depth + 1) for i, entry in enumerate(value)]
         return {"tuple" if isinstance(value, tuple) else "list": entries}
+    if isinstance(value, Mapping):
+        return {"mapping": encode(tuple(value.items()), where, registry, depth + 1)}
     if isinstance(value, (np.ndarray, jax.Array)):
         return _encoded_array(np.asarray(value), where)
     kind = registry.of(value, where)
@@ -263,6 +265,9 @@ def decode(node: Any, where: str, registry: Registry = REGISTRY, depth: int = 0)
         require(isinstance(entries, list), f"{where} is not a list")
         parts = (decode(entry, f"{where}[{i}]", registry, depth + 1) for i, entry in enumerate(entries))
         return tuple(parts) if name == "tuple" else list(parts)
+    if keys == {"mapping"}:
+        with refusing(f"{where} is not a mapping"):
+            return dict(decode(node["mapping"], where, registry, depth + 1))
     if keys == {"array", "shape", "values"}:
         return _decoded_array(node["array"], node["shape"], node["values"], where)
     require(keys == {"type", "fields"}, f"{where} has an unknown form")
