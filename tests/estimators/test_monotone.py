@@ -5,6 +5,7 @@ from copy import deepcopy
 
 import numpy as np
 import pytest
+from commands.calls import call, rows_of
 from safetensors.numpy import save as serialized
 from scipy.stats import norm
 from sklearn.base import clone
@@ -14,6 +15,7 @@ from storage.cases import again, parts, same
 from quantprop import (
     EP,
     GaussianProcessClassifier,
+    GaussianProcessRanker,
     GaussianProcessRegressor,
     Model,
     active,
@@ -71,6 +73,71 @@ def test_it_predicts_and_has_the_attributes_of_other_models(increasing):
     moved = deepcopy(increasing)
     moved.log_marginal_likelihood(increasing.kernel_.theta, clone_kernel=False)
     np.testing.assert_allclose(moved.predict(NEW), increasing.predict(NEW), atol=1e-5)
+
+
+def test_its_evidence_is_that_of_y_given_the_signs(increasing):
+    whole, constraint = increasing.posterior_.whole, increasing.constraint_
+    values, signs = whole.X[:, -1] == 0, whole.X[:, -1] != 0
+    alone = infer(whole.model, whole.X[signs], whole.data.y[signs], "ep", tol=1e-8)
+    assert increasing.posterior_.log_evidence == pytest.approx(whole.log_evidence - alone.log_evidence, abs=1e-6)
+    assert values.sum() == 40
+    np.testing.assert_array_equal(constraint.X, whole.X[signs])
+    assert "increasing in 0: " in str(increasing.summary())
+    assert increasing.summary().record["models"][0]["constraint"]["virtual_rows"] == len(constraint.sign)
+
+
+def test_a_formula_may_have_the_constraint(tmp_path):
+    import pandas as pd
+
+    frame = pd.DataFrame({"age": np.zeros(20), "dose": X[::2, 0]})
+    settings = {"optimizer": None, "method": "ep"}
+    by_term = GaussianProcessRegressor("se(dose, monotone=increasing)", **settings).fit(frame, Y[::2])
+    assert by_term.constraint_.shapes == INCREASING
+    assert len(by_term.constraint_.sign)
+    by_argument = GaussianProcessRegressor("se(dose)", monotone={"dose": 1}, **settings).fit(frame, Y[::2])
+    np.testing.assert_array_equal(by_term.predict(frame), by_argument.predict(frame))
+    assert same(again(by_term, tmp_path).predict(frame), by_term.predict(frame))
+    assert kernels.Terms("se(dose, monotone=convex)").spelled == "se(dose, monotone=convex)"
+
+
+@pytest.mark.parametrize(("formula", "words"), [
+    ("se(0, monotone=rising)", "increasing, decreasing, convex, concave"), ("se(0, monotone=1)", "increasing, decr"),
+    ("se(0, 1, monotone=convex)", "one column"), ("se(0, monotone~convex)", "takes '='"),
+    ("linear(0, monotone=convex)", "no option 'monotone'"),
+])  # fmt: skip
+def test_wrong_constraints_of_formulas_are_named(formula, words):
+    with pytest.raises(ValueError, match=words):
+        kernels.Terms(formula)
+
+
+def test_utilities_of_comparisons(tmp_path):
+    """The posterior of differences of utilities is that of comparisons; the utility increases."""
+    rng = np.random.default_rng(5)
+    pairs = rng.permutation(40).reshape(20, 2)
+    gain = np.tanh(X[pairs, 0] - 5.0) @ [1.0, -1.0] + rng.normal(size=20)
+    pairs = np.where(gain[:, None] > 0, pairs, pairs[:, ::-1])
+    kernel, settings = 4.0 * RBF(1.5), {"optimizer": None, "method": "ep"}
+    assert (np.diff(GaussianProcessRanker(kernel, **settings).fit(X, pairs).predict(NEW)) < 0).any()
+    ranker = GaussianProcessRanker(kernel, monotone={0: 1}, **settings).fit(X, pairs)
+    assert (np.diff(ranker.predict(NEW)) > 0).all()
+    mean, covariance = ranker.predict(NEW[::40], return_cov=True)
+    compared = ranker.posterior_.predict(np.hstack([NEW[[0]], NEW[[40]]]))
+    assert compared.mean[0] == pytest.approx(mean[0] - mean[1], abs=1e-9)
+    spread = covariance[0, 0] + covariance[1, 1] - 2.0 * covariance[0, 1]
+    assert compared.variance[0] == pytest.approx(spread, abs=1e-9)
+    assert same(again(ranker, tmp_path).predict(NEW), ranker.predict(NEW))
+
+
+def test_the_command_line_has_the_constraint(tmp_path):
+    data, path = tmp_path / "data.csv", tmp_path / "model.safetensors"
+    data.write_text(
+        "dose,y\n" + "".join(f"{x!r},{y!r}\n" for x, y in zip(X[::2, 0].tolist(), Y[::2].tolist(), strict=True))
+    )
+    given = ("--monotone", "dose=increasing", "--method", "ep", "--out", path)
+    fitted = call("fit", data, "--target", "y", *given)
+    assert "increasing in dose: " in fitted.stdout
+    assert "increasing in dose: " in call("explain", path).stdout
+    assert (np.diff([float(row["mean"]) for row in rows_of(call("predict", path, data).stdout)]) > 0).all()
 
 
 def test_its_terms_add_up(increasing):
@@ -219,7 +286,7 @@ def test_files_of_classifiers(tmp_path):
     lambda core: core.update(shapes=None), lambda core: core.update(wrong=None),
     lambda core: core.update(shapes={"tuple": [{"tuple": [1, 1, 1.0]}]}),
     lambda core: core.update(shapes={"tuple": [{"tuple": [0, 3, 1.0]}]}),
-    lambda core: core["fitted"].pop("shaped"),
+    lambda core: core["fitted"].pop("of_signs"),
     lambda core: core["fitted"]["model"]["fields"].update(mean=0.0),
 ])  # fmt: skip
 def test_files_whose_constraint_does_not_fit(increasing, tmp_path, change):

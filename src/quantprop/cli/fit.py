@@ -54,6 +54,13 @@ def fit(
     integrate: Annotated[
         bool, Option("--integrate", help="Average predictions over the posterior of the hyperparameters.")
     ] = False,
+    monotone: Annotated[
+        list[str] | None,
+        Option(
+            metavar="COLUMN=SHAPE",
+            help="Shape of f in a column: increasing, decreasing, convex or concave; may be repeated.",
+        ),
+    ] = None,
     restarts: Annotated[int, Option(min=0, help="Number of further, random starts of learning.")] = 0,
     coordinator: Annotated[str | None, Option(help="host:port of process 0, in a job of several processes.")] = None,
     processes: Annotated[int | None, Option(min=1, help="Number of processes in the job.")] = None,
@@ -73,11 +80,13 @@ def fit(
         saved = _checkpointed(checkpoint, minutes)
         is_job = _is_job(coordinator, processes, process)
         kernel = _kernel(kernel, {"--series": series, "--checkpoint": checkpoint is not None,
-                                  "--integrate": integrate, "a job of several processes": is_job})  # fmt: skip
+                                  "--integrate": integrate, "--monotone": bool(monotone),
+                                  "a job of several processes": is_job})  # fmt: skip
         is_first = _joined(coordinator, processes, process) if is_job else True
         problem = table.problem(likelihood, kernel)
         inducing = _points(problem, inducing, neighbours)
         settings = {"objective": objective, "n_restarts_optimizer": restarts, "random_state": table.seed}
+        settings |= {"monotone": _shapes(monotone)} if monotone else {}
         settings |= _treatment(problem, inducing, neighbours, table.seed, series, integrate)
         with (
             evaluations(f"fitting by {method} to {len(problem.raw)} rows"), warnings.catch_warnings(),
@@ -120,6 +129,18 @@ def _kernel(given: str | None, single: dict[str, bool]) -> str:
             "additive", param_hint="--kernel",
         )  # fmt: skip
     return given or (AUTO if option is None else SINGLE)
+
+
+def _shapes(given: list[str]) -> dict[str, tuple[str, ...]]:
+    """The shapes of each column, from column=shape."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in given:
+        column, _, shape = text.rpartition("=")
+        if not column:
+            raise typer.BadParameter(f"must be column=shape, such as dose=increasing; got {text!r}",
+                                     param_hint="--monotone")  # fmt: skip
+        found[column] = (*found.get(column, ()), shape)
+    return found
 
 
 def _points(problem: Problem, inducing: int | None, neighbours: int | None) -> int | None:

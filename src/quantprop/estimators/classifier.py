@@ -20,7 +20,7 @@ from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES, codes
 from quantprop.estimators.readable import Readable
 from quantprop.estimators.rows import Rows, given_rows, with_weight, written_out
-from quantprop.estimators.shaping import with_shape
+from quantprop.estimators.shaping import shapes_of, with_shape
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess, WithFurtherRows
 from quantprop.estimators.translate import KernelSpec
 from quantprop.estimators.two_class import MultiClassModels, two_class_problems, votes
@@ -109,13 +109,11 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
                 "GaussianProcessClassifier requires 2 or more distinct classes; got "
                 f"{len(classes)} class{f' (only class {classes[0]} is present)' if len(classes) else ''}"
             )
-        if self.monotone is not None and len(classes) > 2:
+        if len(classes) > 2 and shapes_of(self):
             raise ValueError(f"monotone is a constraint on two classes; got {len(classes)}: merge classes, or model "
                              "ordered ones by GaussianProcessRegressor(likelihood='ordinal')")  # fmt: skip
         warm = [core.fitted.solution.sites for core in self._cores()] if self.warm_start else []
-        cores = list(starmap(build, self._problems(X, y, rows, classes, warm)))
-        options = self._fit_options(self.max_iter_predict)
-        self._finish([with_shape(self, core, options) for core in cores])
+        self._finish(self._learned(X, y, rows, classes, warm))
         self._warn()
         return self
 
@@ -139,7 +137,7 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         codes(y, labels)  # raises for an unknown label
         X, y, rows = with_weight(X, y, given_rows(weights=sample_weight))
         if first:
-            cores = list(starmap(build, self._problems(X, y, rows, labels, [])))
+            cores = self._learned(X, y, rows, labels, [])
         else:
             cores = self._cores()
             for i, (chosen, positive) in enumerate(two_class_problems(y, labels, self.multi_class)):
@@ -149,6 +147,10 @@ class GaussianProcessClassifier(ClassifierMixin, Readable, GaussianProcess):
         self._finish(cores)
         self._warn()
         return self
+
+    def _learned(self, *given: Any) -> list[FittedCore]:
+        options = self._fit_options(self.max_iter_predict)
+        return [with_shape(self, core, options) for core in starmap(build, self._problems(*given))]
 
     def _problems(self, X: np.ndarray, y: np.ndarray, rows: Rows, classes: np.ndarray, warm: list) -> Iterator[tuple]:
         """The models to learn, as arguments of `build`: one model for two classes or for all jointly; otherwise one

@@ -22,7 +22,7 @@ from quantprop.inference.inferring import infer
 from quantprop.inference.integrated import Integrated
 from quantprop.inference.mixed import MixedClasses
 from quantprop.inference.results import Ending, Fitted
-from quantprop.inference.shaped import ShapedSolution, as_shaped
+from quantprop.inference.shaped import ShapedSolution
 from quantprop.inference.stacked import Stack
 from quantprop.inference.task import prepare
 from quantprop.kernels.combinations import in_form_of, in_own_form
@@ -30,7 +30,7 @@ from quantprop.learning.fitting import fitted_at, learn
 from quantprop.learning.integration.integrating import integrated_over
 from quantprop.learning.landscape import Landscape, Point
 from quantprop.learning.objectives import Objective
-from quantprop.learning.shaped import Constraint, ShapedLandscape, constrained
+from quantprop.learning.shaped import Constraint, ShapedLandscape, constrained, fitted_under
 from quantprop.learning.stacking import stack
 from quantprop.methods import Method
 from quantprop.model import Model
@@ -176,8 +176,7 @@ class FittedCore(LearnedAttributes):
 
     def fitted_at(self, point: Point) -> Fitted:
         """The same data at another point."""
-        fitted = _fitted(objective := self.objective, point, "nothing-to-learn")
-        return as_shaped(fitted) if isinstance(objective, ShapedLandscape) else fitted
+        return _fitted(self.objective, point, "nothing-to-learn")
 
     def _cores(self) -> list[FittedCore]:
         return [self]
@@ -273,7 +272,8 @@ def _unlearned(options: FitOptions, landscape: Landscape, theta: np.ndarray, x: 
 
 def _fitted(landscape: Landscape, point: Point, reason: str) -> Fitted:
     ending = Ending(reason if point.usable else "inference-failed", 1, int(not point.usable), 0.0, ())
-    return fitted_at(landscape, point, (), ending)
+    made: Any = fitted_under if isinstance(landscape, ShapedLandscape) else fitted_at
+    return made(landscape, point, (), ending)
 
 
 def _learned_by(

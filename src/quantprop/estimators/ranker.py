@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -14,12 +15,14 @@ from quantprop.core.gaussian import Normal
 from quantprop.estimators.core import build
 from quantprop.estimators.first_kernel import DefaultKernel
 from quantprop.estimators.observations import OF_CLASSES
+from quantprop.estimators.shaping import with_shape
 from quantprop.estimators.shared import POSITIVE_INTEGER, GaussianProcess
 from quantprop.inference.levels import Z95, expected_rank
 from quantprop.inference.mixture import Mixture
 from quantprop.inference.prediction import predicted_of, proper
 from quantprop.inference.solution import Solution
 from quantprop.inference.stacked import Stack
+from quantprop.inference.terms import Parts
 from quantprop.kernels import Difference
 from quantprop.kernels.combinations import Item, halves
 from quantprop.likelihoods.binary import Binary
@@ -48,6 +51,7 @@ class GaussianProcessRanker(GaussianProcess):
         likelihood: "probit", "logit", "heaviside", or a likelihood for two classes; y = 1 means that the first item
             wins.
         max_sweeps: Maximum number of sweeps per inference.
+        monotone: Constraints on the shape of the utility, as in `GaussianProcessRegressor`.
 
     >>> import numpy as np
     >>> from quantprop import GaussianProcessRanker
@@ -61,12 +65,14 @@ class GaussianProcessRanker(GaussianProcess):
 
     likelihood: Any = "probit"
     max_sweeps: Any = 200
+    monotone: Any = None
 
     process, hyperparameters = "dense", "point"
     _parameter_constraints: ClassVar[dict] = {
         **GaussianProcess._parameter_constraints,
         "likelihood": [StrOptions(set(OF_CLASSES)), Binary],
         "max_sweeps": [POSITIVE_INTEGER],
+        "monotone": [Mapping, None],
     }
 
     def fit(self, X, pairs, sample_weight=None):
@@ -84,7 +90,8 @@ class GaussianProcessRanker(GaussianProcess):
         rows, won = compared(x, self.pairs_), np.ones(len(self.pairs_))
         weights = informative(model, rows, row_weights(sample_weight, len(rows), "sample_weight"))
         given = {} if (weights == 1.0).all() else {"weights": weights}
-        self._core = build(self._fit_options(self.max_sweeps), spec, model, rows, won, given)
+        options = self._fit_options(self.max_sweeps)
+        self._core = with_shape(self, build(options, spec, model, rows, won, given), options)
         self.log_marginal_likelihood_value_ = np.float64(self._core.fitted.objective_value)
         self._warn()
         return self
@@ -154,9 +161,9 @@ class Utility(NamedTuple):
 
     def predict(self, items: np.ndarray, full_cov: bool) -> Any:
         """The posterior of the utility of items."""
-        by = self.solution
-        kernel: Any = by.model.plain_kernel
-        return proper(predicted_of(by._predictor, by.model, Item(kernel.kernel), by.X, items, full_cov), by.status)
+        kernel: Any = self.solution.model.plain_kernel
+        by, (_, (item,)), x = self.solution.in_full(Parts((), (Item(kernel.kernel),)), items)
+        return proper(predicted_of(by._predictor, by.model, item, by.X, x, full_cov), by.status)
 
 
 class Utilities(Mixture):

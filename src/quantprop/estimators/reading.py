@@ -17,6 +17,7 @@ from quantprop.inference.integrated import Integrated
 from quantprop.inference.levels import Grouping, contrasts, levels
 from quantprop.inference.results import Fitted
 from quantprop.inference.stacked import Stack
+from quantprop.learning.shaped import Constraint
 from quantprop.runtime.listing import Listing
 from quantprop.runtime.names import check_name
 
@@ -46,6 +47,11 @@ class Described:
     def converged(self) -> bool:
         """True if learning converged for all of `fits`."""
         return all(fitted.converged for fitted in self.fits)
+
+    @property
+    def constraints(self) -> tuple[Constraint | None, ...]:
+        """The constraint on the shape of f, one for each of `fits`."""
+        return _as_tuple(self.estimator.constraint_)
 
     @property
     def integrated(self) -> tuple[Integrated, ...]:

@@ -1,9 +1,8 @@
-"""The argument `monotone` of estimators: its checks, and the model learned under its constraints."""
+"""Constraints on the shape of f in estimators: where they are given, and the model learned under them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,22 +11,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from quantprop.core.parameters import Parameter
 from quantprop.estimators.core import FitOptions, FittedCore
+from quantprop.kernels import Terms
+from quantprop.kernels.derivatives import SHAPES
+from quantprop.kernels.formulas import is_formula
 from quantprop.learning.shaped import Shape, shaped
 from quantprop.methods import EP
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.runtime.names import check_name
 
-SHAPES = {"increasing": (1, 1.0), "decreasing": (1, -1.0), "convex": (2, 1.0), "concave": (2, -1.0)}
 SIGNS = {1: "increasing", -1: "decreasing"}
 
 
 def with_shape(estimator: Any, core: FittedCore, options: FitOptions) -> FittedCore:
     """The model learned again under the constraints of the estimator, with a warning if one is not kept."""
-    if estimator.monotone is None:
+    shapes = shapes_of(estimator)
+    if not shapes:
         return core
     _check(core, options)
-    names = getattr(estimator, "feature_names_in_", ())
-    shapes = _shapes(estimator.monotone, names, core.fitted.solution.X.shape[1])
     fitted, constraint = shaped(core.landscape, core.fitted, shapes, options.optimizer is not None)
     if not constraint.kept:
         warnings.warn(
@@ -54,18 +54,23 @@ def _check(core: FittedCore, options: FitOptions) -> None:
             raise ValueError(f"monotone is not supported with {name}: use {remedy}")
 
 
-def _shapes(monotone: Mapping[Any, Any], names: Sequence[Any], columns: int) -> tuple[Shape, ...]:
-    """The constraints, column by column."""
+def shapes_of(estimator: Any) -> tuple[Shape, ...]:
+    """The constraints of the argument and of the terms of the kernel, column by column."""
+    names: Any
+    names, columns, kernel = getattr(estimator, "feature_names_in_", ()), estimator.n_features_in_, estimator.kernel
+    terms = Terms(kernel) if isinstance(kernel, str) and is_formula(kernel) else kernel
+    given: list[tuple[Any, Any]] = terms.shapes(names) if isinstance(terms, Terms) else []
+    if estimator.monotone is not None and not estimator.monotone:
+        raise ValueError('monotone must name a column, as in {"dose": "increasing"}; got {}')
+    for column, shapes in (estimator.monotone or {}).items():
+        given += [(column, shape) for shape in (shapes if isinstance(shapes, tuple) else (shapes,))]
     found = []
-    for column, given in monotone.items():
+    for column, shape in given:
         at = list(names).index(column) if isinstance(column, str) and column in names else column
         if isinstance(at, bool) or not isinstance(at, int | np.integer) or not 0 <= at < columns:
             known = ", ".join(map(repr, names)) if len(names) else f"0 to {columns - 1}"
             raise ValueError(f"monotone: X has no column {column!r}; it has {known}")
-        for word in given if isinstance(given, tuple) else (given,):
-            name: Any = SIGNS.get(word, word)
-            check_name(f"monotone[{column!r}]", name, SHAPES)
-            found.append(Shape(int(at), *SHAPES[name]))
-    if not found:
-        raise ValueError('monotone must name a column, as in {"dose": "increasing"}; got {}')
-    return tuple(found)
+        name: Any = SIGNS.get(shape, shape)
+        check_name(f"monotone[{column!r}]", name, SHAPES)
+        found.append(Shape(int(at), *SHAPES[name]))
+    return tuple(dict.fromkeys(found))

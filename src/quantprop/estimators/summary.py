@@ -90,6 +90,9 @@ def _part(model: Described, which: int) -> dict[str, Any]:
         "inference": str(fitted.solution.status),
         "hyperparameters": insight.hyperparameters(model, which),
     }
+    if (constraint := model.constraints[which]) is not None:
+        shapes = [f"{shape.name} in {model.features[shape.column]}" for shape in constraint.shapes]
+        part["constraint"] = {"shapes": shapes, "virtual_rows": len(constraint.sign), "wrong": constraint.wrong}
     if model.integrated:
         part["integration"] = str(model.integrated[which].status)
         part["integrated_log_evidence"] = model.integrated[which].log_evidence
@@ -176,6 +179,9 @@ def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | List
         if "members" in part:
             yield from _members(part)
         yield from (f"learning {part['learning']}", f"inference {part['inference']}")
+        if (kept := part.get("constraint")) is not None:
+            wrong = f"largest probability of a wrong sign {kept['wrong']:.2g}"
+            yield f"{', '.join(kept['shapes'])}: {kept['virtual_rows']} virtual rows, {wrong}"
         ranked = insight.relevance(model, i)
         yield from _hyperparameters(part, bool(ranked) or "components" in part)
         if "kernel" in part:

@@ -154,7 +154,7 @@ def tell(model: M, X: Any, y: Any, *, weights: Any = None, exposure: Any = None,
     if isinstance(model, ShapedSolution):
         rows = Derivatives.rows(inputs(X, "X", features=model.X.shape[1]))
         whole: Any = tell(model.whole, rows, np.column_stack([y, np.zeros(len(rows))]), **given)
-        return model.of(whole)  # pyright: ignore[reportReturnType]
+        return model.of(whole, model.of_signs)  # pyright: ignore[reportReturnType]
     task, n = task_of(model), len(model.X)
     likelihood, x = task.model.plain_likelihood, inputs(X, "X", features=model.X.shape[1])
     more = encode(likelihood, observed(y, likelihood, len(x)), (len(x),), exposure, trials)

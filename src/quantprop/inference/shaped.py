@@ -21,7 +21,8 @@ from quantprop.model import Model
 
 @dataclass(frozen=True)
 class ShapedSolution(Solution):
-    """The posterior of f under signs of its derivatives: model, X, sites, marginals and loo are those of the data.
+    """The posterior of f under signs of its derivatives: model, X, sites, marginals and loo are those of the data, the
+    evidence is log p(y given the signs).
 
     Attributes:
         whole: the posterior at rows of `kernels.Derivatives`, values of output 0 and signs of derivatives of output 1.
@@ -30,17 +31,22 @@ class ShapedSolution(Solution):
     whole: Any = None
 
     @classmethod
-    def of(cls, whole: Solution) -> ShapedSolution:
-        """The same posterior."""
+    def of(cls, whole: Solution, of_signs: float) -> ShapedSolution:
+        """The same posterior; `of_signs` is the log evidence of the signs alone."""
         given = whole.X[:, -1] == 0
         kernel, likelihood, mean, process = (getattr(whole.model, part.name) for part in fields(Model))
         model: Any = Model(kernel.kernel, likelihood.likelihoods[0], mean.mean, process)
         rows = whole.sites, whole.marginals, whole.loo, whole.weights, whole.data
         sites, marginals, loo, weights, (y, *scales) = jax.tree.map(lambda part: part[given], rows)
         return cls(
-            model, whole.method, whole.X[given, :-1], sites, marginals, whole.log_evidence, loo, whole.status, weights,
-            Datum(y[:, 0], *scales), whole=whole,
+            model, whole.method, whole.X[given, :-1], sites, marginals, whole.log_evidence - of_signs, loo,
+            whole.status, weights, Datum(y[:, 0], *scales), whole=whole,
         )  # fmt: skip
+
+    @property
+    def of_signs(self) -> float:
+        """The log evidence of the signs alone."""
+        return self.whole.log_evidence - self.log_evidence
 
     def predict(self, Xnew: Any, full_cov: bool = False) -> Normal:
         """The posterior of f at new inputs; with `full_cov`, their joint covariance too."""
@@ -62,9 +68,9 @@ class ShapedSolution(Solution):
         return self.whole._learned_mean
 
 
-def as_shaped(fitted: Fitted) -> Fitted:
+def as_shaped(fitted: Fitted, of_signs: float) -> Fitted:
     """A fit to rows of values and signs in terms of the values alone."""
-    solution = ShapedSolution.of(fitted.solution)
+    solution = ShapedSolution.of(fitted.solution, of_signs)
     return replace(fitted, model=solution.model, solution=solution)
 
 

@@ -68,6 +68,12 @@ class Item(Kernel):
 
     kernel: Kernel
 
+    def __call__(self, x: Point, z: Point) -> Float[Array, ""]:
+        if len(x) == len(z):
+            return self.kernel(x, z)
+        a, b = halves(x)
+        return self.kernel(a, z) - self.kernel(b, z)
+
     def cross(self, x: Points, z: Others) -> Matrix:
         a, b = halves(x)
         return self.kernel.cross(a, z) - self.kernel.cross(b, z)

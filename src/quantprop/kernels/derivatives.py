@@ -15,6 +15,8 @@ from quantprop.core.records import field
 from quantprop.kernels.base import POSITION, Columns, Kernel, Matrix, Pairs, Point, Points
 from quantprop.kernels.structure import Seen, inside, is_measured
 
+SHAPES = {"increasing": (1, 1.0), "decreasing": (1, -1.0), "convex": (2, 1.0), "concave": (2, -1.0)}  # order, sign
+
 
 class Derivatives(Kernel):
     """Covariance of f, ∂f/∂x_j and ∂²f/∂x_j² at rows that end with a code for one of them, as `rows` writes it.

@@ -53,8 +53,8 @@ def told(tree: Tree, within: str = "+") -> str:
     return f"{tree.kind}({', '.join([*columns, *options])})"
 
 
-def _value(value: float | tuple[float, ...] | bool) -> str:
-    if isinstance(value, bool):
+def _value(value: float | tuple[float, ...] | bool | str) -> str:
+    if isinstance(value, (bool, str)):
         return str(value).lower()
     if isinstance(value, tuple):
         return f"[{', '.join(map(_value, value))}]"

@@ -15,6 +15,7 @@ from quantprop.core.records import changed
 from quantprop.kernels.additive import ORDER_PRIOR, Additive
 from quantprop.kernels.base import Column, Columns, Kernel, Power, Product, Sum
 from quantprop.kernels.categories import ANY, Categories, Coregion, Factor
+from quantprop.kernels.derivatives import SHAPES
 from quantprop.kernels.derived import Derived, with_derived
 from quantprop.kernels.formulas import parsed, told
 from quantprop.kernels.grammar import EVERY, Call, Chain, Option, TermError, Tree
@@ -95,6 +96,8 @@ class Terms:
     Kinds are se, matern12, matern32, matern52, rq, periodic, linear, group, factor, coregion, constant and white. `=`
     fixes a parameter, `~` sets its starting value, and whatever is omitted is learned, except the variance of linear,
     factor and constant: these are effects with vague priors, whose variance estimators fix at a large value.
+    `se(dose, monotone=increasing)` (decreasing, convex, concave) is a constraint on f, which estimators keep as their
+    argument `monotone`; the kernel alone does not express it.
 
     Args:
         text: The formula, such as `se(age) + group(hospital)`.
@@ -123,9 +126,18 @@ class Terms:
 
     def kernel(self, start: Start = Start(), names: Sequence[str] = ()) -> Kernel:
         """The kernel; `start` has the numbers that are not said, `names` are those of X's columns."""
-        tree, given = self.tree, tuple(names) or self.names
-        known = with_derived(given, (named.column for call in terms_of(tree) for named in call.columns))
-        return _Builder(self.text, start, known).made(tree, False, True)
+        return self._builder(start, names).made(self.tree, False, True)
+
+    def shapes(self, names: Sequence[str] = ()) -> list[tuple[Column, str]]:
+        """The columns of terms with `monotone=`, by position where names are known, and their shapes."""
+        builder, calls = self._builder(Start(), names), terms_of(self.tree)
+        shaped = [(call.columns[0], call.options["monotone"].value) for call in calls if "monotone" in call.options]
+        return [(builder.position(*column), shape) for column, shape in shaped]
+
+    def _builder(self, start: Start, names: Sequence[str]) -> _Builder:
+        given = tuple(names) or self.names
+        known = with_derived(given, (named.column for call in terms_of(self.tree) for named in call.columns))
+        return _Builder(self.text, start, known)
 
 
 # --- a kernel from a tree --------------------------------------------------------------------------------------------
@@ -173,17 +185,27 @@ class _Builder:
         return Columns(leaf, columns, called) if columns else leaf
 
     def check_options(self, call: Call, kind: Kind) -> None:
-        known = (*kind.parameters, "ard") if kind.ard else kind.parameters
+        known = (*kind.parameters, "ard", "monotone") if kind.ard else kind.parameters
         for name, option in call.options.items():
             if name not in known:
                 there = f"it has {', '.join(known)}{nearest(name, known)}"
                 self.fail(option.at, f"{call.kind} has no option {name!r}; {there}")
+            if name == "monotone":
+                self.check_shape(call, option)
+                continue
             if isinstance(option.value, bool) != (name == "ard"):
                 self.fail(option.at, f"{name} must be {'true or false' if name == 'ard' else 'a number'}")
             if name != "centre" and np.isnan(option.value).any():
                 self.fail(option.at, f"{name} must be a number; only the centre of a linear term starts from the mean")
             if name not in ("ard", "weights", "centre", "reference") and not np.all(np.greater(option.value, 0)):
                 self.fail(option.at, f"{name} must be positive; got {option.value}")
+
+    def check_shape(self, call: Call, option: Option) -> None:
+        if option.value not in SHAPES:
+            there = f"{', '.join(SHAPES)}{nearest(str(option.value), SHAPES)}"
+            self.fail(option.at, f"monotone must be one of {there}; got {option.value!r}")
+        if len(call.columns) > 1 or not option.fixed:
+            self.fail(option.at, "monotone takes '=' and one column, as in se(dose, monotone=increasing)")
 
     def columns(self, call: Call, kind: Kind) -> tuple[Column, ...]:
         """The columns of a term; none of one of all columns, if the names of X are not known."""

@@ -19,11 +19,13 @@ from quantprop.core.gaussian import Natural
 from quantprop.core.parameters import box, is_parameter, labels, packed
 from quantprop.core.records import changed
 from quantprop.inference.inferring import infer
-from quantprop.inference.results import Fitted
+from quantprop.inference.results import Ending, Fitted, Step
 from quantprop.inference.shaped import ShapedSolution, as_shaped
 from quantprop.inference.solution import Solution
 from quantprop.inference.task import Task, prepare
-from quantprop.kernels import Derivatives
+from quantprop.kernels import Derivatives, Difference
+from quantprop.kernels.combinations import halves
+from quantprop.kernels.derivatives import SHAPES
 from quantprop.learning.evaluation import Declared
 from quantprop.learning.fitting import MAX_EVALUATIONS, fitted_at, learn
 from quantprop.learning.landscape import Landscape, Point
@@ -47,6 +49,11 @@ class Shape(NamedTuple):
     column: int
     order: int
     sign: float
+
+    @property
+    def name(self) -> str:
+        """As users write it."""
+        return next(name for name, shape in SHAPES.items() if shape == self[1:])
 
 
 class Constraint(NamedTuple):
@@ -107,9 +114,9 @@ def shaped(landscape: Landscape, fitted: Fitted, shapes: tuple[Shape, ...], lear
     for _ in range(MAX_SEARCHES if learns else 0):
         both, before = constrained(landscape, constraint, model), len(constraint.sign)
         both.warmed(packed(both.parts), sites)
-        bounds = _bounds(both.parts, landscape.task.x)
+        bounds = _bounds(both.parts, _items(landscape)[0])
         learned = learn(both, [np.clip(start, *bounds.T)], bounds, MAX_EVALUATIONS, FTOL)
-        fitted, start = as_shaped(learned), learned.theta
+        fitted, start = as_shaped(learned, 0.0), learned.theta
         model = fitted.model
         constraint, sites = _placed(model, landscape, constraint, learned.solution.sites)
         if len(constraint.sign) == before:
@@ -118,7 +125,13 @@ def shaped(landscape: Landscape, fitted: Fitted, shapes: tuple[Shape, ...], lear
     both.warmed(packed(both.parts), sites)
     names = dict(zip(labels(both.parts), labels(landscape.parts), strict=True))
     ending = replace(fitted.status, at_bounds=tuple(names.get(name, name) for name in fitted.status.at_bounds))
-    return as_shaped(fitted_at(both, both.at(packed(both.parts)), fitted.trace, ending)), constraint
+    return fitted_under(both, both.at(packed(both.parts)), fitted.trace, ending), constraint
+
+
+def fitted_under(landscape: ShapedLandscape, point: Point, trace: tuple[Step, ...], ending: Ending) -> Fitted:
+    """The result at a point of a landscape, in terms of f."""
+    signs: Any = landscape.constraint
+    return as_shaped(fitted_at(landscape, point, trace, ending), float(signs.at(point.theta).value))
 
 
 def _bounds(parts: Declared, x: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "theta 2"]:
@@ -170,8 +183,10 @@ def _placed(
     model: Model, landscape: Landscape, constraint: Constraint, sites: Natural, rounds: int = MAX_ROWS
 ) -> tuple[Constraint, Natural]:
     """Virtual rows added at fixed hyperparameters until the tolerance or their limit is reached, and all sites."""
-    x, first, model = landscape.task.x, len(constraint.sign), with_derivatives(model, constraint.shapes)
-    candidates = {shape: _candidates(x, shape.column) for shape in constraint.shapes}
+    first, model = len(constraint.sign), with_derivatives(model, constraint.shapes)
+    x, per_row = _items(landscape)
+    reach = np.tile(np.ptp(x, axis=0), per_row)
+    candidates = {shape: np.tile(_candidates(x, shape.column), per_row) for shape in constraint.shapes}
     while True:
         task = _task(model, landscape, constraint)
         n = len(task.x)
@@ -180,16 +195,16 @@ def _placed(
         solution = ShapedSolution.of(infer(
             model, task.x, task.data.y[:n], landscape.method, tol=landscape.tol, sites=sites,
             weights=task.weight.total[:n], **rows,
-        ))  # fmt: skip
+        ), 0.0)  # fmt: skip
         sites, new, wrong = solution.whole.sites, [], 0.0
         for shape, some in candidates.items():
             f = solution.derivative(some, shape.column, shape.order)
             p = ndtr(-shape.sign * f.mean / np.sqrt(f.variance))
             wrong = max(wrong, float(p.max()))
-            code = Derivatives.rows(x[:1], shape.column, shape.order)[0, -1]
+            code = Derivatives.rows(some[:1], shape.column, shape.order)[0, -1]
             known = constraint.X[constraint.X[:, -1] == code, :-1]
             most = min(ROWS_PER_ROUND, MAX_ROWS - len(known))
-            new += [(row, code, shape.sign) for row in some[_worst(p, some, known, np.ptp(x, axis=0), most)]]
+            new += [(row, code, shape.sign) for row in some[_worst(p, some, known, reach, most)]]
         constraint = constraint._replace(wrong=wrong)
         if not new or not solution.converged or len(constraint.sign) - first >= rounds:
             return constraint, sites
@@ -212,6 +227,12 @@ def _worst(p: np.ndarray, candidates: np.ndarray, known: np.ndarray, reach: np.n
 
 def _near(x: np.ndarray, row: np.ndarray, reach: np.ndarray) -> np.ndarray:
     return np.max(np.abs(x - row) / np.maximum(reach, 1e-300), axis=1) < MIN_DISTANCE
+
+
+def _items(landscape: Landscape) -> tuple[Float[np.ndarray, "k d"], int]:
+    """The inputs of f in the data, and their number in each row: 2 in comparisons of items."""
+    x = landscape.task.x
+    return (np.concatenate(halves(x)), 2) if isinstance(landscape.model.kernel, Difference) else (x, 1)
 
 
 def _candidates(x: Float[np.ndarray, "n d"], column: int) -> Float[np.ndarray, "k d"]:

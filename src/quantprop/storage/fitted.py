@@ -99,7 +99,7 @@ def loaded(document: ModelFile) -> Fitted:
 
 def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[str, Any]:
     """A learned model as JSON; its arrays go to `tensors`, with the prefix before their names."""
-    shaped = isinstance(fitted.solution, ShapedSolution)
+    shaped = {"of_signs": fitted.solution.of_signs} if isinstance(fitted.solution, ShapedSolution) else {}
     fitted = as_rows(as_factors(fitted))
     solution, trace = fitted.solution, fitted.trace
     if fitted.model is not solution.model:
@@ -125,7 +125,7 @@ def packed(fitted: Fitted, prefix: str, tensors: dict[str, np.ndarray]) -> dict[
         "objective": fitted.objective,
         "objective_value": encode(float(fitted.objective_value), "objective_value"),
         "reasons": encode(tuple(step.reason for step in trace), "trace"),
-        **({"shaped": True} if shaped else {}),
+        **shaped,
     }
 
 
@@ -142,7 +142,7 @@ def check_finite(arrays: dict[str, Any], status: Any) -> None:
 
 def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     """A learned model from JSON and tensors, checked to fit together."""
-    whole = isinstance(content, dict) and set(content) - {"shaped"} == set(_PARTS)
+    whole = isinstance(content, dict) and set(content) - {"of_signs"} == set(_PARTS)
     require(whole, "a learned model has wrong entries")
     model, method = decode(content["model"], "model"), decode(content["method"], "method")
     require(isinstance(model, Model) and isinstance(method, Method), "model or method has the wrong type")
@@ -157,9 +157,9 @@ def unpacked(content: Any, prefix: str, shelf: Shelf) -> Fitted:
     )  # fmt: skip
     trace, ending = _trace(scalars["reasons"], size, prefix, shelf), ended(ENDING, content["ending"])
     fitted = Fitted(model, solution, scalars["objective"], scalars["objective_value"], theta, trace, ending)
-    if "shaped" in content:
+    if "of_signs" in content:
         _check_signs(solution)
-        return as_shaped(fitted)
+        return as_shaped(fitted, **fields_of(content, {"of_signs": FLOAT}))
     return as_classes(fitted)
 
 

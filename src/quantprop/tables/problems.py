@@ -71,12 +71,19 @@ class Problem:
         names = tuple(column.name for column in self.encoding.columns)
         kernel = KERNELS[self.kernel] if self.kernel in KERNELS else Terms(self.kernel, names)
         settings = {"kernel": kernel, "method": method, "likelihood": likelihood, **settings}
+        if monotone := settings.get("monotone"):
+            settings["monotone"] = {self._feature(name): shapes for name, shapes in monotone.items()}
         if self.target.likelihood == JOINT:
             settings |= {"likelihood": "probit", "multi_class": "joint"}
         if self.target.classes:
             return GaussianProcessClassifier(**settings)
         mean = "zero" if self.target.likelihood == "ordinal" else "constant"  # cutpoints have a mean of their own
         return GaussianProcessRegressor(mean=mean, normalize_y=self.target.likelihood in REAL, **settings)
+
+    def _feature(self, name: str) -> int:
+        """The position of a column of numbers among the features."""
+        check_name("monotone", name, self.encoding.features)
+        return self.encoding.features.index(name)
 
 
 def problem(
