@@ -205,12 +205,15 @@ def by_secant(
     bend: Float[np.ndarray, "k t"],
     first: Bool[np.ndarray, " k"],
 ) -> Float[np.ndarray, "k t t"]:
-    """The BFGS update; where the objective curves upwards, the next step is to be longer."""
+    """The BFGS update; where the objective curves upwards, the next step is to be longer. After the first step the
+    curvature across it is taken to be between 1, a usual one of logarithms, and the curvature along it.
+    """
     inner = (step * bend).sum(1)
     convex = inner > 1e-10 * np.sqrt((step**2).sum(1) * (bend**2).sum(1))
     safe = np.where(convex, inner, 1.0)
     scale = (bend**2).sum(1) / safe
-    now = np.where((convex & first)[:, None, None], scale[:, None, None] * np.eye(step.shape[1]), curvature)
+    across = np.minimum(scale, np.sqrt(scale))
+    now = np.where((convex & first)[:, None, None], across[:, None, None] * np.eye(step.shape[1]), curvature)
     pushed = (now @ step[:, :, None])[:, :, 0]
     old = (pushed * step).sum(1)
     sound = old > 1e-14 * np.sqrt((pushed**2).sum(1) * (step**2).sum(1))  # else rounding has made it indefinite

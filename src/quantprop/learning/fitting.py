@@ -88,7 +88,8 @@ def fit(
         max_evaluations: Maximum number of evaluations of the objective per start.
         ftol: Relative gain of one step below which the search stops.
         gtol: Largest entry of the projected gradient at an optimum. Values below the default are reached by Newton's
-            method, for up to 32 parameters, at about one more evaluation per parameter.
+            method, for up to 32 parameters, at about one more evaluation per parameter; gradients are as accurate only
+            with a `tol` well below them.
         sites: Sites of another solution, as a warm start of inference.
 
     Returns:
