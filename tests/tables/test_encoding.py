@@ -19,7 +19,7 @@ def table(text):
 def test_columns_become_standardised_numbers():
     found = table(awkward()).without(["urteil"])
     encoding, left_out = learned(found)
-    assert left_out == ("konst",)
+    assert left_out == {"konst": "is constant"}
     assert encoding.features[:5] == ("größe, cm", "farbe=blau; hell", "farbe=grün", "farbe=rot", "Flag=true")
     raw = np.column_stack([
         [float(cell) for cell in found.column("größe, cm")],
@@ -28,6 +28,19 @@ def test_columns_become_standardised_numbers():
         *([float(cell) for cell in found.column(name)] for name in found.names[4:]),
     ])  # fmt: skip
     np.testing.assert_array_equal(encoding.matrix(found), (raw - raw.mean(0)) / raw.std(0))
+
+
+def test_row_numbers_are_no_feature():
+    rows = [(1, 3.0, 1), (2, 1.0, 2), (5, 2.0, 3)]
+    numbered, named = (
+        from_bytes("\n".join([header, *(",".join(map(str, row)) for row in rows)]).encode(), "t.csv")
+        for header in ("rownames,x,time", "place,x,time")
+    )
+    encoding, left_out = learned(numbered)
+    assert (encoding.features, left_out) == (("x", "time"), {"rownames": "numbers the rows"})
+    assert learned(named)[1] == {}
+    shuffled = from_bytes(b"Unnamed: 0,x\n2,3\n1,4\n", "t.csv")
+    assert learned(shuffled)[0].features == ("Unnamed: 0", "x")
 
 
 def test_an_encoding_comes_back_from_json_and_finds_columns_by_name():

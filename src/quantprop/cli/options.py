@@ -246,8 +246,7 @@ def announce(problem: Problem, likelihood: str | None) -> None:
         if column.dates:
             more = f", and its place in {', '.join(column.cycles)}" if column.cycles else "; --dates parts adds more"
             note(f"note: column {column.name} holds dates, encoded as days since 1970{more}")
-    for name in problem.left_out:
-        why = "is constant" if problem.kernel in KERNELS else "appears in no term"
+    for name, why in problem.left_out.items():
         note(f"note: column {name} {why}: ignored")
 
 

@@ -109,7 +109,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
     """Forecasts of one chunk of rows after the other, beside the columns of --key; memory holds one chunk."""
     import numpy as np
 
-    from quantprop.tables.reading import counted
+    from quantprop.tables.reading import rows_by_column
 
     rows, unknown, cost = 0, 0, Counter[str]()
     total, began = source.count(), time.perf_counter()
@@ -134,7 +134,7 @@ def _forecasts(model: TableModel, source: Chunks, options: PredictOptions) -> It
     if options.incomplete != "refuse":
         fate = "omitted; --key copies a column to the output" if options.incomplete == "drop" else "empty predictions"
         note(f"note: {unknown} of {rows} rows have missing values or categories unseen in training: "
-             f"{fate}{counted(cost)}")  # fmt: skip
+             f"{fate}{rows_by_column(cost)}")  # fmt: skip
     if rows > MAX_QUIET_ROWS:
         seconds = time.perf_counter() - began
         note(f"note: {rows} rows in {seconds:.1f} s, {rows / seconds:.0f} rows per second")

@@ -39,7 +39,7 @@ from quantprop.methods import by_name as method_by_name
 from quantprop.model import DEFAULT_PROCESS
 from quantprop.priors import Inducing, Markov, Process
 from quantprop.priors.markov import applies
-from quantprop.runtime.jobs import counted, meet
+from quantprop.runtime.jobs import job_total, meet
 from quantprop.runtime.memory import capacity
 from quantprop.runtime.names import check_name
 
@@ -230,7 +230,7 @@ class GaussianProcess(LearnedAttributes, BaseEstimator):
 
     def _process(self, spec: Any, X: np.ndarray) -> Process:
         meet()
-        return chosen_process(self.process, counted(len(X)), self._in_time(spec, X))
+        return chosen_process(self.process, job_total(len(X)), self._in_time(spec, X))
 
     def _in_time(self, spec: Any, X: np.ndarray) -> bool:
         """Return whether the process may be `Markov()`, and kernel and X have a state-space form."""

@@ -167,8 +167,9 @@ def _effects(model: Described, solution: Any, name: str, term: Kernel, x: np.nda
 
 def described(model: Described, known: Mapping[str, Any]) -> Iterator[str | Listing]:
     """The record of a model as lines of text and tables."""
+    features = len(known["features"])
     yield (
-        f"{model.target} from {len(known['features'])} features of {known['rows']} rows, {known['likelihood']} "
+        f"{model.target} from {features} feature{'s' * (features != 1)} of {known['rows']} rows, {known['likelihood']} "
         "likelihood" + (f", labels {', '.join(model.labels)}" if model.labels else "") + f", by {known['method']}"
     )
     evidence = "" if model.stacks else f"log evidence {known['log_evidence']:.4f}, "

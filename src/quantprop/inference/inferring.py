@@ -26,7 +26,7 @@ from quantprop.model import Model
 from quantprop.priors import Prior
 from quantprop.priors.base import finite
 from quantprop.runtime.arguments import a, checked, choice
-from quantprop.runtime.jobs import all_true, counted
+from quantprop.runtime.jobs import all_true, job_total
 from quantprop.runtime.precision import float64, to_numpy
 from quantprop.runtime.programs import program
 from quantprop.runtime.threads import blas_threads_for
@@ -246,7 +246,7 @@ def solution_of(
     kept = to_numpy((out.at.sites, out.at.marginals)), to_numpy((loo, task.data))
     sites, marginals = jax.tree.map(lambda rows: rows[..., :n], kept[0])
     loo, data = jax.tree.map(lambda column: column[:n], kept[1])
-    negative = counted(int((sites.tau < 0).sum()))
+    negative = job_total(int((sites.tau < 0).sum()))
     sweeps, residual, reason = int(out.sweeps), float(out.at.residual), REASONS[int(out.reason)]
     if reason == "converged" and residual > tol:  # to a looser tolerance, during learning
         reason = "max-sweeps"

@@ -21,7 +21,7 @@ from quantprop.methods.base import Weight, each_row
 from quantprop.model import Model
 from quantprop.priors import Cost, Process
 from quantprop.priors.per_function import for_both
-from quantprop.runtime.jobs import all_true, counted, largest, meet, sampled, several, together
+from quantprop.runtime.jobs import all_true, job_total, largest, meet, sampled, several, together
 from quantprop.runtime.memory import check_memory
 from quantprop.runtime.mesh import current, devices_here, placed
 from quantprop.runtime.precision import float64
@@ -81,7 +81,7 @@ def prepare(
         check_memory(cost)
         method.check(likelihood, weight)
         model.process.check(np.asarray(method.share(weight)))
-    return Task(model, x, pad(x, size), pad(data, size), weight, cost, counted(len(x)), mesh)
+    return Task(model, x, pad(x, size), pad(data, size), weight, cost, job_total(len(x)), mesh)
 
 
 def _mesh_for(process: Process) -> Mesh | None:

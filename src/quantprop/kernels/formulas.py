@@ -118,12 +118,12 @@ class _FormulaReader(Reader):
             self.at += 1
             return self.by_group(token)
         if token.kind == "word" and after.text == "(" and token.text in SMOOTHS:
-            self.counted(self.take())
+            self.count_term(self.take())
             self.at += 1
             return self.smooth(token)
         derived = token.text in FUNCTIONS
         if self.bare and token.kind in ("word", "quoted") and (derived or after.text != "("):
-            self.counted(token)
+            self.count_term(token)
             return self.linear(self.named())
         return super().atom()
 
@@ -146,7 +146,7 @@ class _FormulaReader(Reader):
             if self.next.kind == "number":
                 level = self.is_one(self.take())
             else:
-                self.counted(self.next)
+                self.count_term(self.next)
                 slopes.append(self.named())
             more = self.marked("+")
         bar = self.take()
@@ -175,7 +175,7 @@ class _FormulaReader(Reader):
             columns.append(self.named())
         every = [*found, tuple(columns)]
         for _ in every:
-            self.counted(opening)
+            self.count_term(opening)
         return [Call("group", group, {}, opening.at) for group in every]
 
     def named(self) -> Named:

@@ -182,7 +182,7 @@ class Reader:
         self.expect("(", f"'(' after {token.text!r}, as in {token.text}(age),")
         return self.call(token)
 
-    def counted(self, token: Token) -> None:
+    def count_term(self, token: Token) -> None:
         """Raise for more terms than one kernel may have."""
         self.terms += 1
         if self.terms > MAX_TERMS:

@@ -13,7 +13,6 @@ from quantprop.comparison.boosting import described
 from quantprop.estimators.insight import greatest, hyperparameters, influence, surprise, trust
 from quantprop.report.figures import gallery, pictures
 from quantprop.report.names import (
-    KERNELS,
     REGRESSIONS,
     SCORES,
     aligned,
@@ -85,8 +84,7 @@ def _fitted(found: Comparison) -> str:
     target, encoding = found.problem.target, found.problem.encoding
     fits = [fold for one in found.all if one.model is not None for fold in one.folds]
     failed = sum(not fold.converged for fold in fits)
-    why = "they are constant" if found.problem.kernel in KERNELS else "they appear in no term"
-    left = f" Left out, since {why}: {', '.join(found.problem.left_out)}." if found.problem.left_out else ""
+    left = "".join(f" Column {name} {why}: left out." for name, why in found.problem.left_out.items())
     end = "All of them converged." if not failed else f"{failed} of them did not converge: see below."
     return (
         f"{target.name}: {target.why}; {likelihood_called(target.likelihood)} likelihood. "

@@ -93,8 +93,8 @@ def sums(*parts: Any) -> list[np.ndarray]:
     return [np.sum(gathered(part), axis=0) for part in parts]
 
 
-def counted(n: int) -> int:
-    """The number of rows in all processes."""
+def job_total(n: int) -> int:
+    """The sum of the numbers of all processes."""
     return sum(_numbers(n))
 
 
@@ -137,7 +137,7 @@ def rows_of_all(rows: np.ndarray, numbers: Int[np.ndarray, " k"]) -> np.ndarray:
 
 def sampled(rows: np.ndarray) -> np.ndarray:
     """Evenly spaced rows of all processes: all up to LOOKED_AT, and at most twice that of more."""
-    n = counted(len(rows))
+    n = job_total(len(rows))
     return rows_of_all(rows, np.arange(0, n, max(1, n // LOOKED_AT)))
 
 

@@ -8,6 +8,7 @@ import dataclasses
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import numpy as np
@@ -17,9 +18,10 @@ from quantprop.estimators.columns import announce
 from quantprop.kernels.derived import Derived
 from quantprop.runtime.names import check_name
 from quantprop.tables import dates
-from quantprop.tables.reading import MISSING, Table, TableError, counted, is_number, missing
+from quantprop.tables.reading import MISSING, Table, TableError, is_number, missing, rows_by_column
 
 TRUTH = ("false", "true")
+ROW_NUMBERS = {"rownames", "row.names", "unnamed: 0"}  # headers that R and pandas give them
 TREATMENTS = ("standardised", "centred", "coded")
 LARGEST = 1e150  # number of a column: its square is still finite
 MAX_LEVELS = 50  # categories of one column
@@ -156,18 +158,28 @@ class Encoding:
         return dataclasses.replace(self, centre=tuple(centre.tolist()), scale=tuple(scale.tolist()))
 
 
-def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, tuple[str, ...]]:
-    """The encoding of all columns of a table, and the names of those left out because they never change.
+def learned(table: Table, dates_as: str = "number") -> tuple[Encoding, dict[str, str]]:
+    """The encoding of the columns of a table, and why others are left out: because they never change, or number the
+    rows, as R and pandas write them.
 
     Dates become a number, days, or with "parts" their place in year, week and day as well.
     """
     check_name("dates", dates_as, dates.DATES)
     check_complete(table, table.names)
     columns = {name: _column(table, name, dates_as) for name in table.names}
-    varying = {name: column for name, column in columns.items() if np.ptp(column.coded(table), axis=0).any()}
-    if not varying:
+    constant = [name for name, column in columns.items() if not np.ptp(column.coded(table), axis=0).any()]
+    counting = [name for name in columns if name.casefold() in ROW_NUMBERS and _counts(table, name)]
+    left_out = dict.fromkeys(constant, "is constant") | dict.fromkeys(counting, "numbers the rows")
+    used = [column for name, column in columns.items() if name not in left_out]
+    if not used:
         raise TableError(f"{table.source} has no column, except the target, with two or more different values")
-    return encoding_of(varying.values(), table), tuple(name for name in columns if name not in varying)
+    return encoding_of(used, table), left_out
+
+
+def _counts(table: Table, name: str) -> bool:
+    """Return whether a column counts upwards, except for rows that were left out."""
+    cells = table.column(name)
+    return all(cell.isdecimal() for cell in cells) and all(int(a) < int(b) for a, b in pairwise(cells))
 
 
 def encoding_of(columns: Iterable[Column], table: Table) -> Encoding:
@@ -248,7 +260,7 @@ def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -
     used = table.without(set(table.names) - set(names))
     if counts := missing(used):
         rows = len(used.rows) - len(used.complete().rows)
-        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows{counted(counts)}: "
+        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows{rows_by_column(counts)}: "
                          f"{remedy}")  # fmt: skip
 
 

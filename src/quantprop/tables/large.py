@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from quantprop.tables.encoding import LARGEST, MAX_LEVELS, TRUTH, Column, Encoding
 from quantprop.tables.parquet import PARQUET, TableError, polars_for, readable
-from quantprop.tables.reading import STDIN, Table, counted, from_columns, read
+from quantprop.tables.reading import STDIN, Table, from_columns, read, rows_by_column
 
 CHUNK = 65_536  # rows read at a time as text
 BATCH = 2**18  # rows encoded at a time
@@ -163,7 +163,9 @@ def _checked_count(scan: Any, polars: Any, source: str) -> int:
     found = scan.select(polars.len().alias(" rows"), polars.all().null_count()).collect().row(0, named=True)
     count = found.pop(" rows")
     if missing := {name: number for name, number in found.items() if number}:
-        raise TableError(f"{source} has missing values{counted(missing)}: fill them in, or drop these rows and columns")
+        raise TableError(
+            f"{source} has missing values{rows_by_column(missing)}: fill them in, or drop these rows and columns"
+        )
     if not count:
         raise TableError(f"{source} has column names but no rows")
     return int(count)

@@ -44,7 +44,7 @@ class Problem:
     target: Target
     kernel: str
     encoding: Encoding
-    left_out: tuple[str, ...]
+    left_out: dict[str, str]
     raw: Float[np.ndarray, "n d"]
     roles: Roles = Roles()
 

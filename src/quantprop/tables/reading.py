@@ -93,7 +93,7 @@ def missing(table: Table) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def counted(rows: Mapping[str, int]) -> str:
+def rows_by_column(rows: Mapping[str, int]) -> str:
     """Rows by column for a message, in brackets; nothing where there are none."""
     said = ", ".join(f"{name!r} {count}" for name, count in rows.items() if count)
     return f" (by column: {said})" if said else ""

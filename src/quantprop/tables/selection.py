@@ -11,7 +11,7 @@ from quantprop.kernels import Terms, columns_of, groups_of
 from quantprop.kernels.derived import Derived
 from quantprop.kernels.formulas import is_formula
 from quantprop.tables.encoding import TRUTH, Column, Encoding, check_complete, encoding_of, is_dates, levels_of
-from quantprop.tables.reading import MISSING, Table, TableError, as_table, counted, missing
+from quantprop.tables.reading import MISSING, Table, TableError, as_table, missing, rows_by_column
 from quantprop.tables.roles import Roles
 
 
@@ -33,7 +33,7 @@ class Complete:
 
     def __str__(self) -> str:
         rows = self.dropped + len(self.table.rows)
-        return f"{self.dropped} of {rows} rows have missing values: dropped{counted(self.cost)}"
+        return f"{self.dropped} of {rows} rows have missing values: dropped{rows_by_column(self.cost)}"
 
 
 def complete(
@@ -78,9 +78,9 @@ def columns_in(kernel: str, names: Sequence[str]) -> tuple[str, ...]:
     return tuple(map(str, columns_of(Terms(kernel, tuple(names)).kernel(names=names), called=True)))
 
 
-def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
-    """The encoding of the columns that a kernel of terms names, and the names of the others. Numbers keep their own
-    units, levels of groups become codes.
+def encoded(table: Table, text: str) -> tuple[Encoding, dict[str, str]]:
+    """The encoding of the columns that a kernel of terms names, and why the others are left out. Numbers keep
+    their own units, levels of groups become codes.
     """
     chosen = columns_in(text, table.names)
     if not chosen:
@@ -89,7 +89,7 @@ def encoded(table: Table, text: str) -> tuple[Encoding, tuple[str, ...]]:
     check_complete(table, sources)
     groups = set(groups_of(Terms(text).kernel(), called=True))
     columns = tuple(_group(table, name) if name in groups else _numeric(table, name) for name in chosen)
-    return encoding_of(columns, table), tuple(name for name in table.names if name not in sources)
+    return encoding_of(columns, table), {name: "appears in no term" for name in table.names if name not in sources}
 
 
 def _group(table: Table, name: str) -> Column:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 
 from quantprop.kernels import Kernel, summands
 from quantprop.priors.inducing.exact import different, exact_points, of_levels, seen_by
-from quantprop.runtime.jobs import counted, rows_of_all
+from quantprop.runtime.jobs import job_total, rows_of_all
 
 SUBSAMPLE = 32  # rows for each point, at most, among which points are chosen
 LLOYD_ROUNDS = 5
@@ -32,7 +32,7 @@ def points_for(kernel: Kernel, points: Any, x: Float[np.ndarray, "n d"], seed: i
     """The points, chosen from the rows of x (of all processes) where only their number is given; an error where they do
     not fit x.
     """
-    n, count = counted(len(x)), count_of(points)
+    n, count = job_total(len(x)), count_of(points)
     if count > n:
         raise ValueError(
             f"Inducing: {count} points are more than the {n} rows of X: use Dense(), which is exact and cheaper, or "
@@ -76,7 +76,7 @@ def chosen(x: Float[np.ndarray, "n d"], count: int, seed: int) -> Float[np.ndarr
     """The given number of different rows of x (of all processes), spread as the data are. Points are always rows, so
     that codes of categories stay codes.
     """
-    return chosen_among(lambda k: rows_of_all(x, k), counted(len(x)), count, seed, lambda: different(x))
+    return chosen_among(lambda k: rows_of_all(x, k), job_total(len(x)), count, seed, lambda: different(x))
 
 
 def chosen_among(
