@@ -260,8 +260,8 @@ def check_complete(table: Table, names: Sequence[str], remedy: str = OLD_ROWS) -
     used = table.without(set(table.names) - set(names))
     if counts := missing(used):
         rows = len(used.rows) - len(used.complete().rows)
-        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} rows{rows_by_column(counts)}: "
-                         f"{remedy}")  # fmt: skip
+        raise TableError(f"{table.source} has missing values in {rows} of {len(table.rows)} "
+                         f"rows{rows_by_column(counts)}: {remedy}")  # fmt: skip
 
 
 def to_json(encoding: Encoding) -> dict[str, Any]:
