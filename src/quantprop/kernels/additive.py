@@ -244,16 +244,19 @@ class Additive(Kernel):
         """
         if CURVE not in self.kinds or not self.order:
             return jnp.zeros((self.order, 1, 1))
-        left = _tiles(jnp.array(self._curves(x)))
-        right = left if z is None else _tiles(jnp.array(self._curves(z)))
-        grid = len(left), len(right)
-        i, j = np.triu_indices(len(left)) if z is None else np.indices(grid).reshape(2, -1)
 
         @jax.checkpoint
         def tile(given: Any) -> Array:
             k = self._curve_factors(*given)
             return jnp.array([jnp.sum(k**s, axis=0) for s in range(1, self.order + 1)])
 
+        left = jnp.array(self._curves(x))
+        right = left if z is None else jnp.array(self._curves(z))
+        if max(left.shape[2], right.shape[2]) <= TILE:
+            return tile((left, right))
+        left, right = _tiles(left), _tiles(right)
+        grid = len(left), len(right)
+        i, j = np.triu_indices(len(left)) if z is None else np.indices(grid).reshape(2, -1)
         own = jax.lax.map(tile, (left[i], right[j]), batch_size=1 if jax.default_backend() == "cpu" else TILES)
         found = jnp.zeros((*grid, *own.shape[1:]))
         found = found.at[j, i].set(own.swapaxes(2, 3)) if z is None else found

@@ -36,7 +36,8 @@ from quantprop.runtime.threads import blas_threads_for
 
 MAX_EVALUATIONS = 300
 SETTLED = 0.05  # largest move of θ after which a process keeps what it has chosen
-MAX_ROUNDS = 4  # searches: close optima may each choose the other's sets
+MAX_ROUNDS = 4  # choices: close optima may each choose the other's sets
+ROUGH_FTOL = 1e-4  # relative gain of a step below which a search ends whose sets are chosen again
 SPREAD = 1.5  # standard deviation of restarts around the first start, in θ (logarithms)
 
 _watcher: ContextVar[Callable[[Step, int], None]] = ContextVar("watcher", default=lambda step, count: None)
@@ -131,12 +132,16 @@ def learn(
     gtol: float = GRADIENT_TOL,
     result: Callable[..., Fitted] | None = None,
     rounds: int = 1,
+    last: bool = False,
 ) -> Fitted:
     """The best optimum of a landscape over several starts, and up to two further ones where that is suspicious. Every
     evaluation is passed to `report`, or else to the callback of `watched`; `result` makes the end a Fitted.
+
+    If the process chooses by hyperparameters, searches are rough until it keeps what it has chosen.
     """
+    rough = landscape.model.process.follows_kernel and len(starts[0]) > 0 and result is None and not last
     kept = next_checkpoint(landscape)
-    climb = Climb(landscape, bounds, most, ftol, report or _watcher.get(), kept, gtol)
+    climb = Climb(landscape, bounds, most, max(ftol, ROUGH_FTOL * rough), report or _watcher.get(), kept, gtol)
     with blas_threads_for(landscape.task.cost):
         landscape.compile()
         end = climb.best_of(starts)
@@ -151,17 +156,19 @@ def learn(
         return result(landscape, end.point, tuple(climb.trace), ending)
     fitted = fitted_at(landscape, end.point, tuple(climb.trace), ending)
     again = _renewed(landscape, fitted, starts[0]) if rounds < MAX_ROUNDS else None
-    if again is None:
+    if again is None and not rough:
         return replace(fitted, status=replace(fitted.status, rounds=rounds))
-    last = learn(again, [fitted.theta], bounds, most, ftol, report, gtol, rounds=rounds + 1)
-    return replace(last, trace=fitted.trace + last.trace)
+    rounds, last = (rounds, True) if again is None else (rounds + 1, last)
+    found = learn(again or landscape, [fitted.theta], bounds, most, ftol, report, gtol, rounds=rounds, last=last)
+    trace = fitted.trace + found.trace
+    return replace(found, trace=trace, status=replace(found.status, evaluations=len(trace)))
 
 
 def _renewed(landscape: Landscape, fitted: Fitted, start: Float[np.ndarray, " theta"]) -> Landscape | None:
     """The landscape with what its process chooses under the hyperparameters, as sets of neighbours, chosen under those
     learned; None if that does not change, or they hardly moved.
     """
-    if not len(start) or np.abs(fitted.theta - start).max() <= SETTLED:
+    if not landscape.model.process.follows_kernel or not len(start) or np.abs(fitted.theta - start).max() <= SETTLED:
         return None
     model = settled(fitted.model, landscape.task.x)
     if model.process == fitted.model.process:

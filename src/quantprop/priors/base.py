@@ -234,6 +234,7 @@ class Process(Record):
 
     copies_apart: ClassVar[bool] = False  # True if two equal rows have separate values, tied by their covariance
     from_data: ClassVar[bool] = False  # True if `settled` has something to choose or to check
+    follows_kernel: ClassVar[bool] = False  # True if it chooses by the kernel's hyperparameters
 
     several_sites: ClassVar[bool] = False  # True if an observation has several, which are left out together
     divisible: ClassVar[bool] = False  # True if rows may be divided among devices (`runtime.mesh.by_device`)

@@ -79,6 +79,7 @@ class PerFunction(Process):
                                  f"a varying parameter; got {part!r}")  # fmt: skip
 
     from_data: ClassVar[Any] = property(lambda self: any(part.from_data for part in Pair.of(self)))
+    follows_kernel: ClassVar[Any] = property(lambda self: any(part.follows_kernel for part in Pair.of(self)))
     copies_apart: ClassVar[Any] = property(lambda self: any(part.copies_apart for part in Pair.of(self)))
 
     def settled(self, kernel: Kernel, x: Float[np.ndarray, "n d"]) -> PerFunction:

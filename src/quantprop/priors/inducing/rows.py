@@ -27,14 +27,14 @@ DEVICE_CHUNK = 2**28  # an accelerator wants large products
 ROUNDINGS = 8  # rounding errors per point, up to which a point adds nothing to the others
 
 
-def chunk_bytes() -> int:
-    """The largest size of one chunk of V, where this process computes."""
-    return CPU_CHUNK if jax.default_backend() == "cpu" else DEVICE_CHUNK
+def chunk_bytes(device: int = DEVICE_CHUNK) -> int:
+    """The largest size of one chunk of V, where this process computes; `device` on an accelerator."""
+    return CPU_CHUNK if jax.default_backend() == "cpu" else device
 
 
-def chunks_of(n: int, m: int) -> int:
+def chunks_of(n: int, m: int, device: int = DEVICE_CHUNK) -> int:
     """Into how many equal chunks n rows are divided: padded numbers of rows have many divisors."""
-    least = max(-(-8 * n * m // chunk_bytes()), -(-n // CPU_CHUNK_ROWS) if jax.default_backend() == "cpu" else 1)
+    least = max(-(-8 * n * m // chunk_bytes(device)), -(-n // CPU_CHUNK_ROWS) if jax.default_backend() == "cpu" else 1)
     return next(k for k in range(max(1, least), n + 1) if n % k == 0) if least <= n else n
 
 

@@ -25,6 +25,7 @@ from quantprop.priors.inducing.rows import chunks_of, in_turn
 from quantprop.priors.neighbours.bases import Bases
 
 SMALLEST = 8  # rows of a matrix that is not divided further
+DEVICE_CHUNK = 2**30  # bytes of what a chunk gathers: an accelerator starts hundreds of programs for each
 INVERSE = "inverse of a small matrix"
 KEPT = jax.checkpoint_policies.save_only_these_names(INVERSE)  # for derivatives; the rest is computed again
 
@@ -95,7 +96,7 @@ class Residual(Record):
 def by_row(function: Callable, rows: Rows) -> Any:
     """A function of one row for all rows, chunk by chunk; derivatives compute a chunk again."""
     (n, m), points = rows.neighbours.shape, rows.v.shape[1]
-    pieces = chunks_of(n, max(1, m) * (m + points + 1))
+    pieces = chunks_of(n, max(1, m) * (m + points + 1), DEVICE_CHUNK)
     split = jax.tree.map(lambda column: column.reshape(pieces, n // pieces, *column.shape[1:]), rows)
     chunk = jax.checkpoint(jax.vmap(function), policy=KEPT)
     out = in_turn(lambda carry, some: (carry, chunk(some)), None, split)[1]

@@ -49,6 +49,7 @@ class Neighbours(Process):
     """
 
     from_data: ClassVar[bool] = True
+    follows_kernel: ClassVar[bool] = True
 
     count: int = field(default=32, static=True)
     seed: int = field(default=0, static=True)
